@@ -1,0 +1,37 @@
+"""Errors that a caller can act on.
+
+Every message names the argument, the rule and the value that was found, and never a secret.
+"""
+
+from __future__ import annotations
+
+
+class FglSecureError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+class InputError(FglSecureError, ValueError):
+    """An argument, a file or a data set breaks a stated rule."""
+
+
+class UnknownNameError(InputError):
+    """A data set, protocol, attack, method or preset of that name does not exist."""
+
+    def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"{kind} must be one of {', '.join(known)}; found {name!r}")
+
+
+class DataNotFoundError(InputError):
+    """The files of a data set are not where they were looked for."""
+
+
+class FieldRangeError(InputError):
+    """A value does not fit into the field under the stated bound, or a parameter into the field."""
+
+
+class DeviceUnavailableError(InputError):
+    """A compute device was asked for that this machine does not have."""
+
+
+class ProtocolError(FglSecureError):
+    """A party received something that the protocol does not allow."""
