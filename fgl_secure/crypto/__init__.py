@@ -1,1 +1,7 @@
-"""."""
+"""Cryptographic primitives, all from the `cryptography` package, shaped for field elements."""
+
+from __future__ import annotations
+
+from fgl_secure.crypto.prg import FieldStream
+
+__all__ = ["FieldStream"]

@@ -1,0 +1,99 @@
+"""HiFGL's hierarchy (section 4.1): devices compute, silos optimise their own models, the server averages them."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from torch import nn
+
+from fgl_secure.learning.presets import Federation, Preset
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+FLOAT_BYTES = 4
+
+
+class SiloModels:
+    """The local models of all silos, each with its own optimiser and learning rate.
+
+    Args:
+        layers: the initial model, the same for every silo.
+        silos: how many silos.
+        preset: rate, decay and how the models become one.
+        device: where the models live.
+    """
+
+    def __init__(self, layers: nn.ModuleList, silos: int, preset: Preset, device: torch.device) -> None:
+        self.models = [copy.deepcopy(layers).to(device) for _ in range(silos)]
+        self._federation = preset.federation
+        self._optimisers = [torch.optim.Adam(model.parameters(), lr=preset.learning_rate) for model in self.models]
+        self._schedules = [
+            torch.optim.lr_scheduler.StepLR(optimiser, preset.decay_every, preset.decay)
+            for optimiser in self._optimisers
+        ]
+
+    @property
+    def bytes(self) -> int:
+        """Size of one model on the wire, in bytes of float32."""
+        return sum(parameter.numel() for parameter in self.models[0].parameters()) * FLOAT_BYTES
+
+    def step(self, devices_with_loss: list[int]) -> None:
+        """One local step of every silo on the mean gradient of its devices, then federation.
+
+        Args:
+            devices_with_loss: for each silo, over how many devices its gradient is the mean (4.1.2, item 2).
+        """
+        for model, count in zip(self.models, devices_with_loss, strict=True):
+            for parameter in model.parameters():
+                if parameter.grad is not None:
+                    parameter.grad /= count
+        if self._federation is Federation.SHARED:
+            self._average([[p.grad for p in model.parameters() if p.grad is not None] for model in self.models])
+        for optimiser, schedule in zip(self._optimisers, self._schedules, strict=True):
+            optimiser.step()
+            optimiser.zero_grad()
+            schedule.step()
+        if self._federation is Federation.FEDAVG:
+            self._average([[p.data for p in model.parameters()] for model in self.models])
+
+    @staticmethod
+    def _average(tensors: list[list[torch.Tensor]]) -> None:
+        """Replaces each tensor by its plain mean over the silos (4.3)."""
+        for same in zip(*tensors, strict=True):
+            mean = torch.stack(same).mean(dim=0)
+            for tensor in same:
+                tensor.copy_(mean)
+
+
+class HierarchyTraffic:
+    """Sizes of what travels up and down the hierarchy in one round; the values are never laid out message by message.
+
+    Args:
+        channel: records the sizes.
+        silo_of: int64 [n], the silo of each device.
+        model_bytes: size of one model.
+    """
+
+    def __init__(self, channel: Channel, silo_of: np.ndarray, model_bytes: int) -> None:
+        self._channel, self._model_bytes = channel, model_bytes
+        self._devices = channel.parties.ids(Role.DEVICE)
+        self._silos = channel.parties.ids(Role.SILO)
+        self._silo_of = silo_of
+        self._server = np.full(len(self._silos), channel.parties.ids(Role.SERVER)[0])
+
+    def models_down(self, step: Step) -> None:
+        """Server to silos, silos to devices."""
+        self._channel.send_sizes(Phase.MODEL, step, self._server, self._silos, self._model_bytes)
+        self._channel.send_sizes(Phase.MODEL, step, self._silos[self._silo_of], self._devices, self._model_bytes)
+
+    def gradients_up(self, step: Step) -> None:
+        """Every device's gradient to its silo, every silo's model to the server."""
+        self._channel.send_sizes(Phase.GRADIENT, step, self._devices, self._silos[self._silo_of], self._model_bytes)
+        self._channel.send_sizes(Phase.MODEL, step, self._silos, self._server, self._model_bytes)
+
+    def scores_up(self, step: Step, scored: np.ndarray) -> None:
+        """One byte a scored device (int64 indices) to its silo, two 32-bit counts a silo to the server."""
+        silos = self._silos[self._silo_of[scored]]
+        self._channel.send_sizes(Phase.CORRECT, step, self._devices[scored], silos, 1)
+        self._channel.send_sizes(Phase.CORRECT, step, self._silos, self._server, 8)

@@ -1,0 +1,153 @@
+"""Runs a method to its end and says what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fgl_secure.errors import DeviceUnavailableError, UnknownNameError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.hifgl import HiFGL, hierarchy_of
+from fgl_secure.learning.presets import Preset, Selection
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.runtime import Channel, Transcript
+
+DEVICES = ("auto", "cpu", "cuda")
+
+Progress = Callable[[int, int], None]
+"""Called after each round with the number of rounds done and the most there can be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Shares of correct predictions at the selected round.
+
+    Attributes:
+        test: over all test devices pooled.
+        validation: over all validation devices pooled.
+        per_silo: over the test devices of each silo; None for a silo without any.
+    """
+
+    test: float
+    validation: float
+    per_silo: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TrainingResult:
+    """What a training run left.
+
+    Attributes:
+        accuracy: at the selected round.
+        selected_round: the round whose models are reported.
+        rounds: rounds run.
+        seconds: wall time of all rounds.
+        seconds_per_round: median over the rounds; the first includes compilation.
+        losses: mean training loss of each round.
+        transcript: what was said.
+    """
+
+    accuracy: Accuracy
+    selected_round: int
+    rounds: int
+    seconds: float
+    seconds_per_round: float
+    losses: tuple[float, ...]
+    transcript: Transcript
+
+
+def compute_device(name: str) -> torch.device:
+    """The torch device of a name: "auto" takes CUDA where there is one.
+
+    Raises:
+        DeviceUnavailableError: CUDA was asked for and is absent.
+    """
+    if name not in DEVICES:
+        raise UnknownNameError("device", name, DEVICES)
+    if name == "cuda" and not torch.cuda.is_available():
+        raise DeviceUnavailableError("device 'cuda' needs a CUDA device that torch can use; found none")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def train_hifgl(
+    graph: FederatedGraph,
+    scheme: Scheme,
+    channel: Channel,
+    preset: Preset,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Trains HiFGL and selects a round as the preset says.
+
+    Args:
+        graph: who has what.
+        scheme: how neighbourhood sums are computed.
+        channel: between the parties of `hierarchy_of(graph)`; keeps what its recording says.
+        preset: how to train.
+        backbone: "gcn" or "sage".
+        seed: of initial weights and dropout.
+        device: where model compute runs; the CPU by default.
+        progress: called after each round.
+    """
+    assert len(channel.parties) == len(hierarchy_of(graph))
+    method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
+    watch = _Watch(graph, preset)
+    losses: list[float] = []
+    seconds: list[float] = []
+    for number in range(preset.epochs):
+        start = time.perf_counter()
+        loss, logits = method.round(number)
+        watch.see(number, logits)
+        seconds.append(time.perf_counter() - start)
+        losses.append(loss)
+        if progress is not None:
+            progress(number + 1, preset.epochs)
+        if watch.stale(number):
+            break
+    watch.see(len(losses), method.evaluate(len(losses)))
+    return TrainingResult(
+        watch.best, watch.best_round, len(losses), sum(seconds), median(seconds), tuple(losses), channel.transcript
+    )
+
+
+class _Watch:
+    """Keeps the best round by the accuracy that the preset selects on."""
+
+    def __init__(self, graph: FederatedGraph, preset: Preset) -> None:
+        self._graph, self._preset = graph, preset
+        self.best = Accuracy(0.0, 0.0, ())
+        self.best_round = -1
+
+    def see(self, number: int, logits: torch.Tensor) -> None:
+        correct = logits.argmax(dim=1).cpu().numpy() == self._graph.labels
+        now = Accuracy(
+            _share(correct, self._graph.test_mask),
+            _share(correct, self._graph.validation_mask),
+            tuple(self._of_silo(correct, silo) for silo in range(self._graph.num_silos)),
+        )
+        if self.best_round < 0 or self._score(now) > self._score(self.best):
+            self.best, self.best_round = now, number
+
+    def stale(self, number: int) -> bool:
+        patience = self._preset.patience
+        return patience is not None and number - self.best_round >= patience
+
+    def _score(self, accuracy: Accuracy) -> float:
+        return accuracy.validation if self._preset.selection is Selection.VALIDATION else accuracy.test
+
+    def _of_silo(self, correct: NDArray[np.bool_], silo: int) -> float | None:
+        tested = self._graph.test_mask & (self._graph.silo_of == silo)
+        return _share(correct, tested) if tested.any() else None
+
+
+def _share(correct: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float:
+    return float(correct[mask].mean()) if mask.any() else 0.0

@@ -1,0 +1,180 @@
+"""How parties talk, and how what they say is recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError
+from fgl_secure.runtime.party import Directory
+from fgl_secure.runtime.phase import Phase, Step
+from fgl_secure.runtime.transcript import MessageBatch, Private, PrivateBatch, Transcript
+
+SETUP = Step(round=0)
+
+Loss = Callable[[Phase, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
+"""Decides from phase, step, senders [m] and receivers [m] which messages arrive: bool [m]."""
+
+
+class Level(StrEnum):
+    """How much of each message is kept."""
+
+    SIZES = "sizes"
+    EVERYTHING = "everything"
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What a channel keeps: sizes always, payloads, inputs and coins on demand.
+
+    Attributes:
+        level: sizes only, or everything.
+        rounds: payloads are kept for rounds 0 .. rounds - 1; None keeps all.
+    """
+
+    level: Level = Level.SIZES
+    rounds: int | None = None
+
+    @classmethod
+    def everything(cls, rounds: int | None = None) -> Recording:
+        """Payloads, inputs and coins of the first `rounds` rounds, or of all."""
+        return cls(Level.EVERYTHING, rounds)
+
+    def keeps(self, step: Step) -> bool:
+        """Whether payloads of this step are kept."""
+        return self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delivery:
+    """What arrived: the rows a receiving role goes on with.
+
+    Attributes:
+        senders: int64 [m], party identifiers.
+        receivers: int64 [m], party identifiers.
+        payload: [*batch, m, ...], read-only.
+        rows: int64 [m], position of each in the batch that was sent; None when all of it arrived.
+    """
+
+    senders: NDArray[np.int64]
+    receivers: NDArray[np.int64]
+    payload: NDArray[Any]
+    rows: NDArray[np.int64] | None = None
+
+
+class Channel:
+    """Carries messages between the parties of one process and records them.
+
+    Recording happens here and nowhere else, so a scheme can neither forget nor embellish a message.
+
+    Args:
+        parties: who takes part.
+        coins: where all randomness of the schemes on this channel comes from.
+        recording: what to keep of the messages.
+        loss: a network that loses messages; None loses none.
+    """
+
+    def __init__(
+        self, parties: Directory, coins: Coins, recording: Recording | None = None, loss: Loss | None = None
+    ) -> None:
+        self.parties = parties
+        self._loss = loss
+        self.recording = recording or Recording()
+        self.transcript = Transcript(parties, batch_axes=len(coins.batch_shape))
+        self._coins = coins
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading axes of every payload: (), or (tapes,) under enumeration."""
+        return self._coins.batch_shape
+
+    def send(
+        self,
+        phase: Phase,
+        step: Step,
+        senders: NDArray[np.int64],
+        receivers: NDArray[np.int64],
+        payload: NDArray[Any],
+    ) -> Delivery:
+        """Delivers a batch of messages.
+
+        Args:
+            phase: what they carry.
+            step: when they are sent.
+            senders: int64 [m], party identifiers.
+            receivers: int64 [m], party identifiers.
+            payload: [*batch_shape, m, ...]; becomes read-only.
+
+        Returns:
+            What the receivers got.
+        """
+        expected = (*self.batch_shape, len(senders))
+        if payload.shape[: len(expected)] != expected or len(receivers) != len(senders):
+            raise InputError(
+                f"payload must start with axes {list(expected)}, one row a message; found {list(payload.shape)}"
+            )
+        arrived = None if self._loss is None else np.flatnonzero(self._loss(phase, step, senders, receivers))
+        if arrived is not None:
+            senders, receivers = senders[arrived], receivers[arrived]
+            payload = np.take(payload, arrived, axis=len(self.batch_shape))
+        payload = _sealed(payload)
+        item_bytes = int(np.prod(payload.shape[len(expected) :], dtype=np.int64)) * payload.itemsize
+        self._record(phase, step, senders, receivers, item_bytes, payload)
+        return Delivery(senders, receivers, payload, arrived)
+
+    def send_sizes(
+        self, phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64], item_bytes: int
+    ) -> None:
+        """Records messages whose payload is never laid out row by row: models, and gradients of single devices."""
+        self._record(phase, step, senders, receivers, item_bytes, None)
+
+    @property
+    def coins(self) -> Coins:
+        """The coins, for samplers that need more than uniform elements; note their results with `note_coins`."""
+        return self._coins
+
+    def draw(self, name: str, owners: NDArray[np.int64], modulus: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        """Draws secret coins for each owner: int64 [*batch_shape, len(owners), *shape], below `modulus`."""
+        values = self._coins.uniform(modulus, (len(owners), *shape))
+        self._keep(Private.COINS, name, SETUP, owners, values)
+        return values
+
+    def note_coins(self, name: str, owners: NDArray[np.int64], values: NDArray[np.int64]) -> None:
+        """Records what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
+        self._keep(Private.COINS, name, SETUP, owners, self._on_every_tape(values))
+
+    def note_inputs(self, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Records what owners bring into the run: values [m, ...]."""
+        if self.recording.keeps(step):
+            self._keep(Private.INPUT, name, step, owners, self._on_every_tape(values))
+
+    def _on_every_tape(self, values: NDArray[Any]) -> NDArray[Any]:
+        return np.broadcast_to(values, (*self.batch_shape, *values.shape))
+
+    def _keep(self, kind: Private, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
+        if self.recording.keeps(step):
+            self.transcript.private.append(PrivateBatch(kind, name, step, owners, _sealed(values)))
+
+    def _record(
+        self,
+        phase: Phase,
+        step: Step,
+        senders: NDArray[np.int64],
+        receivers: NDArray[np.int64],
+        item_bytes: int,
+        payload: NDArray[Any] | None,
+    ) -> None:
+        kept = payload if self.recording.keeps(step) else None
+        self.transcript.messages.append(MessageBatch(phase, step, senders, receivers, item_bytes, kept))
+
+
+def _sealed(values: NDArray[Any]) -> NDArray[Any]:
+    sealed = values.view()
+    sealed.flags.writeable = False
+    return sealed

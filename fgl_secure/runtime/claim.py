@@ -1,0 +1,116 @@
+"""What a scheme promises, as data that evidence can contradict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fgl_secure.runtime.party import Role
+
+
+@dataclass(frozen=True, slots=True)
+class PublicParameters:
+    """Parameters of a scheme that every party and every attacker knows.
+
+    Attributes:
+        modulus: size of the field, None for a scheme over real numbers.
+        T: number of masks, None where there are none.
+    """
+
+    modulus: int | None = None
+    T: int | None = None
+
+
+class Strength(StrEnum):
+    """How strong a guarantee is meant to be."""
+
+    PERFECT = "perfect"
+    COMPUTATIONAL = "computational"
+    DIFFERENTIAL_PRIVACY = "differential privacy"
+
+
+class Secret(StrEnum):
+    """What may be hidden, and what an attack may find."""
+
+    EMBEDDING = "the embedding or gradient that one device sends"
+    FOREIGN_NODE = "which devices of other silos are neighbours of a silo's devices"
+    CROSS_EDGE = "which cross-silo edges exist"
+
+
+class Circumstance(StrEnum):
+    """A condition under which a secret may be exposed; ANY where there is none."""
+
+    ANY = "any"
+    SINGLE_NEIGHBOUR = "the target has one neighbour only"
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """One promise: a secret stays hidden from coalitions up to a size.
+
+    Attributes:
+        secret: what is hidden.
+        coalition: most parties of each role that may pool their views; a role not named may not take part.
+        strength: perfect, computational, or differential privacy (with its figures in the statement).
+        statement: the promise in words, as its source makes it.
+        source: where it is made.
+    """
+
+    secret: Secret
+    coalition: Mapping[Role, int]
+    strength: Strength
+    statement: str
+    source: str
+
+    def covers(self, coalition: Mapping[Role, int]) -> bool:
+        """Whether a coalition of that many parties of each role is one that the promise speaks of."""
+        return all(count <= self.coalition.get(role, 0) for role, count in coalition.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """An exposure that the scheme itself declares.
+
+    Attributes:
+        secret: what is exposed.
+        role: to parties of which role.
+        circumstance: when.
+        statement: the exposure in words.
+    """
+
+    secret: Secret
+    role: Role
+    circumstance: Circumstance
+    statement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """All that a scheme promises, admits and assumes.
+
+    Attributes:
+        guarantees: the promises; empty for a scheme that promises nothing.
+        leaks_by_design: exposures that it declares.
+        assumptions: what the promises rest on.
+    """
+
+    guarantees: tuple[Guarantee, ...]
+    leaks_by_design: tuple[Leak, ...]
+    assumptions: tuple[str, ...]
+
+    def broken_by(self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance) -> Guarantee | None:
+        """The first promise that a finding contradicts, or None.
+
+        Args:
+            secret: what a coalition found out.
+            coalition: how many parties of each role pooled their views.
+            circumstance: under which condition.
+        """
+        declared = any(
+            leak.secret is secret and leak.circumstance is circumstance and coalition.get(leak.role, 0) > 0
+            for leak in self.leaks_by_design
+        )
+        if declared:
+            return None
+        return next((g for g in self.guarantees if g.secret is secret and g.covers(coalition)), None)

@@ -1,0 +1,48 @@
+"""The vocabulary of messages: what each kind carries, in one place for schemes, attacks and reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+
+class Phase(Enum):
+    """A kind of message. The name goes into records, `content` into the table of who saw what."""
+
+    VALUES = ("values", "embeddings or gradients in the clear")
+    ADDRESSES = ("addresses", "which device a value in the clear is for")
+    SUMS = ("sums", "sums in the clear")
+    PARAMETER_REQUEST = ("parameter request", "a device asks a silo for its coding parameters")
+    PARAMETERS = ("coding parameters", "mu: the points alpha and beta and the masks z of a silo")
+    CODES = ("codes", "T + 1 Lagrange codes of one embedding or gradient")
+    AGGREGATE = ("aggregate", "T + 1 sums of codes, to be decoded")
+    DECODED = ("decoded", "the decoded sum of the neighbours' embeddings or gradients")
+    MODEL = ("model", "model parameters")
+    GRADIENT = ("parameter gradient", "one device's gradient of the model parameters, in the clear")
+    CORRECT = ("correct predictions", "whether, or how often, a validation or test prediction was right")
+
+    def __init__(self, label: str, content: str) -> None:
+        self.label = label
+        self.content = content
+
+
+class Direction(StrEnum):
+    """Which way embeddings or gradients travel along the edges."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """When a message was sent.
+
+    Attributes:
+        round: training round, from 0.
+        layer: layer of the model, from 0; -1 for what belongs to no layer.
+        direction: forward or backward pass.
+    """
+
+    round: int
+    layer: int = -1
+    direction: Direction = Direction.FORWARD

@@ -1,0 +1,169 @@
+"""What a run leaves behind, and the part of it that a coalition saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.runtime.party import Directory, Party, Role
+from fgl_secure.runtime.phase import Phase, Step
+from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
+
+Payload = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageBatch:
+    """Messages of one phase at one step, one row a message.
+
+    Attributes:
+        phase: what the messages carry.
+        step: when they were sent.
+        senders: int64 [m], party identifiers.
+        receivers: int64 [m], party identifiers.
+        item_bytes: size of one message's payload on the wire, in bytes.
+        payload: [*batch, m, ...], or None where only sizes were recorded.
+    """
+
+    phase: Phase
+    step: Step
+    senders: NDArray[np.int64]
+    receivers: NDArray[np.int64]
+    item_bytes: int
+    payload: Payload | None
+
+    @property
+    def messages(self) -> int:
+        """How many messages."""
+        return len(self.senders)
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes of all of them."""
+        return self.messages * self.item_bytes
+
+
+class Private(StrEnum):
+    """What a party has without receiving it."""
+
+    INPUT = "input"
+    COINS = "coins"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateBatch:
+    """Rows that their owners hold or drew themselves: values [*batch, m, ...] of owners [m]."""
+
+    kind: Private
+    name: str
+    step: Step
+    owners: NDArray[np.int64]
+    values: Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Messages and bytes of one phase between two roles."""
+
+    phase: Phase
+    sender_role: Role
+    receiver_role: Role
+    messages: int
+    bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class Transcript:
+    """Everything that a channel recorded, in order.
+
+    Attributes:
+        parties: who took part.
+        batch_axes: leading axes of every payload: 0, or 1 when all coin tapes ran at once.
+        messages: all messages; sizes always, payloads where recorded.
+        private: inputs and coins of the parties, where recorded.
+    """
+
+    parties: Directory
+    batch_axes: int = 0
+    messages: list[MessageBatch] = field(default_factory=list)
+    private: list[PrivateBatch] = field(default_factory=list)
+
+    @property
+    def message_count(self) -> int:
+        """Messages sent."""
+        return sum(batch.messages for batch in self.messages)
+
+    @property
+    def byte_count(self) -> int:
+        """Payload bytes sent."""
+        return sum(batch.bytes for batch in self.messages)
+
+    def view(self, coalition: Iterable[Party]) -> View:
+        """What a coalition saw together: its inputs, its coins and the messages that reached it."""
+        members = tuple(sorted(set(coalition)))
+        observer_of = np.full(len(self.parties), -1, dtype=np.int64)
+        for party in members:
+            observer_of[self.parties.id_of(party)] = 0
+        return self._view(" and ".join(map(str, members)), observer_of)
+
+    def views(self, role: Role) -> View:
+        """What each party of a role saw alone, side by side: observer i is the party of index i."""
+        observer_of = np.full(len(self.parties), -1, dtype=np.int64)
+        ids = self.parties.ids(role)
+        observer_of[ids] = np.arange(len(ids))
+        return self._view(f"each {role} alone", observer_of)
+
+    def inputs(self, name: str) -> tuple[PrivateBatch, ...]:
+        """All parties' inputs of a name: the truth that attacks are scored against, never part of a foreign view."""
+        return tuple(batch for batch in self.private if batch.kind is Private.INPUT and batch.name == name)
+
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Messages and bytes by phase, sending role and receiving role, in order of first appearance."""
+        totals: dict[tuple[Phase, Role, Role], list[int]] = {}
+        roles = self.parties.roles
+        for batch in self.messages:
+            pair = self.parties.role_of(batch.senders) * len(roles) + self.parties.role_of(batch.receivers)
+            for code, count in zip(*np.unique(pair, return_counts=True), strict=True):
+                key = (batch.phase, roles[code // len(roles)], roles[code % len(roles)])
+                entry = totals.setdefault(key, [0, 0])
+                entry[0] += int(count)
+                entry[1] += int(count) * batch.item_bytes
+        return tuple(Traffic(*key, *entry) for key, entry in totals.items())
+
+    def _view(self, name: str, observer_of: NDArray[np.int64]) -> View:
+        received = [_received(batch, observer_of, self.batch_axes) for batch in self.messages]
+        private = [_owned(batch, observer_of, self.batch_axes) for batch in self.private]
+        return View(
+            name,
+            self.parties,
+            tuple(rows for rows in received if len(rows.senders)),
+            tuple(rows for rows in private if len(rows.owners)),
+        )
+
+
+def _received(batch: MessageBatch, observer_of: NDArray[np.int64], batch_axes: int) -> ReceivedRows:
+    observers = observer_of[batch.receivers]
+    seen = np.flatnonzero(observers >= 0)
+    payload = None if batch.payload is None else _rows(batch.payload, seen, batch_axes)
+    return ReceivedRows(
+        batch.phase, batch.step, observers[seen], batch.senders[seen], batch.receivers[seen], batch.item_bytes, payload
+    )
+
+
+def _owned(batch: PrivateBatch, observer_of: NDArray[np.int64], batch_axes: int) -> PrivateRows:
+    observers = observer_of[batch.owners]
+    seen = np.flatnonzero(observers >= 0)
+    return PrivateRows(
+        batch.kind, batch.name, batch.step, observers[seen], batch.owners[seen], _rows(batch.values, seen, batch_axes)
+    )
+
+
+def _rows(values: Payload, seen: NDArray[np.int64], batch_axes: int) -> Payload:
+    if len(seen) == values.shape[batch_axes]:  # recorded arrays are read-only, so sharing them is safe
+        return values
+    return np.take(values, seen, axis=batch_axes)

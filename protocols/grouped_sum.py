@@ -1,0 +1,144 @@
+"""The interface of every scheme: grouped sums between parties."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Segments
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Channel, Claim, Delivery, Direction, PublicParameters, Step
+
+Ids = NDArray[np.int64]
+Reals = NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Which rows go into which sums, and which parties are involved; ideal functionality: `index_add`.
+
+    Message e carries row source[e] from its owner to the owner of group target[e].
+
+    Attributes:
+        row_owner: int64 [n], the party that holds each row.
+        group_owner: int64 [g], the party that is entitled to each sum.
+        source: int64 [m], the row of each message.
+        target: int64 [m], the group of each message.
+        row_custodian: int64 [n], the party that administers each row's owner (a device's silo).
+        group_custodian: int64 [g], the party that administers each group's owner.
+    """
+
+    row_owner: Ids
+    group_owner: Ids
+    source: Ids
+    target: Ids
+    row_custodian: Ids
+    group_custodian: Ids
+
+    def __post_init__(self) -> None:
+        if self.source.shape != self.target.shape or self.source.ndim != 1:
+            raise InputError(
+                f"source and target must be vectors of one length; found {self.source.shape} and {self.target.shape}"
+            )
+        for name, index, size in (("source", self.source, len(self.row_owner)),
+                                  ("target", self.target, len(self.group_owner))):  # fmt: skip
+            if len(index) and not (int(index.min()) >= 0 and int(index.max()) < size):
+                raise InputError(f"{name} must lie in 0..{size - 1}; found {int(index.min())}..{int(index.max())}")
+
+    def reversed(self) -> Grouping:
+        """The sums of the backward pass: every message turned round."""
+        return Grouping(
+            self.group_owner, self.row_owner, self.target, self.source, self.group_custodian, self.row_custodian
+        )
+
+    @property
+    def segments(self) -> Segments:
+        """Messages by group."""
+        return Segments.by_group(self.target, len(self.group_owner))
+
+    @property
+    def largest_group(self) -> int:
+        """Most messages in one sum."""
+        return int(np.bincount(self.target, minlength=1).max())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """A grouping as one pass uses it, with its messages sorted by group once.
+
+    Attributes:
+        way: the grouping in the direction of the pass.
+        segments: its messages by group.
+    """
+
+    way: Grouping
+    segments: Segments
+
+    @classmethod
+    def both_ways(cls, grouping: Grouping) -> dict[Direction, Route]:
+        """The forward pass along the grouping, the backward pass along the reversed one."""
+        backward = grouping.reversed()
+        return {
+            Direction.FORWARD: cls(grouping, grouping.segments),
+            Direction.BACKWARD: cls(backward, backward.segments),
+        }
+
+    def arrived(self, delivery: Delivery) -> Segments:
+        """The delivered messages by group: all of them, or those that a lossy network let through."""
+        if delivery.rows is None:
+            return self.segments
+        return Segments.by_group(self.way.target[delivery.rows], len(self.way.group_owner))
+
+
+class Session(ABC):
+    """A scheme at work on one grouping, with whatever its set-up agreed on."""
+
+    @abstractmethod
+    def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
+        """Computes the grouped sums of one step.
+
+        Args:
+            values: [n, d], the rows to be summed; in a backward step the rows are the groups of the forward pass.
+            step: round, layer and direction; a backward step runs along the reversed messages.
+
+        Returns:
+            float64 [g, d], the sum of each group, zero where nothing was sent.
+        """
+
+
+class Scheme(ABC):
+    """A way to compute grouped sums, and what it promises about them."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name in lists, records and on the command line, parameters included where they differ from default."""
+
+    @property
+    @abstractmethod
+    def claim(self) -> Claim:
+        """What the scheme promises, admits and assumes."""
+
+    @property
+    @abstractmethod
+    def public(self) -> PublicParameters:
+        """What everybody knows of the scheme, attackers included."""
+
+    @property
+    @abstractmethod
+    def variants(self) -> tuple[Scheme, ...]:
+        """The same scheme under other parameters or readings of its source, which an audit runs as well."""
+
+    @abstractmethod
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:
+        """Sets the scheme up.
+
+        Args:
+            channel: carries and records all messages; gives the coins.
+            grouping: who sends what to whom in the forward pass.
+            width: most coordinates that a row will have.
+        """

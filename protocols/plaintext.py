@@ -1,0 +1,85 @@
+"""Grouped sums in the clear: the oracle of correctness, and the unprotected run that attacks must break."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Route, Scheme, Session
+from fgl_secure.runtime import Channel, Claim, Delivery, Phase, PublicParameters, Step
+
+
+class Path(StrEnum):
+    """Which way values in the clear travel."""
+
+    DIRECT = "direct"
+    SILO = "silo"
+
+
+@dataclass(frozen=True, slots=True)
+class Plaintext(Scheme):
+    """Every row is sent as it is, and the receiver adds up.
+
+    Attributes:
+        path: DIRECT sends each value to the owner of its sum. SILO sends it to the silo of that owner, which adds
+            up: how frameworks work that let silos read the neighbours of their nodes, the setting that HiFGL's
+            leakage measure (A.1, Eq. 6) was made for.
+    """
+
+    path: Path = Path.DIRECT
+
+    @property
+    def name(self) -> str:
+        """`plaintext`, with the path where it is not direct."""
+        return "plaintext" if self.path is Path.DIRECT else "plaintext[path=silo]"
+
+    @property
+    def claim(self) -> Claim:
+        """No promise."""
+        return Claim(guarantees=(), leaks_by_design=(), assumptions=())
+
+    @property
+    def public(self) -> PublicParameters:
+        """Nothing to know."""
+        return PublicParameters()
+
+    @property
+    def variants(self) -> tuple[Scheme, ...]:
+        """None: the silo path is a reference for attacks, not a reading of anything."""
+        return ()
+
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:  # noqa: ARG002  # any width will do
+        """Needs no set-up."""
+        return _PlaintextSession(channel, grouping, self.path)
+
+
+class _PlaintextSession(Session):
+    def __init__(self, channel: Channel, grouping: Grouping, path: Path) -> None:
+        self._channel, self._path = channel, path
+        self._routes = Route.both_ways(grouping)
+
+    def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
+        route = self._routes[step.direction]
+        way = route.way
+        self._channel.note_inputs("values", step, way.row_owner, values)
+        readers = way.group_owner if self._path is Path.DIRECT else way.group_custodian
+        if self._path is Path.SILO:
+            addresses = way.group_owner[way.target].astype(np.int32)[:, None]
+            self._send(Phase.ADDRESSES, step, way.row_owner[way.source], readers[way.target], addresses)
+        arrived = self._send(Phase.VALUES, step, way.row_owner[way.source], readers[way.target], values[way.source])
+        sums = route.arrived(arrived).real_sums(self._one_tape(arrived))
+        if self._path is Path.DIRECT:
+            return sums
+        return self._one_tape(self._send(Phase.SUMS, step, way.group_custodian, way.group_owner, sums))
+
+    def _send(self, phase: Phase, step: Step, senders: Ids, receivers: Ids, payload: NDArray[Any]) -> Delivery:
+        on_every_tape = np.broadcast_to(payload, self._channel.batch_shape + payload.shape)
+        return self._channel.send(phase, step, senders, receivers, on_every_tape)
+
+    def _one_tape(self, delivery: Delivery) -> NDArray[np.float64]:
+        tape = (0,) * len(self._channel.batch_shape)  # no coin is drawn, so all tapes are alike
+        return np.asarray(delivery.payload[tape])

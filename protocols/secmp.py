@@ -1,0 +1,366 @@
+"""Secret Message Passing as HiFGL publishes it (KDD 2024, sections 4.1.2 and 4.2, Algorithm 1, A.4).
+
+Every silo draws mu = (alphas, betas, z) once. A source encodes its embedding h on the polynomial through
+(beta_1, h), (beta_2, z_2) .. (beta_(T+1), z_(T+1)) of the *target's* silo (Eq. 4) and sends all T + 1 values at the
+alphas to the target device. The target adds up what it received, its silo interpolates the sum at beta_1 and sends
+it back. The z are the same for every sender, target, layer and round: that is the published scheme, and
+`fgl_secure.attacks.secmp_breaks` is what follows from it.
+
+Where the paper is silent: embeddings become field elements by `FixedPoint`; z_j is a vector as wide as the widest
+layer, of which narrower layers use the first coordinates; mu is fetched once a round (Algorithm 1, lines 6 and 7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements, FixedPoint, LagrangeCode, Overflow, PrimeField, Segments, lagrange_matrix
+from fgl_secure.algebra.kernels import affine_rows
+from fgl_secure.coins import distinct_elements
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Route, Scheme, Session
+from fgl_secure.runtime import (
+    Channel,
+    Circumstance,
+    Claim,
+    Direction,
+    Guarantee,
+    Leak,
+    Phase,
+    PublicParameters,
+    Role,
+    Secret,
+    Step,
+    Strength,
+)
+
+
+class MuDelivery(StrEnum):
+    """Who hands mu to a source: the paper says both."""
+
+    SILO = "silo"
+    """The source asks the target's silo (4.2.3 step 1b; Algorithm 1, line 7)."""
+    TARGET = "target"
+    """The target device passes its silo's mu on (A.4.1, item 1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Interpolation points of one silo: T + 1 alphas and T + 1 betas, all distinct."""
+
+    alphas: tuple[int, ...]
+    betas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mu:
+    """Coding parameters of S silos, one row a silo.
+
+    Attributes:
+        alphas: int64 [S, T + 1].
+        betas: int64 [S, T + 1].
+        z: int64 [*batch, S, T, width].
+    """
+
+    alphas: Ids
+    betas: Ids
+    z: Ids
+
+    def rows(self, dtype: np.dtype[np.signedinteger]) -> Elements:
+        """The wire format: [*batch, S, 2 (T + 1) + T * width], alphas, betas, then z."""
+        batch = self.z.shape[:-3]
+        points = np.concatenate([self.alphas, self.betas], axis=1)
+        flat = self.z.reshape(*self.z.shape[:-2], -1)
+        return np.concatenate([np.broadcast_to(points, batch + points.shape), flat], axis=-1).astype(dtype)
+
+    @classmethod
+    def from_rows(cls, rows: Elements, T: int) -> Mu:
+        """Reads the wire format; the points are the same on every tape."""
+        one_tape = rows.reshape(-1, *rows.shape[-2:])[0].astype(np.int64)
+        z = rows[..., 2 * (T + 1) :].astype(np.int64)
+        return cls(one_tape[:, : T + 1], one_tape[:, T + 1 : 2 * (T + 1)], z.reshape(*z.shape[:-1], T, -1))
+
+
+@dataclass(frozen=True, slots=True)
+class SecretMessagePassing(Scheme):
+    """The published scheme.
+
+    Attributes:
+        field: the paper says 11 elements (4.1.2, footnote 2); the default is 2^31 - 1, in which sums stay exact.
+        T: masks, and the number of codes less one; 2 T + 2 distinct points must fit the field.
+        bound: largest magnitude of one value, in the values' own unit.
+        fraction_bits: bits behind the binary point; None takes as many as the largest sum allows.
+        overflow: REFUSE, or WRAP to run a field that is too small, as published.
+        delivery: who hands mu to a source.
+        points: interpolation points of every silo; None lets each silo draw its own.
+    """
+
+    field: PrimeField = PrimeField()
+    T: int = 1
+    bound: float = 16.0
+    fraction_bits: int | None = None
+    overflow: Overflow = Overflow.REFUSE
+    delivery: MuDelivery = MuDelivery.SILO
+    points: Points | None = None
+
+    def __post_init__(self) -> None:
+        if self.T < 1:
+            raise InputError(f"T must be at least 1; found {self.T}")
+        needed = 2 * self.T + 2
+        if needed > self.field.modulus:
+            raise FieldRangeError(
+                f"T={self.T} needs 2 T + 2 = {needed} distinct points; the field has {self.field.modulus} "
+                f"elements, enough for T <= {(self.field.modulus - 2) // 2}"
+            )
+        if self.points is not None:
+            LagrangeCode(self.field, 1, self.T, self.T + 1, self.points.alphas, self.points.betas)
+
+    @property
+    def name(self) -> str:
+        """`secmp`, with the parameters that differ from the default in brackets."""
+        default = SecretMessagePassing()
+        extras = [
+            f"p={self.field.modulus}" if self.field != default.field else "",
+            f"T={self.T}" if default.T != self.T else "",
+            f"mu={self.delivery}" if self.delivery is not default.delivery else "",
+        ]
+        named = ",".join(extra for extra in extras if extra)
+        return f"secmp[{named}]" if named else "secmp"
+
+    @property
+    def claim(self) -> Claim:
+        """The paper's own claims."""
+        return PUBLISHED_CLAIM
+
+    @property
+    def variants(self) -> tuple[Scheme, ...]:
+        """The paper's field of 11 elements, and the other reading of who hands out mu."""
+        other = MuDelivery.TARGET if self.delivery is MuDelivery.SILO else MuDelivery.SILO
+        small = replace(self, field=PrimeField(11), T=min(self.T, 4), bound=1.0, fraction_bits=0, points=None,
+                        overflow=Overflow.WRAP)  # fmt: skip
+        return (small, replace(self, delivery=other))
+
+    @property
+    def public(self) -> PublicParameters:
+        """Field and T, as printed in the paper."""
+        return PublicParameters(self.field.modulus, self.T)
+
+    def fixed_point(self, terms: int) -> FixedPoint:
+        """The map into the field for sums of up to `terms` embeddings.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums and wrapping was not asked for.
+        """
+        if self.overflow is Overflow.WRAP or self.fraction_bits is not None:
+            return FixedPoint(self.field, self.bound, self.fraction_bits or 0, terms, self.overflow)
+        return FixedPoint.for_sums(self.field, bound=self.bound, terms=terms)
+
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:
+        """Lets every silo draw its mu; nothing is sent yet."""
+        terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
+        return _SecmpSession(self, channel, grouping, self.fixed_point(terms), width)
+
+
+def source_encode(field: PrimeField, h: Elements, mu: Mu, row_of: Ids, silo_of: Ids) -> Elements:
+    """A source's role, for many messages at once: T + 1 codes of each message's embedding (Eq. 4).
+
+    Args:
+        field: the field.
+        h: elements [n, d], embeddings.
+        mu: coding parameters of the silos, with masks at least d wide.
+        row_of: int64 [m], the embedding of each message.
+        silo_of: int64 [m], the silo of each message's target.
+
+    Returns:
+        Elements [*batch, m, T + 1, d].
+    """
+    U = np.stack([lagrange_matrix(field, b, a) for a, b in zip(mu.alphas.tolist(), mu.betas.tolist(), strict=True)])
+    z = mu.z[..., : h.shape[1]]
+    batch = z.shape[:-3]
+    masks = np.zeros((*batch, *U.shape[:2], h.shape[1]), dtype=np.int64)
+    for j in range(z.shape[-2]):
+        masks = (masks + U[:, :, 1 + j, None] * z[..., j : j + 1, :]) % field.modulus
+    codes = np.empty((int(np.prod(batch, dtype=int)), len(row_of), U.shape[1], h.shape[1]), dtype=field.dtype)
+    affine_rows(U[:, :, 0].copy(), masks.reshape(-1, *masks.shape[-3:]), h, row_of, silo_of, field.modulus, codes)
+    return codes.reshape(*batch, *codes.shape[1:])
+
+
+def target_aggregate(field: PrimeField, codes: Elements, segments: Segments, batch_axes: int = 0) -> Elements:
+    """A target's role: the sum of the codes it received, [*batch, m, T + 1, d] to [*batch, g, T + 1, d]."""
+    return field.grouped_sums(codes, segments, batch_axes=batch_axes)
+
+
+def silo_decode(field: PrimeField, aggregates: Elements, mu: Mu, silo_of: Ids) -> Elements:
+    """A silo's role: the interpolated polynomial of each aggregate at beta_1.
+
+    Args:
+        field: the field.
+        aggregates: elements [*batch, g, T + 1, d].
+        mu: coding parameters of the silos.
+        silo_of: int64 [g], the silo that decodes each.
+
+    Returns:
+        Elements [*batch, g, d].
+    """
+    weights = np.stack(
+        [lagrange_matrix(field, a, b[:1])[0] for a, b in zip(mu.alphas.tolist(), mu.betas.tolist(), strict=True)]
+    )
+    total = np.zeros((*aggregates.shape[:-2], aggregates.shape[-1]), dtype=np.int64)
+    for t in range(aggregates.shape[-2]):
+        total = (total + weights[silo_of, t, None] * aggregates[..., t, :]) % field.modulus
+    return total.astype(field.dtype)
+
+
+class _SecmpSession(Session):
+    def __init__(
+        self, scheme: SecretMessagePassing, channel: Channel, grouping: Grouping, fixed: FixedPoint, width: int
+    ) -> None:
+        self._scheme, self._channel, self._fixed = scheme, channel, fixed
+        self._routes = Route.both_ways(grouping)
+        self._silos = np.unique(np.concatenate([grouping.row_custodian, grouping.group_custodian]))
+        self._mu = self._draw_mu(width)
+        self._held: tuple[int, Direction] | None = None
+        self._delivered = self._mu
+        self._symmetric = _same_messages(*self._routes.values())
+
+    def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
+        field, send = self._scheme.field, self._channel.send
+        route = self._routes[step.direction]
+        way, silo_of_group = route.way, np.searchsorted(self._silos, route.way.group_custodian)
+        h = self._fixed.encode(values)
+        self._channel.note_inputs("values", step, way.row_owner, h)
+        self._fetch_mu(route, step)
+        codes = source_encode(field, h, self._delivered, way.source, silo_of_group[way.target])
+        received = send(Phase.CODES, step, way.row_owner[way.source], way.group_owner[way.target], codes)
+        batch_axes = len(self._channel.batch_shape)
+        aggregates = target_aggregate(field, received.payload, route.arrived(received), batch_axes)
+        asking = np.unique(way.target)  # a device without neighbours has nothing to decode
+        devices, silos = way.group_owner[asking], way.group_custodian[asking]
+        to_decode = send(Phase.AGGREGATE, step, devices, silos, np.take(aggregates, asking, axis=batch_axes))
+        answered = asking if to_decode.rows is None else asking[to_decode.rows]
+        decoded = silo_decode(field, to_decode.payload, self._mu, silo_of_group[answered])
+        sums = send(Phase.DECODED, step, to_decode.receivers, to_decode.senders, decoded)
+        out = np.zeros((*self._channel.batch_shape, len(way.group_owner), values.shape[1]))
+        out[..., answered if sums.rows is None else answered[sums.rows], :] = self._fixed.decode(sums.payload)
+        return out
+
+    def _draw_mu(self, width: int) -> Mu:
+        T, modulus = self._scheme.T, self._scheme.field.modulus
+        points = np.stack([self._points() for _ in self._silos])
+        self._channel.note_coins("alphas and betas", self._silos, points)
+        z = self._channel.draw("z", self._silos, modulus, (T, width))
+        return Mu(points[:, : T + 1], points[:, T + 1 :], z)
+
+    def _points(self) -> Ids:
+        fixed = self._scheme.points
+        if fixed is not None:
+            return np.array([*fixed.alphas, *fixed.betas], dtype=np.int64)
+        return distinct_elements(self._channel.coins, self._scheme.field.modulus, 2 * self._scheme.T + 2)
+
+    def _fetch_mu(self, route: Route, step: Step) -> None:
+        """Lets every source get the mu of every target's silo, once a round for each set of messages."""
+        needed = (step.round, Direction.FORWARD if self._symmetric else step.direction)
+        if self._held == needed or not len(route.way.source):
+            return
+        way = route.way
+        rows = self._mu.rows(self._scheme.field.dtype)
+        silo_of_group = np.searchsorted(self._silos, way.group_custodian)
+        if self._scheme.delivery is MuDelivery.SILO:
+            self._ask_silos(way, step)
+            senders = way.group_custodian[way.target]
+        else:
+            served = np.unique(way.target)
+            self._send_mu(rows, silo_of_group[served], way.group_custodian[served], way.group_owner[served], step)
+            senders = way.group_owner[way.target]
+        silos = silo_of_group[way.target]
+        received = self._send_mu(rows, silos, senders, way.row_owner[way.source], step)
+        # All copies of one silo's mu are alike, so the first that arrived stands for all.
+        present, first = np.unique(silos, return_index=True)
+        self._delivered = self._mu_of(present, np.take(received, first, axis=len(self._channel.batch_shape)))
+        self._held = needed
+
+    def _ask_silos(self, way: Grouping, step: Step) -> None:
+        empty = np.empty((*self._channel.batch_shape, len(way.source), 0), dtype=np.int8)
+        senders, receivers = way.row_owner[way.source], way.group_custodian[way.target]
+        self._channel.send(Phase.PARAMETER_REQUEST, step, senders, receivers, empty)
+
+    def _send_mu(self, rows: Elements, silos: Ids, senders: Ids, receivers: Ids, step: Step) -> Elements:
+        payload = np.take(rows, silos, axis=len(self._channel.batch_shape))
+        delivery = self._channel.send(Phase.PARAMETERS, step, senders, receivers, payload)
+        if delivery.rows is not None and len(delivery.rows) < len(silos):
+            lost = int(np.setdiff1d(np.arange(len(silos)), delivery.rows)[0])
+            raise ProtocolError(
+                f"party {receivers[lost]} cannot encode: the coding parameters that party {senders[lost]} sent it "
+                f"in round {step.round} did not arrive"
+            )
+        return delivery.payload
+
+    def _mu_of(self, present: Ids, rows: Elements) -> Mu:
+        """Received parameters in the slots of their silos; silos that nobody asked stay zero."""
+        batch_axes = len(self._channel.batch_shape)
+        table = np.zeros((*rows.shape[:batch_axes], len(self._silos), rows.shape[-1]), dtype=rows.dtype)
+        table[..., present, :] = rows
+        absent = np.setdiff1d(np.arange(len(self._silos)), present)
+        table[..., absent, : 2 * self._scheme.T + 2] = np.arange(2 * self._scheme.T + 2)
+        return Mu.from_rows(table, self._scheme.T)
+
+
+def _same_messages(forward: Route, backward: Route) -> bool:
+    """Whether the backward pass uses the same ordered pairs of parties, so that mu is already where it is needed."""
+    highest = 1 + max(int(forward.way.row_owner.max()), int(forward.way.group_owner.max()))
+    pairs = [
+        np.unique(route.way.row_owner[route.way.source] * highest + route.way.group_owner[route.way.target])
+        for route in (forward, backward)
+    ]
+    return bool(np.array_equal(pairs[0], pairs[1]))
+
+
+PUBLISHED_CLAIM = Claim(
+    guarantees=(
+        Guarantee(
+            Secret.EMBEDDING,
+            {Role.DEVICE: 1},
+            Strength.PERFECT,
+            "a device cannot decode the embedding of a neighbour from the codes it receives",
+            "HiFGL 5.1, node-level privacy, Eq. 5 and Lemma 5.1",
+        ),
+        Guarantee(
+            Secret.EMBEDDING,
+            {Role.SILO: 1},
+            Strength.PERFECT,
+            "a silo decodes sums and cannot know the raw embedding of a neighbour",
+            "HiFGL 4.2.3 step 2 and 5.1",
+        ),
+        Guarantee(
+            Secret.FOREIGN_NODE,
+            {Role.SILO: 1},
+            Strength.PERFECT,
+            "0 % subgraph-level privacy is leaked: no silo sees a node of another silo",
+            "HiFGL 5.1, subgraph-level privacy, measured by A.1, Eq. 6",
+        ),
+        Guarantee(
+            Secret.CROSS_EDGE,
+            {Role.SILO: 1},
+            Strength.PERFECT,
+            "cross-silo edges are known to their two devices only",
+            "HiFGL 4.1.1 and 5.1",
+        ),
+    ),
+    leaks_by_design=(
+        Leak(
+            Secret.EMBEDDING,
+            Role.DEVICE,
+            Circumstance.SINGLE_NEIGHBOUR,
+            "a device with one neighbour gets that neighbour's embedding as its sum (4.2.3, last paragraph)",
+        ),
+    ),
+    assumptions=(
+        "all parties are semi-honest (3.3)",
+        "z is uniform (4.1.2); that it must also be fresh and secret is not said",
+        "senders are anonymous to receivers and devices run in a trusted execution environment (4.2.3)",
+    ),
+)
