@@ -1,1 +1,37 @@
-"""."""
+"""Graphs, their assignment to silos, and the data sets they come from.
+
+    from fgl_secure.graph import FederatedGraph, load, partition, random_split
+
+    graph = load("Cora")
+    silo_of = partition("louvain", graph, silos=5, seed=0)
+    federated = FederatedGraph.from_assignment(graph, silo_of, random_split(graph.num_nodes, seed=0), "louvain")
+
+The arrays are numpy's and read-only: a graph is checked once, when it is built. Nothing here is a protocol or a model.
+"""
+
+from __future__ import annotations
+
+from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
+from fgl_secure.graph.exposure import boundary_nodes, boundary_share, degree_one_share
+from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph.partition import PARTITIONS, louvain_partition, partition, random_partition
+from fgl_secure.graph.split import SplitMasks, random_split
+
+__all__ = [
+    "PARTITIONS",
+    "DatasetInfo",
+    "FederatedGraph",
+    "Graph",
+    "SplitMasks",
+    "available",
+    "boundary_nodes",
+    "boundary_share",
+    "degree_one_share",
+    "describe",
+    "load",
+    "louvain_partition",
+    "partition",
+    "random_partition",
+    "random_split",
+]

@@ -1,0 +1,164 @@
+"""A graph with node features and node labels, checked once and never changed afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fgl_secure.errors import InputError
+
+ScalarT = TypeVar("ScalarT", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Graph:
+    """A graph whose nodes are devices and whose edges are messages.
+
+    Build one with `from_arrays`: the bare constructor trusts its arguments. All arrays are read-only.
+
+    Attributes:
+        name: What the graph is called in tables.
+        features: float32 [n, d], finite.
+        labels: int64 [n], 0 or more.
+        edges: int64 [2, m], row 0 the source and row 1 the target: a message travels from source to target, and an
+            undirected edge is two columns. Sorted by (target, source), without duplicates or self-loops.
+        image_shape: (height, width) with height * width = d where a node's features are an image, else None.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    image_shape: tuple[int, int] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        features: ArrayLike,
+        labels: ArrayLike,
+        edges: ArrayLike,
+        image_shape: tuple[int, int] | None = None,
+    ) -> Graph:
+        """Check the arrays, copy them, and bring the edges into canonical order.
+
+        Duplicate edges are merged and self-loops are dropped: what a node tells itself is not a message. A layer that
+        wants self-loops adds them locally.
+
+        Args:
+            name: What the graph is called in tables.
+            features: Real numbers [n, d], n and d at least 1, finite as float32.
+            labels: Integers [n], 0 or more.
+            edges: Integers [2, m] in 0..n-1, row 0 the source and row 1 the target; m may be 0.
+            image_shape: (height, width) with height * width = d, or None.
+
+        Raises:
+            InputError: An array breaks one of these rules; the message names the node or the edge.
+        """
+        checked = _checked_features(features)
+        _check_image_shape(image_shape, checked.shape[1])
+        return cls(
+            name=name,
+            features=read_only(checked),
+            labels=read_only(_checked_labels(labels, len(checked))),
+            edges=read_only(_canonical_edges(edges, len(checked))),
+            image_shape=image_shape,
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes n."""
+        return len(self.features)
+
+    @property
+    def num_features(self) -> int:
+        """The number of features d of a node."""
+        return int(self.features.shape[1])
+
+    @property
+    def num_classes(self) -> int:
+        """One more than the largest label."""
+        return int(self.labels.max()) + 1
+
+    @property
+    def in_degree(self) -> NDArray[np.int64]:
+        """The number of messages that each node receives in one layer, int64 [n]."""
+        return np.bincount(self.edges[1], minlength=self.num_nodes).astype(np.int64)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every edge is there in both directions."""
+        source, target = self.edges
+        return bool(np.array_equal(target * self.num_nodes + source, np.sort(source * self.num_nodes + target)))
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph({self.name!r}, nodes={self.num_nodes}, edges={self.edges.shape[1]}, "
+            f"features={self.num_features}, classes={self.num_classes})"
+        )
+
+
+def read_only(array: NDArray[ScalarT]) -> NDArray[ScalarT]:
+    """Mark an array that the caller owns as read-only, and return it."""
+    array.setflags(write=False)
+    return array
+
+
+def integers(argument: str, values: ArrayLike) -> NDArray[np.int64]:
+    """Copy integers of any width into int64.
+
+    Raises:
+        InputError: The values are not integers; the message names `argument`.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{argument} must be integers; found dtype {array.dtype}")
+    return array.astype(np.int64)
+
+
+def _checked_features(values: ArrayLike) -> NDArray[np.float32]:
+    raw = np.asarray(values)
+    if raw.dtype.kind not in "fiub":
+        raise InputError(f"features must be real numbers; found dtype {raw.dtype}")
+    if raw.ndim != 2 or 0 in raw.shape:
+        raise InputError(f"features must have shape [nodes, features], both at least 1; found shape {raw.shape}")
+    with np.errstate(over="ignore"):  # what overflows float32 becomes inf, and is refused below
+        features = raw.astype(np.float32)
+    finite = np.isfinite(features)
+    if not finite.all():
+        node, feature = np.argwhere(~finite)[0]
+        raise InputError(f"features must be finite; node {node}, feature {feature} is {features[node, feature]}")
+    return features
+
+
+def _check_image_shape(image_shape: tuple[int, int] | None, num_features: int) -> None:
+    if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
+        raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
+
+
+def _checked_labels(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+    labels = integers("labels", values)
+    if labels.shape != (num_nodes,):
+        raise InputError(f"labels must have shape ({num_nodes},), one a node; found shape {labels.shape}")
+    if labels.min() < 0:
+        node = int(np.argmax(labels < 0))
+        raise InputError(f"labels must be 0 or more; node {node} has label {labels[node]}")
+    return labels
+
+
+def _canonical_edges(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+    edges = integers("edges", values)
+    if edges.ndim != 2 or len(edges) != 2:
+        raise InputError(f"edges must have shape [2, edges], sources above targets; found shape {edges.shape}")
+    outside = ((edges < 0) | (edges >= num_nodes)).any(axis=0)
+    if outside.any():
+        edge = int(np.argmax(outside))
+        source, target = edges[:, edge]
+        raise InputError(f"edges must join nodes 0..{num_nodes - 1}; edge {edge} ({source} -> {target}) does not")
+    source, target = edges[:, edges[0] != edges[1]]
+    # One integer an edge, so that a single sort both orders the edges and brings duplicates together.
+    key = np.unique(target * num_nodes + source)
+    return np.stack([key % num_nodes, key // num_nodes])

@@ -1,0 +1,188 @@
+"""A graph whose nodes are devices of several silos: what every federated method, attack and audit is given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph.attributed_graph import Graph, integers, read_only
+from fgl_secure.graph.pyg import graph_from_pyg, masks_from_pyg
+from fgl_secure.graph.split import SplitMasks
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+__all__ = ["FederatedGraph", "Graph"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class FederatedGraph:
+    """A graph, the silo of each node, and the nodes that train, validate and test.
+
+    Build one with `from_assignment` or `from_pyg`: the bare constructor trusts its arguments. All arrays are read-only.
+
+    Attributes:
+        graph: The whole graph, as only an omniscient observer sees it.
+        silo_of: int64 [n] in 0..K-1; each of the K silos has a device and a training device.
+        train_mask: bool [n].
+        validation_mask: bool [n].
+        test_mask: bool [n]; no node is in two masks.
+        partition: What the assignment is called in tables.
+    """
+
+    graph: Graph
+    silo_of: NDArray[np.int64]
+    train_mask: NDArray[np.bool_]
+    validation_mask: NDArray[np.bool_]
+    test_mask: NDArray[np.bool_]
+    partition: str
+
+    @classmethod
+    def from_assignment(
+        cls, graph: Graph, silo_of: ArrayLike, masks: SplitMasks, partition: str = "given"
+    ) -> FederatedGraph:
+        """Check an assignment of nodes to silos, and copy it.
+
+        Args:
+            graph: The graph, n nodes.
+            silo_of: Integers [n] in 0..K-1.
+            masks: Three disjoint bool [n]; each silo must have a training node.
+            partition: What the assignment is called in tables.
+
+        Raises:
+            InputError: An argument breaks one of these rules; the message names the node or the silo.
+        """
+        checked = _checked_silos(silo_of, graph.num_nodes)
+        train = _checked_mask("train", masks.train, graph.num_nodes)
+        validation = _checked_mask("validation", masks.validation, graph.num_nodes)
+        test = _checked_mask("test", masks.test, graph.num_nodes)
+        _check_disjoint(train, validation, test)
+        _check_every_silo_trains(checked, train)
+        return cls(graph, read_only(checked), read_only(train), read_only(validation), read_only(test), partition)
+
+    @classmethod
+    def from_pyg(cls, data: Data, silo_of: ArrayLike, *, name: str = "custom", seed: int = 0) -> FederatedGraph:
+        """Take a graph of your own from PyTorch Geometric, directed or undirected as it is.
+
+        Args:
+            data: Must have x [n, d], y [n] and edge_index [2, m]. Its train_mask, val_mask and test_mask are used where
+                all three are there and 1-D; otherwise the nodes are split 60/20/20 at random.
+            silo_of: Integers [n] in 0..K-1.
+            name: What the graph is called in tables.
+            seed: Repeats the random split.
+
+        Raises:
+            InputError: Something is missing (the message says what), or breaks a rule of `Graph.from_arrays` or of
+                `from_assignment`.
+        """
+        graph = graph_from_pyg(data, name)
+        return cls.from_assignment(graph, silo_of, masks_from_pyg(data, graph.num_nodes, seed))
+
+    @property
+    def num_devices(self) -> int:
+        """The number of nodes n."""
+        return self.graph.num_nodes
+
+    @property
+    def num_silos(self) -> int:
+        """The number of silos K."""
+        return int(self.silo_of.max()) + 1
+
+    @property
+    def num_classes(self) -> int:
+        """One more than the largest label."""
+        return self.graph.num_classes
+
+    @property
+    def features(self) -> NDArray[np.float32]:
+        """The features of each node, float32 [n, d]."""
+        return self.graph.features
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The label of each node, int64 [n]."""
+        return self.graph.labels
+
+    @property
+    def edges(self) -> NDArray[np.int64]:
+        """Sources above targets, int64 [2, m], sorted by (target, source)."""
+        return self.graph.edges
+
+    @property
+    def in_degree(self) -> NDArray[np.int64]:
+        """The number of messages that each node receives in one layer, int64 [n]."""
+        return self.graph.in_degree
+
+    @property
+    def crosses_silos(self) -> NDArray[np.bool_]:
+        """Whether source and target of each edge are in different silos, bool [m]."""
+        source, target = self.silo_of[self.edges]
+        crosses: NDArray[np.bool_] = source != target
+        return crosses
+
+    def devices_of(self, silo: int) -> NDArray[np.int64]:
+        """The nodes of one silo in ascending order, int64.
+
+        Raises:
+            InputError: There is no such silo.
+        """
+        if not 0 <= silo < self.num_silos:
+            raise InputError(f"silo must be in 0..{self.num_silos - 1}; found {silo}")
+        return np.flatnonzero(self.silo_of == silo)
+
+    def restricted_to_split(self) -> FederatedGraph:
+        """Keep only the edges whose two ends are in the same mask, as HiFGL's published code does.
+
+        That code still divides by the degrees in the full graph: take them from the original, which is unchanged.
+        """
+        split = self.train_mask + 2 * self.validation_mask + 3 * self.test_mask
+        source, target = split[self.edges]
+        kept = self.edges[:, (source == target) & (source > 0)]
+        return replace(self, graph=replace(self.graph, edges=read_only(kept)))
+
+    def __repr__(self) -> str:
+        return f"FederatedGraph({self.graph!r}, silos={self.num_silos}, partition={self.partition!r})"
+
+
+def _checked_silos(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
+    silo_of = integers("silo_of", values)
+    if silo_of.shape != (num_nodes,):
+        raise InputError(f"silo_of must have shape ({num_nodes},), one entry a node; found shape {silo_of.shape}")
+    if silo_of.min() < 0:
+        node = int(np.argmax(silo_of < 0))
+        raise InputError(f"silo_of must be 0 or more; node {node} has silo {silo_of[node]}")
+    used = np.unique(silo_of)
+    skipped = np.flatnonzero(used != np.arange(len(used)))
+    if len(skipped):
+        raise InputError(f"silo_of must use every silo from 0 to {used[-1]}; silo {skipped[0]} has no node")
+    return silo_of
+
+
+def _checked_mask(which: str, values: ArrayLike, num_nodes: int) -> NDArray[np.bool_]:
+    mask = np.array(values)
+    if mask.dtype != np.bool_ or mask.shape != (num_nodes,):
+        raise InputError(
+            f"masks.{which} must be bool of shape ({num_nodes},), one entry a node; "
+            f"found {mask.dtype} of shape {mask.shape}"
+        )
+    return mask
+
+
+def _check_disjoint(train: NDArray[np.bool_], validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> None:
+    shared = np.sum([train, validation, test], axis=0) > 1
+    if shared.any():
+        raise InputError(f"masks must not overlap; node {int(np.argmax(shared))} is in more than one")
+
+
+def _check_every_silo_trains(silo_of: NDArray[np.int64], train: NDArray[np.bool_]) -> None:
+    if not train.any():
+        raise InputError("masks.train must mark at least one node; found none")
+    idle = np.bincount(silo_of[train], minlength=int(silo_of.max()) + 1) == 0
+    if idle.any():
+        raise InputError(
+            f"masks.train must mark at least one node of every silo; silo {int(np.argmax(idle))} has no training node"
+        )

@@ -1,0 +1,113 @@
+"""Assigning the nodes of one graph to silos, as the literature does it for experiments."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.split import seeded_generator
+
+Partition = Callable[[Graph, int, int], NDArray[np.int64]]
+
+
+def random_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+    """Deal the shuffled nodes to the silos in turn, so that the sizes differ by at most one.
+
+    The setting of HiFGL (section 5.1): almost every edge crosses silos.
+
+    Args:
+        graph: The graph.
+        silos: The number of silos, 1..n.
+        seed: Repeats the partition.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1.
+
+    Raises:
+        InputError: `silos` or `seed` is out of range.
+    """
+    _check_silos(graph, silos)
+    silo_of = np.empty(graph.num_nodes, dtype=np.int64)
+    silo_of[seeded_generator(seed).permutation(graph.num_nodes)] = np.arange(graph.num_nodes) % silos
+    return silo_of
+
+
+def louvain_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+    """Find Louvain communities and pack them whole into silos: the largest first, into the smallest silo so far.
+
+    The setting of subgraph federated learning (FedSage+, FedSpray and others): few edges cross silos. The sizes of the
+    silos may differ. The direction of edges is ignored.
+
+    Args:
+        graph: The graph.
+        silos: The number of silos, from 1 to the number of communities found.
+        seed: Repeats the partition under one version of networkx.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1.
+
+    Raises:
+        InputError: `silos` or `seed` is out of range, or there are fewer communities than silos.
+    """
+    _check_silos(graph, silos)
+    communities = _louvain_communities(graph, seed)
+    if len(communities) < silos:
+        raise InputError(
+            f"silos must be at most {len(communities)}, the number of Louvain communities of {graph.name}; "
+            f"found {silos}"
+        )
+    silo_of = np.empty(graph.num_nodes, dtype=np.int64)
+    load = [(0, silo) for silo in range(silos)]
+    for community in sorted(communities, key=lambda nodes: (-len(nodes), min(nodes))):
+        size, silo = load[0]
+        heapq.heapreplace(load, (size + len(community), silo))
+        silo_of[list(community)] = silo
+    return silo_of
+
+
+PARTITIONS: Mapping[str, Partition] = MappingProxyType({"random": random_partition, "louvain": louvain_partition})
+
+
+def partition(name: str, graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+    """Assign the nodes of a graph to silos by the partition of that name.
+
+    Args:
+        name: One of `PARTITIONS`.
+        graph: The graph.
+        silos: The number of silos.
+        seed: Repeats the partition.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1.
+
+    Raises:
+        UnknownNameError: There is no partition of that name.
+        InputError: As the named partition says.
+    """
+    if name not in PARTITIONS:
+        raise UnknownNameError("partition", name, tuple(PARTITIONS))
+    return PARTITIONS[name](graph, silos, seed)
+
+
+def _check_silos(graph: Graph, silos: int) -> None:
+    if not 1 <= silos <= graph.num_nodes:
+        raise InputError(f"silos must be in 1..{graph.num_nodes}, the number of nodes; found {silos}")
+
+
+def _louvain_communities(graph: Graph, seed: int) -> list[Collection[int]]:
+    import networkx as nx  # noqa: PLC0415 (a quarter of a second that only this partition needs)
+
+    undirected = nx.Graph()
+    undirected.add_nodes_from(range(graph.num_nodes))
+    undirected.add_edges_from(graph.edges.T.tolist())
+    # networkx wants its own seed: drawing one here also refuses what `random_partition` refuses.
+    communities: list[Collection[int]] = nx.community.louvain_communities(
+        undirected, seed=int(seeded_generator(seed).integers(2**31))
+    )
+    return communities

@@ -1,0 +1,105 @@
+"""Graphs: canonical edges, read-only arrays, and errors that name the culprit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph
+from tests.graph.strategies import Edge, graph_from_pairs, pairs
+
+FEATURES = np.arange(12.0).reshape(4, 3)
+LABELS = np.array([0, 1, 2, 1])
+EDGES = np.array([[0, 1, 2], [1, 2, 3]])
+
+
+@given(pairs())
+def test_edges_are_the_sorted_set_of_pairs(example: tuple[int, list[Edge]]) -> None:
+    """The edges are the distinct pairs that are no self-loops, by target and then by source."""
+    num_nodes, given_pairs = example
+    wanted = sorted({(target, source) for source, target in given_pairs if source != target})
+    edges = graph_from_pairs(num_nodes, given_pairs).edges
+    assert edges.dtype == np.int64
+    assert edges.shape == (2, len(wanted))
+    assert [(int(target), int(source)) for source, target in edges.T] == wanted
+
+
+@given(pairs())
+def test_degree_and_symmetry_agree_with_counting(example: tuple[int, list[Edge]]) -> None:
+    """The in-degree counts distinct sources, and a graph is symmetric if every pair is there both ways."""
+    num_nodes, given_pairs = example
+    distinct = {pair for pair in given_pairs if pair[0] != pair[1]}
+    graph = graph_from_pairs(num_nodes, given_pairs)
+    assert graph.in_degree.tolist() == [sum(target == node for _, target in distinct) for node in range(num_nodes)]
+    assert graph.in_degree.dtype == np.int64
+    assert graph.is_symmetric == all((target, source) in distinct for source, target in distinct)
+
+
+def test_canonical_form_is_a_fixed_point() -> None:
+    """A graph that is built from its own arrays has the same edges."""
+    first = graph_from_pairs(5, [(3, 1), (1, 3), (0, 4), (0, 4), (2, 2)])
+    again = Graph.from_arrays("again", first.features, first.labels, first.edges)
+    np.testing.assert_array_equal(first.edges, again.edges)
+
+
+def test_sizes_dtypes_and_repr() -> None:
+    """A graph knows its sizes, stores float32 and int64, and prints sizes instead of data."""
+    graph = Graph.from_arrays("g", FEATURES, LABELS.astype(np.uint8), EDGES.astype(np.int32), image_shape=(1, 3))
+    assert (graph.num_nodes, graph.num_features, graph.num_classes) == (4, 3, 3)
+    assert graph.image_shape == (1, 3)
+    assert graph.features.dtype == np.float32
+    assert graph.labels.dtype == np.int64
+    assert graph.edges.dtype == np.int64
+    assert repr(graph) == "Graph('g', nodes=4, edges=3, features=3, classes=3)"
+
+
+def test_arrays_are_read_only_copies() -> None:
+    """A graph's arrays refuse writing, and the caller's arrays stay writable and apart from them."""
+    features, labels, edges = FEATURES.astype(np.float32), LABELS.astype(np.int64), EDGES.copy()
+    graph = Graph.from_arrays("g", features, labels, edges)
+    features[0, 0], labels[0], edges[0, 0] = 99.0, 99, 3
+    assert (graph.features[0, 0], graph.labels[0], graph.edges[0, 0]) == (0.0, 0, 0)
+    for array in (graph.features, graph.labels, graph.edges):
+        with pytest.raises(ValueError, match="read-only"):
+            array[...] = 0
+
+
+def _with(array: np.ndarray[Any, Any], index: tuple[int, ...], value: float) -> np.ndarray[Any, Any]:
+    changed = array.copy()
+    changed[index] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"features": _with(FEATURES, (2, 1), np.nan)}, "features must be finite; node 2, feature 1 is nan"),
+        ({"features": _with(FEATURES, (3, 0), -np.inf)}, "features must be finite; node 3, feature 0 is -inf"),
+        ({"features": _with(FEATURES, (1, 2), 1e300)}, "features must be finite; node 1, feature 2 is inf"),
+        ({"features": FEATURES.astype(complex)}, "features must be real numbers; found dtype complex128"),
+        ({"features": FEATURES.ravel()}, r"features must have shape \[nodes, features\].*found shape \(12,\)"),
+        ({"features": np.empty((0, 3))}, r"both at least 1; found shape \(0, 3\)"),
+        ({"features": np.empty((4, 0))}, r"both at least 1; found shape \(4, 0\)"),
+        ({"labels": LABELS[:3]}, r"labels must have shape \(4,\), one a node; found shape \(3,\)"),
+        ({"labels": LABELS[:, None]}, r"labels must have shape \(4,\), one a node; found shape \(4, 1\)"),
+        ({"labels": LABELS.astype(float)}, "labels must be integers; found dtype float64"),
+        ({"labels": _with(LABELS, (2,), -1)}, "labels must be 0 or more; node 2 has label -1"),
+        ({"edges": EDGES.T}, r"edges must have shape \[2, edges\].*found shape \(3, 2\)"),
+        ({"edges": EDGES[0]}, r"edges must have shape \[2, edges\].*found shape \(3,\)"),
+        ({"edges": EDGES.astype(float)}, "edges must be integers; found dtype float64"),
+        ({"edges": _with(EDGES, (1, 1), 9000)}, r"edges must join nodes 0..3; edge 1 \(1 -> 9000\) does not"),
+        ({"edges": _with(EDGES, (0, 2), -1)}, r"edges must join nodes 0..3; edge 2 \(-1 -> 3\) does not"),
+        ({"image_shape": (2, 2)}, r"image_shape must hold 3 pixels, one a feature; found \(2, 2\)"),
+        ({"image_shape": (-1, -3)}, r"image_shape must hold 3 pixels, one a feature; found \(-1, -3\)"),
+    ],
+)
+def test_bad_arrays_are_refused_by_name(change: dict[str, Any], message: str) -> None:
+    """An array that breaks a rule is refused with the rule and with the node or edge that breaks it."""
+    arguments: dict[str, Any] = {"name": "g", "features": FEATURES, "labels": LABELS, "edges": EDGES}
+    Graph.from_arrays(**arguments)
+    with pytest.raises(InputError, match=message):
+        Graph.from_arrays(**(arguments | change))

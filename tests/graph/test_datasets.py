@@ -1,0 +1,118 @@
+"""Data sets by name: what a listing says is what loads, and published figures are met."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fgl_secure.errors import UnknownNameError
+from fgl_secure.graph import (
+    DatasetInfo,
+    FederatedGraph,
+    available,
+    boundary_share,
+    degree_one_share,
+    describe,
+    load,
+    partition,
+    random_split,
+)
+
+needs_public_data = pytest.mark.skipif(
+    not os.environ.get("FGL_SECURE_DATA"), reason="FGL_SECURE_DATA doesn't name a folder with the raw public data"
+)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def test_listing_and_names_agree() -> None:
+    """The listing has one line for each available name, in the same order."""
+    assert available() == ("digits", "Cora", "CiteSeer", "PubMed")
+    assert tuple(info.name for info in describe()) == available()
+    assert all(info.description and "\n" not in info.description for info in describe())
+
+
+def test_unknown_data_set_is_refused_with_the_known_names() -> None:
+    """An unknown name is refused with the names that exist."""
+    with pytest.raises(UnknownNameError, match="data set must be one of digits, Cora, CiteSeer, PubMed; found 'Corra'"):
+        load("Corra")
+
+
+def test_import_is_light() -> None:
+    """Importing the package loads none of the large libraries that only some of its functions need."""
+    heavy = "{'torch', 'torch_geometric', 'networkx', 'sklearn', 'scipy'}"
+    code = f"import sys, fgl_secure.graph; print(sorted({heavy} & set(sys.modules)))"
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "info", [info if info.name == "digits" else pytest.param(info, marks=needs_public_data) for info in describe()]
+)
+def test_data_sets_have_the_sizes_of_the_listing(info: DatasetInfo, cache: Path) -> None:
+    """A loaded graph is symmetric and has the sizes that the listing states."""
+    graph = load(info.name, cache_dir=cache)
+    found = (graph.name, graph.num_nodes, graph.edges.shape[1], graph.num_features, graph.num_classes)
+    assert found == (info.name, info.nodes, info.edges, info.features, info.classes)
+    assert graph.is_symmetric
+
+
+def test_digits_are_images_joined_to_their_nearest() -> None:
+    """Every digit has pixels in [0, 1], 5 neighbours or more, and none as near that isn't joined to it."""
+    graph = load("Digits")
+    assert graph.image_shape == (8, 8)
+    assert (graph.features.min(), graph.features.max()) == (0.0, 1.0)
+    assert graph.in_degree.min() >= 5
+    pixels = np.rint(graph.features * 16).astype(np.int64)
+    for node in range(0, graph.num_nodes, 97):
+        squared = np.square(pixels - pixels[node]).sum(axis=1)
+        squared[node] = np.iinfo(np.int64).max
+        fifth = np.sort(squared)[4]
+        joined = graph.edges[0, graph.edges[1] == node]
+        assert set(np.flatnonzero(squared < fifth).tolist()) <= set(joined.tolist())
+        assert (squared[joined] <= fifth).sum() >= 5
+
+
+def test_digits_are_the_same_every_time() -> None:
+    """Two loads of the digits give equal arrays."""
+    first, second = load("digits"), load("digits")
+    np.testing.assert_array_equal(first.edges, second.edges)
+    np.testing.assert_array_equal(first.features, second.features)
+
+
+@needs_public_data
+@pytest.mark.parametrize(("name", "share"), [("Cora", 0.954), ("CiteSeer", 0.892), ("PubMed", 0.900)])
+def test_random_silos_expose_what_hifgl_prints(name: str, share: float, cache: Path) -> None:
+    """With five random silos eps_p is about what HiFGL reports (.9516 for Cora, .8870 for CiteSeer)."""
+    graph = load(name, cache_dir=cache)
+    masks = random_split(graph.num_nodes, seed=0)
+    shares = [
+        boundary_share(FederatedGraph.from_assignment(graph, partition("random", graph, 5, seed), masks))
+        for seed in range(5)
+    ]
+    assert np.mean(shares) == pytest.approx(share, abs=0.01)
+
+
+@needs_public_data
+@pytest.mark.parametrize(("name", "share"), [("Cora", 0.179), ("CiteSeer", 0.400)])
+def test_share_of_degree_one(name: str, share: float, cache: Path) -> None:
+    """17.9 % of Cora's nodes and 40.0 % of CiteSeer's have one neighbour."""
+    assert degree_one_share(load(name, cache_dir=cache)) == pytest.approx(share, abs=0.0005)
+
+
+@needs_public_data
+@pytest.mark.parametrize(("name", "share", "tolerance"), [("random", 0.802, 0.01), ("louvain", 0.104, 0.015)])
+def test_share_of_crossing_edges(name: str, share: float, tolerance: float, cache: Path) -> None:
+    """Five random silos of Cora cut four edges of five, and five Louvain silos one of ten."""
+    graph = load("Cora", cache_dir=cache)
+    silo_of = partition(name, graph, 5, 0)
+    federated = FederatedGraph.from_assignment(graph, silo_of, random_split(graph.num_nodes, seed=0), name)
+    assert federated.crosses_silos.mean() == pytest.approx(share, abs=tolerance)

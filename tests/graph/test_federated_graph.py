@@ -1,0 +1,220 @@
+"""Federated graphs: assignments are checked whole, and edges know whether they cross silos."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_partition, random_split
+from tests.graph.strategies import graph_from_pairs, graphs_and_silos
+
+PAIRS = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (3, 0)]
+SILO_OF = [0, 0, 1, 1]
+
+
+def _mask(*nodes: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.isin(np.arange(4), nodes)
+
+
+MASKS = SplitMasks(train=_mask(0, 2), validation=_mask(1), test=_mask(3))
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return graph_from_pairs(4, PAIRS)
+
+
+@pytest.fixture
+def data_class() -> Any:
+    with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
+        warnings.simplefilter("ignore")
+        from torch_geometric.data import Data
+    return Data
+
+
+def test_conveniences_are_those_of_the_graph(graph: Graph) -> None:
+    """A federated graph passes on its graph's arrays and counts devices and silos."""
+    federated = FederatedGraph.from_assignment(graph, SILO_OF, MASKS, partition="by hand")
+    assert (federated.num_devices, federated.num_silos, federated.num_classes) == (4, 2, 2)
+    assert federated.features is graph.features
+    assert federated.labels is graph.labels
+    assert federated.edges is graph.edges
+    np.testing.assert_array_equal(federated.in_degree, graph.in_degree)
+    assert repr(federated) == f"FederatedGraph({graph!r}, silos=2, partition='by hand')"
+
+
+@given(graphs_and_silos())
+def test_crossing_edges_and_devices_agree_with_looking(example: tuple[Graph, int]) -> None:
+    """An edge crosses silos exactly if no silo lists both of its ends, and every device is in one silo."""
+    graph, silos = example
+    everyone = np.ones(graph.num_nodes, dtype=bool)
+    masks = SplitMasks(train=everyone, validation=~everyone, test=~everyone)
+    federated = FederatedGraph.from_assignment(graph, random_partition(graph, silos, 0), masks)
+    members = [set(federated.devices_of(silo).tolist()) for silo in range(silos)]
+    assert sum(len(nodes) for nodes in members) == graph.num_nodes
+    assert set[int]().union(*members) == set(range(graph.num_nodes))
+    wanted = [not any({int(source), int(target)} <= nodes for nodes in members) for source, target in graph.edges.T]
+    assert federated.crosses_silos.tolist() == wanted
+
+
+def test_arrays_are_read_only_copies(graph: Graph) -> None:
+    """The assignment and the masks are copied and refuse writing."""
+    silo_of, train = np.array(SILO_OF), MASKS.train.copy()
+    federated = FederatedGraph.from_assignment(graph, silo_of, SplitMasks(train, MASKS.validation, MASKS.test))
+    silo_of[0], train[0] = 1, False
+    assert federated.silo_of[0] == 0
+    assert federated.train_mask[0]
+    for array in (federated.silo_of, federated.train_mask, federated.validation_mask, federated.test_mask):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("silo_of", "message"),
+    [
+        ([0, 0, 1], r"silo_of must have shape \(4,\), one entry a node; found shape \(3,\)"),
+        ([0, -2, 1, 1], "silo_of must be 0 or more; node 1 has silo -2"),
+        ([0, 0, 2, 2], "silo_of must use every silo from 0 to 2; silo 1 has no node"),
+        ([1, 1, 1, 1], "silo_of must use every silo from 0 to 1; silo 0 has no node"),
+        ([0, 0, 1, 10**15], "silo 2 has no node"),
+        ([0.0, 0.0, 1.0, 1.0], "silo_of must be integers; found dtype float64"),
+    ],
+)
+def test_bad_assignments_are_refused_by_name(graph: Graph, silo_of: list[Any], message: str) -> None:
+    """An assignment that breaks a rule is refused with the rule and the node or silo that breaks it."""
+    with pytest.raises(InputError, match=message):
+        FederatedGraph.from_assignment(graph, silo_of, MASKS)
+
+
+@pytest.mark.parametrize(
+    ("masks", "message"),
+    [
+        (
+            SplitMasks(_mask(0, 2), _mask(1, 2), _mask(3)),
+            "masks must not overlap; node 2 is in more than one",
+        ),
+        (SplitMasks(_mask(0, 2), _mask(3), _mask(3)), "masks must not overlap; node 3 is in more than one"),
+        (
+            SplitMasks(_mask(0, 2), _mask(1)[:3], _mask(3)),
+            r"masks.validation must be bool of shape \(4,\).*shape \(3,\)",
+        ),
+        (
+            SplitMasks(_mask(0, 2).astype(int), _mask(1), _mask(3)),
+            "masks.train must be bool.*found int64",
+        ),
+        (SplitMasks(_mask(), _mask(1), _mask(3)), "masks.train must mark at least one node; found none"),
+        (SplitMasks(_mask(0), _mask(1), _mask(3)), "silo 1 has no training node"),
+        (SplitMasks(_mask(2, 3), _mask(1), _mask(0)), "silo 0 has no training node"),
+    ],
+)
+def test_bad_masks_are_refused_by_name(graph: Graph, masks: SplitMasks, message: str) -> None:
+    """Masks that break a rule are refused with the rule and the mask, node or silo that breaks it."""
+    with pytest.raises(InputError, match=message):
+        FederatedGraph.from_assignment(graph, SILO_OF, masks)
+
+
+@pytest.mark.parametrize("silo", [-1, 2])
+def test_unknown_silo_is_refused(graph: Graph, silo: int) -> None:
+    """Asking for the devices of a silo that doesn't exist is an error, not an empty answer."""
+    with pytest.raises(InputError, match=rf"silo must be in 0..1; found {silo}"):
+        FederatedGraph.from_assignment(graph, SILO_OF, MASKS).devices_of(silo)
+
+
+@given(graphs_and_silos(), st.integers(0, 100))
+def test_restriction_agrees_with_looking_at_each_edge(example: tuple[Graph, int], seed: int) -> None:
+    """An edge stays exactly if one of the three masks holds both of its ends."""
+    graph, _ = example
+    masks = random_split(graph.num_nodes, seed, (0.4, 0.3, 0.3))
+    assume(masks.train.any())
+    nodes = [set(np.flatnonzero(mask).tolist()) for mask in (masks.train, masks.validation, masks.test)]
+    wanted = [edge for edge in graph.edges.T.tolist() if any(set(edge) <= members for members in nodes)]
+    federated = FederatedGraph.from_assignment(graph, np.zeros(graph.num_nodes, dtype=int), masks)
+    assert federated.restricted_to_split().edges.T.tolist() == wanted
+
+
+def test_restriction_keeps_edges_within_one_mask(graph: Graph) -> None:
+    """The restricted graph has the edges between two nodes of one mask, and the original is unchanged."""
+    masks = SplitMasks(train=_mask(0, 1), validation=_mask(2), test=_mask())
+    original = FederatedGraph.from_assignment(graph, [0, 0, 0, 0], masks)
+    restricted = original.restricted_to_split()
+    assert restricted.edges.T.tolist() == [[1, 0], [0, 1]]
+    assert not restricted.edges.flags.writeable
+    assert restricted.train_mask is original.train_mask
+    assert original.edges.shape[1] == len(PAIRS)
+
+
+def test_restriction_drops_edges_of_nodes_in_no_mask(graph: Graph) -> None:
+    """Two nodes in no mask share no mask, so the edge between them goes."""
+    masks = SplitMasks(train=_mask(0), validation=_mask(), test=_mask())
+    restricted = FederatedGraph.from_assignment(graph, [0, 0, 0, 0], masks).restricted_to_split()
+    assert restricted.edges.shape == (2, 0)
+
+
+def _data(data_class: Any, **changes: Any) -> Any:
+    arrays = {
+        "x": torch.arange(8.0, requires_grad=True).reshape(4, 2),
+        "y": torch.tensor([0, 1, 2, 1]),
+        "edge_index": torch.tensor(PAIRS).T,
+        "train_mask": torch.from_numpy(MASKS.train),
+        "val_mask": torch.from_numpy(MASKS.validation),
+        "test_mask": torch.from_numpy(MASKS.test),
+    }
+    return data_class(**(arrays | changes))
+
+
+def test_pyg_data_is_taken_with_its_masks(data_class: Any) -> None:
+    """Features, labels, directed edges and 1-D masks of a PyG data object arrive unchanged."""
+    federated = FederatedGraph.from_pyg(_data(data_class), SILO_OF, name="mine")
+    assert federated.graph.name == "mine"
+    assert federated.partition == "given"
+    assert not federated.graph.is_symmetric
+    assert {tuple(edge) for edge in federated.edges.T.tolist()} == set(PAIRS)
+    np.testing.assert_array_equal(federated.features, np.arange(8.0).reshape(4, 2))
+    np.testing.assert_array_equal(federated.labels, [0, 1, 2, 1])
+    np.testing.assert_array_equal(federated.train_mask, MASKS.train)
+    np.testing.assert_array_equal(federated.validation_mask, MASKS.validation)
+    np.testing.assert_array_equal(federated.test_mask, MASKS.test)
+
+
+def test_pyg_sparse_features_become_dense(data_class: Any) -> None:
+    """A sparse x is as good as a dense one."""
+    federated = FederatedGraph.from_pyg(_data(data_class, x=torch.eye(4).to_sparse()), SILO_OF)
+    np.testing.assert_array_equal(federated.features, np.eye(4))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"val_mask": None}, {"train_mask": torch.ones(4, 10, dtype=torch.bool)}], ids=["missing", "2-D"]
+)
+def test_pyg_data_without_three_masks_is_split(data_class: Any, changes: dict[str, Any]) -> None:
+    """Without three 1-D masks the nodes are split at random, and the seed repeats the split."""
+    ring = torch.stack([torch.arange(50), (torch.arange(50) + 1) % 50])
+    data = _data(data_class, x=torch.ones(50, 1), y=torch.zeros(50, dtype=torch.long), edge_index=ring, **changes)
+    federated = [FederatedGraph.from_pyg(data, np.arange(50) // 25, seed=seed) for seed in (1, 1, 2)]
+    sizes = [federated[0].train_mask.sum(), federated[0].validation_mask.sum(), federated[0].test_mask.sum()]
+    assert sizes == [30, 10, 10]
+    np.testing.assert_array_equal(federated[0].test_mask, federated[1].test_mask)
+    assert not np.array_equal(federated[0].test_mask, federated[2].test_mask)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": None}, "data must have x, y, edge_index; missing: y"),
+        ({"x": None, "edge_index": None}, "missing: x, edge_index"),
+        ({"y": [0, 1, 2, 1]}, "data.y must be a tensor of a dtype that numpy has; found list"),
+        ({"x": torch.full((4, 2), float("nan"))}, "features must be finite; node 0, feature 0 is nan"),
+        ({"edge_index": torch.tensor([[0], [4]])}, r"edge 0 \(0 -> 4\) does not"),
+        ({"test_mask": torch.ones(5, dtype=torch.bool)}, r"masks.test must be bool of shape \(4,\)"),
+    ],
+)
+def test_bad_pyg_data_is_refused_by_name(data_class: Any, changes: dict[str, Any], message: str) -> None:
+    """A PyG data object that lacks something or breaks a rule is refused with what is wrong."""
+    with pytest.raises(InputError, match=message):
+        FederatedGraph.from_pyg(_data(data_class, **changes), SILO_OF)

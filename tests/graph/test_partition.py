@@ -1,0 +1,98 @@
+"""Partitions: equal random silos, whole Louvain communities, and a registry."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph import PARTITIONS, Graph, louvain_partition, partition, random_partition
+from tests.graph.strategies import Edge, graph_from_pairs, graphs_and_silos
+
+
+def _cliques(*sizes: int) -> Graph:
+    starts = np.cumsum([0, *sizes])
+    pairs: list[Edge] = [
+        (source, target)
+        for start, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)
+        for source in range(start, end)
+        for target in range(start, end)
+    ]
+    return graph_from_pairs(int(starts[-1]), pairs)
+
+
+@given(graphs_and_silos(), st.integers(0, 1000))
+def test_random_silos_are_equally_large(example: tuple[Graph, int], seed: int) -> None:
+    """The sizes of random silos differ by at most one, and the seed repeats them."""
+    graph, silos = example
+    silo_of = random_partition(graph, silos, seed)
+    sizes = np.bincount(silo_of, minlength=silos)
+    assert silo_of.shape == (graph.num_nodes,)
+    assert silo_of.dtype == np.int64
+    assert len(sizes) == silos
+    assert sizes.max() - sizes.min() <= 1
+    np.testing.assert_array_equal(silo_of, random_partition(graph, silos, seed))
+
+
+def test_random_silos_are_uniform() -> None:
+    """Over many seeds every pair of nodes shares a silo as often as chance says."""
+    graph = graph_from_pairs(6, [])
+    assignments = np.stack([random_partition(graph, 2, seed) for seed in range(4000)])
+    together = (assignments[:, :, None] == assignments[:, None, :]).mean(axis=0)[np.triu_indices(6, k=1)]
+    # Two of six nodes share one of two silos of three with probability 2/5; 5 standard deviations of 0.0077.
+    assert (np.abs(together - 0.4) < 0.039).all()
+
+
+def test_louvain_keeps_communities_whole_and_packs_the_largest_first() -> None:
+    """Cliques of 6, 5, 4 and 3 nodes go whole to silos 0, 1, 1 and 0: the largest first, to the smallest silo."""
+    silo_of = louvain_partition(_cliques(3, 6, 4, 5), 2, seed=0)
+    assert silo_of.tolist() == [0] * 3 + [0] * 6 + [1] * 4 + [1] * 5
+
+
+def test_louvain_seed_repeats_the_partition() -> None:
+    """Equal seeds give equal Louvain partitions."""
+    pairs = np.random.default_rng(0).integers(60, size=(150, 2))
+    graph = graph_from_pairs(60, [(int(source), int(target)) for source, target in pairs])
+    np.testing.assert_array_equal(louvain_partition(graph, 3, seed=5), louvain_partition(graph, 3, seed=5))
+
+
+def test_louvain_accepts_isolated_nodes_and_one_way_edges() -> None:
+    """A node without edges is a community of its own, and an edge joins whichever way it points."""
+    silo_of = louvain_partition(graph_from_pairs(4, [(1, 0), (1, 2)]), 2, seed=0)
+    assert silo_of.tolist() == [0, 0, 0, 1]
+
+
+def test_too_few_communities_are_refused() -> None:
+    """Louvain refuses more silos than it found communities, and says both numbers."""
+    with pytest.raises(InputError, match=r"silos must be at most 2, the number of Louvain communities.*found 3"):
+        louvain_partition(_cliques(4, 4), 3, seed=0)
+
+
+@pytest.mark.parametrize("name", list(PARTITIONS))
+@pytest.mark.parametrize("silos", [0, 9])
+def test_impossible_numbers_of_silos_are_refused(name: str, silos: int) -> None:
+    """Every partition refuses fewer than one silo and more silos than nodes."""
+    with pytest.raises(InputError, match=f"silos must be in 1..8, the number of nodes; found {silos}"):
+        partition(name, _cliques(4, 4), silos, 0)
+
+
+@pytest.mark.parametrize("name", list(PARTITIONS))
+def test_negative_seeds_are_refused(name: str) -> None:
+    """Every partition refuses a negative seed."""
+    with pytest.raises(InputError, match="seed must be 0 or more; found -1"):
+        partition(name, _cliques(4, 4), 2, -1)
+
+
+@pytest.mark.parametrize("name", list(PARTITIONS))
+def test_registry_calls_the_named_partition(name: str) -> None:
+    """A partition by name is the registered function."""
+    graph = _cliques(3, 3)
+    np.testing.assert_array_equal(partition(name, graph, 2, 7), PARTITIONS[name](graph, 2, 7))
+
+
+def test_unknown_partition_is_refused_with_the_known_names() -> None:
+    """An unknown name is refused with the names that exist."""
+    with pytest.raises(UnknownNameError, match="partition must be one of random, louvain; found 'metis'"):
+        partition("metis", _cliques(4, 4), 2, 0)

@@ -1,0 +1,223 @@
+"""Planetoid data: read-only raw folders, downloads that leave nothing half done, and a cache that is never trusted."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fgl_secure.errors import DataNotFoundError, InputError
+from fgl_secure.graph import Graph, load
+from tests.graph.raw_planetoid import EDGES, FEATURES, FILES, LABELS, write_raw_files
+
+RAW = Path("Planetoid") / "Cora" / "raw"
+
+
+@pytest.fixture(autouse=True)
+def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FGL_SECURE_DATA", raising=False)
+    monkeypatch.delenv("FGL_SECURE_CACHE", raising=False)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_raw_files(tmp_path / "root" / RAW)
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def served(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The raw files on a web server that stands in for Planetoid's; yields the folder that it serves."""
+    with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
+        warnings.simplefilter("ignore")
+        from torch_geometric.datasets import Planetoid
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_arguments: object) -> None: ...
+
+    handler = functools.partial(Quiet, directory=root / RAW)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        monkeypatch.setattr(Planetoid, "url", f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield root / RAW
+        server.shutdown()
+        thread.join()
+
+
+def _tree(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*")}
+
+
+def _entries(cache: Path) -> list[Path]:
+    return sorted((cache / "graphs").iterdir())
+
+
+def _assert_is_the_tiny_graph(graph: Graph) -> None:
+    np.testing.assert_array_equal(graph.features, FEATURES)
+    np.testing.assert_array_equal(graph.labels, LABELS)
+    assert {tuple(edge) for edge in graph.edges.T.tolist()} == EDGES
+    assert graph.edges.shape[1] == len(EDGES)
+
+
+def test_raw_files_become_the_graph_twice(root: Path, cache: Path) -> None:
+    """The parsed graph and the cached one are the graph that was written, without its self-loop and duplicates."""
+    _assert_is_the_tiny_graph(load("Cora", root, cache))
+    assert len(_entries(cache)) == 1
+    _assert_is_the_tiny_graph(load("Cora", root, cache))
+
+
+def test_second_load_comes_from_the_cache(root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second load doesn't parse the raw files again."""
+
+    def parse(*_arguments: object) -> Graph:
+        raise AssertionError("parsed again")
+
+    load("Cora", root, cache)
+    monkeypatch.setattr("fgl_secure.graph.planetoid._parse", parse)
+    _assert_is_the_tiny_graph(load("Cora", root, cache))
+
+
+def test_data_root_is_only_read(root: Path, cache: Path) -> None:
+    """A raw folder without write permission works, and nothing appears under the data root."""
+    before = _tree(root)
+    for folder in (root / RAW, root / RAW.parent, root):
+        folder.chmod(0o555)
+    _assert_is_the_tiny_graph(load("Cora", root, cache))
+    assert _tree(root) == before
+    for folder in (root, root / RAW.parent, root / RAW):
+        folder.chmod(0o755)
+
+
+def test_environment_names_the_folders(root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two environment variables stand in for the two arguments, and names match in any case."""
+    monkeypatch.setenv("FGL_SECURE_DATA", str(root))
+    monkeypatch.setenv("FGL_SECURE_CACHE", str(cache))
+    graph = load("cORA")
+    assert graph.name == "Cora"
+    _assert_is_the_tiny_graph(graph)
+    assert len(_entries(cache)) == 1
+
+
+def test_argument_goes_before_the_environment(root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data root that is given as an argument wins over the environment variable."""
+    monkeypatch.setenv("FGL_SECURE_DATA", str(root / "nowhere"))
+    _assert_is_the_tiny_graph(load("Cora", root, cache))
+
+
+def test_two_data_roots_do_not_mix(root: Path, cache: Path, tmp_path: Path) -> None:
+    """Two data roots have two cache entries."""
+    shutil.copytree(root, tmp_path / "other")
+    load("Cora", root, cache)
+    load("Cora", tmp_path / "other", cache)
+    assert len(_entries(cache)) == 2
+
+
+def test_replaced_raw_files_are_noticed(root: Path, cache: Path) -> None:
+    """When a raw file is replaced, the next load parses it instead of using the cache."""
+    load("Cora", root, cache)
+    index = root / RAW / "ind.cora.test.index"
+    index.write_text("517\n518\n519\n")
+    os.utime(index, ns=(0, 0))  # a clock may be too coarse to tell the two files apart
+    changed = load("Cora", root, cache)
+    np.testing.assert_array_equal(changed.features[-3:], FEATURES[[519, 517, 518]])
+
+
+@pytest.mark.parametrize("keep", [0, 100, 1000])
+def test_damaged_cache_entry_is_replaced(root: Path, cache: Path, keep: int) -> None:
+    """A cache entry that was cut short counts as absent and is written anew."""
+    load("Cora", root, cache)
+    (entry,) = _entries(cache)
+    whole = entry.read_bytes()
+    entry.write_bytes(whole[:keep])
+    _assert_is_the_tiny_graph(load("Cora", root, cache))
+    assert len(entry.read_bytes()) == len(whole)
+
+
+def test_cache_that_can_not_be_written_is_done_without(root: Path, tmp_path: Path) -> None:
+    """With a file where the cache should be, the graph loads all the same."""
+    (tmp_path / "file").write_text("not a folder")
+    _assert_is_the_tiny_graph(load("Cora", root, tmp_path / "file"))
+
+
+def test_missing_raw_files_are_named(root: Path, cache: Path) -> None:
+    """The error says the exact folder, exactly the missing files and the way out, and no cache appears."""
+    (root / RAW / "ind.cora.graph").unlink()
+    with pytest.raises(DataNotFoundError) as caught:
+        load("Cora", root, cache)
+    message = str(caught.value)
+    assert f"not in {root / RAW}: ind.cora.graph. " in message
+    assert "unset FGL_SECURE_DATA" in message
+    assert not cache.exists()
+
+
+def test_missing_data_root_names_all_files(cache: Path, tmp_path: Path) -> None:
+    """With an empty data root all eight files are missing."""
+    with pytest.raises(DataNotFoundError) as caught:
+        load("Cora", tmp_path, cache)
+    assert all(file in str(caught.value) for file in FILES)
+
+
+def test_damaged_raw_files_are_refused(root: Path, cache: Path) -> None:
+    """A raw file that is no pickle gives one error that names the folder, and nothing is cached."""
+    (root / RAW / "ind.cora.allx").write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(InputError, match=r"the raw files of Cora must be Planetoid's; those in .* can't be read"):
+        load("Cora", root, cache)
+    assert not cache.exists()
+
+
+@pytest.mark.usefixtures("served")
+def test_download_is_silent_and_kept(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a data root the files are downloaded once, without a word, and nothing else stays in the cache."""
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # PyTorch Geometric prints only outside pytest
+    _assert_is_the_tiny_graph(load("Cora", cache_dir=cache))
+    assert capfd.readouterr() == ("", "")
+    assert sorted(path.name for path in cache.iterdir()) == ["Planetoid", "graphs"]
+    assert sorted(path.name for path in (cache / RAW).iterdir()) == sorted(FILES)
+    monkeypatch.setattr("torch_geometric.datasets.Planetoid.url", "http://127.0.0.1:1")
+    shutil.rmtree(cache / "graphs")
+    _assert_is_the_tiny_graph(load("Cora", cache_dir=cache))
+
+
+@pytest.mark.parametrize("content", [None, b"<html>Log in to use this network</html>"], ids=["404", "portal"])
+def test_failed_download_leaves_no_poison(served: Path, cache: Path, content: bytes | None) -> None:
+    """A download that breaks off, or that brings a web page, is one clear error, and the next one works."""
+    graph_file = served / "ind.cora.graph"
+    kept = graph_file.read_bytes()
+    graph_file.unlink()
+    if content is not None:
+        graph_file.write_bytes(content)
+    with pytest.raises(DataNotFoundError, match=r"Cora could not be downloaded.*set FGL_SECURE_DATA") as caught:
+        load("Cora", cache_dir=cache)
+    assert caught.value.__suppress_context__
+    assert list(cache.iterdir()) == []
+    graph_file.write_bytes(kept)
+    _assert_is_the_tiny_graph(load("Cora", cache_dir=cache))
+
+
+def test_no_network_is_one_silent_error(
+    served: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a network there is one clear error, nothing is printed, and the cache stays empty."""
+    assert served.is_dir()
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")  # PyTorch Geometric prints only outside pytest
+    monkeypatch.setattr("torch_geometric.datasets.Planetoid.url", "http://127.0.0.1:1")
+    with pytest.raises(DataNotFoundError, match=r"Cora could not be downloaded into .*network connection"):
+        load("Cora", cache_dir=cache)
+    assert capfd.readouterr() == ("", "")
+    assert list(cache.iterdir()) == []
