@@ -6,12 +6,24 @@ import copy
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.learning.presets import Federation, Preset
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 FLOAT_BYTES = 4
+
+
+def note_membership(channel: Channel, silo_of: NDArray[np.int64]) -> None:
+    """Records what every silo knows from the start: the identities of its own devices (Definition of 4.1.2).
+
+    Args:
+        channel: between the parties of the hierarchy.
+        silo_of: int64 [n], the silo of each device.
+    """
+    owners = channel.parties.ids(Role.SILO)[silo_of]
+    channel.note_inputs("own devices", Step(0), owners, channel.parties.ids(Role.DEVICE))
 
 
 class SiloModels:
@@ -75,7 +87,7 @@ class HierarchyTraffic:
         model_bytes: size of one model.
     """
 
-    def __init__(self, channel: Channel, silo_of: np.ndarray, model_bytes: int) -> None:
+    def __init__(self, channel: Channel, silo_of: NDArray[np.int64], model_bytes: int) -> None:
         self._channel, self._model_bytes = channel, model_bytes
         self._devices = channel.parties.ids(Role.DEVICE)
         self._silos = channel.parties.ids(Role.SILO)
@@ -92,7 +104,7 @@ class HierarchyTraffic:
         self._channel.send_sizes(Phase.GRADIENT, step, self._devices, self._silos[self._silo_of], self._model_bytes)
         self._channel.send_sizes(Phase.MODEL, step, self._silos, self._server, self._model_bytes)
 
-    def scores_up(self, step: Step, scored: np.ndarray) -> None:
+    def scores_up(self, step: Step, scored: NDArray[np.int64]) -> None:
         """One byte a scored device (int64 indices) to its silo, two 32-bit counts a silo to the server."""
         silos = self._silos[self._silo_of[scored]]
         self._channel.send_sizes(Phase.CORRECT, step, self._devices[scored], silos, 1)

@@ -10,7 +10,7 @@ from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.learning.grouped_sum import GroupedSum
-from fgl_secure.learning.hierarchy import HierarchyTraffic, SiloModels
+from fgl_secure.learning.hierarchy import HierarchyTraffic, SiloModels, note_membership
 from fgl_secure.learning.presets import Preset, Selection
 from fgl_secure.protocols.grouped_sum import Grouping, Scheme
 from fgl_secure.runtime import Channel, Directory, Role, Step
@@ -61,6 +61,7 @@ class HiFGL:
         make = (PUBLISHED_LAYERS if preset.published_aggregation else LAYERS)[backbone]
         self._silos = SiloModels(make_layers(make, widths, seed), graph.num_silos, preset, self._device)
         self._sum = GroupedSum(scheme.open(channel, neighbour_sums(heard), max(widths[1:])))
+        note_membership(channel, graph.silo_of)
         self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes)
         self._place(graph, heard)
         self._dropout = torch.Generator(device=self._device).manual_seed(seed)
@@ -112,7 +113,7 @@ class HiFGL:
         for layer in range(depth):
             local = [self._layer(silo, layer) for silo in range(len(h))]
             sent = [part.message(own, d) for part, own, d in zip(local, h, self._degrees, strict=True)]
-            sums = self._sum(torch.cat(sent)[self._node_order], Step(number, layer))
+            sums = self._sum(torch.cat(sent)[self._node_order], Step(number, layer, evaluation=not training))
             h = [
                 part.update(own, sums[member], d)
                 for part, own, member, d in zip(local, h, self._members, self._degrees, strict=True)

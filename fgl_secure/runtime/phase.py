@@ -41,8 +41,10 @@ class Step:
         round: training round, from 0.
         layer: layer of the model, from 0; -1 for what belongs to no layer.
         direction: forward or backward pass.
+        evaluation: whether a forward pass serves to score the model and not to train it.
     """
 
     round: int
     layer: int = -1
     direction: Direction = Direction.FORWARD
+    evaluation: bool = False

@@ -1,0 +1,120 @@
+"""What an attack is: it infers from a view, and is scored against a truth that it never sees."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.audit.metrics import Interval
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+
+Guess = TypeVar("Guess")
+
+
+class Material(StrEnum):
+    """The kind of run whose view an attack can use."""
+
+    TRAINING = "training"
+    """Embeddings and gradients of a training run."""
+    FEATURES = "features"
+    """One exchange of 0/1 features in a field small enough for brute force."""
+
+
+class Reference(StrEnum):
+    """The run that an attack must break, or finding nothing elsewhere would mean nothing."""
+
+    PLAINTEXT = "plaintext"
+    SECMP = "secmp"
+    SMALL_FIELD = "secmp in the field of 11 elements"
+    SILO_PATH = "plaintext by way of the silos"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One figure of an attack on one view.
+
+    Attributes:
+        metric: what is measured.
+        value: the figure, a rate or an advantage.
+        interval: its 95 % interval.
+        n: units behind it.
+        random: the figure of a random guess.
+        prior: the figure of the best guess without the transcript.
+        reachable: the value that a complete break would have.
+        exact: whether it is a rate of exact recovery (else an advantage).
+        finding: the figure in one plain sentence.
+    """
+
+    metric: str
+    value: float
+    interval: Interval
+    n: int
+    random: float
+    prior: float
+    reachable: float
+    exact: bool
+    finding: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What an attack is, for lists, records and the comparison with claims.
+
+    Attributes:
+        name: in lists, records and on the command line.
+        summary: what it does, in one line.
+        source: where it is described or what it contradicts.
+        observer: whose view it reads; every party of the role attacks alone.
+        secret: what it finds.
+        material: which kind of run it needs.
+        reference: the run that it must break: its positive control.
+        circumstance: the condition under which it finds it.
+        minimum: what each of its figures must reach on the reference run, as a share of what a complete break has.
+    """
+
+    name: str
+    summary: str
+    source: str
+    observer: Role
+    secret: Secret
+    material: Material
+    reference: Reference
+    circumstance: Circumstance = Circumstance.ANY
+    minimum: float = 0.99
+
+    @property
+    def coalition(self) -> Mapping[Role, int]:
+        """How many parties of each role pool their views: one of the observing role."""
+        return {self.observer: 1}
+
+
+class Attack(ABC, Generic[Guess]):
+    """An attack on the views of one role.
+
+    `infer` gets the view and what is public; `score` alone gets the truth, after the guess is fixed.
+    """
+
+    @property
+    @abstractmethod
+    def card(self) -> Card:
+        """What the attack is."""
+
+    @abstractmethod
+    def infer(self, view: View, public: PublicParameters) -> Guess | None:
+        """Infers the secret.
+
+        Args:
+            view: what the observers saw, and nothing else.
+            public: parameters of the scheme that everybody knows.
+
+        Returns:
+            The guess, or None where the view holds nothing that this attack can use.
+        """
+
+    @abstractmethod
+    def score(self, guess: Guess, truth: Truth) -> tuple[Measurement, ...]:
+        """Compares a guess with the truth, which may be permuted for the null control."""

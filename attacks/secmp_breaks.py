@@ -1,0 +1,169 @@
+"""Breaks of Secret Message Passing that read single messages: one code and mu, T + 1 codes, T + 1 codes alone.
+
+The first two need what HiFGL itself hands to devices; the third needs nothing but a small field.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import PrimeField, lagrange_matrix
+from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
+from fgl_secure.attacks.coding_parameters import CHUNK, basis_at, held_codes
+from fgl_secure.attacks.recovery import RecoveredRows, score_recovered_rows
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, Secret, View
+
+LARGEST_BRUTE_FORCE = 5_000
+"""Most decoders that brute force tries."""
+
+Recovered = tuple[RecoveredRows, ...]
+
+
+class OneCodeAndMu(Attack[Recovered]):
+    """A target that holds its silo's mu subtracts the masks from a single code.
+
+    h_v = (s - sum_j z_j L_j(alpha_1)) / L_1(alpha_1). Devices get mu as sources for neighbours in their own silo, or
+    because the target forwards it.
+    """
+
+    @property
+    def card(self) -> Card:
+        """Break b: every device alone."""
+        return Card(
+            "one-code-and-mu",
+            "a device that holds mu subtracts the masks from one code of a neighbour",
+            "against HiFGL 5.1 and Lemma 5.1: z is known to every source and target of the silo",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            Material.TRAINING,
+            Reference.SECMP,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> Recovered | None:
+        """Reads one code of every message whose observer holds the matching mu."""
+        if public.modulus is None or public.T is None:
+            return None
+        field, found = PrimeField(public.modulus), []
+        for held in held_codes(view, public.T):
+            weights = basis_at(field, held.betas, held.alphas[:, 0])
+            h = held.codes[:, 0].astype(np.int64)
+            for j in range(public.T):
+                masks = field.multiply(weights[:, 1 + j, None], held.z[:, j, : h.shape[1]])
+                h = field.subtract(h, masks)
+            recovered = field.multiply(h, field.inverse(weights[:, :1]))
+            found.append(RecoveredRows(held.batch.step, held.batch.senders[held.rows], recovered))
+        return tuple(found) or None
+
+    def score(self, guess: Recovered, truth: Truth) -> tuple[Measurement, ...]:
+        """The share of rows that are exact, see `score_recovered_rows`."""
+        return score_recovered_rows(guess, truth)
+
+
+class AllCodesOfOneSender(Attack[Recovered]):
+    """A target interpolates the T + 1 codes of one sender at beta_1: no mask is needed, only the points."""
+
+    @property
+    def card(self) -> Card:
+        """Break c: every device alone."""
+        return Card(
+            "all-codes",
+            "a device interpolates the T + 1 codes of one neighbour, without any mask",
+            "against HiFGL 4.2.2: all T + 1 codes of a source go to one device",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            Material.TRAINING,
+            Reference.SECMP,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> Recovered | None:
+        """Interpolates all codes of every message whose observer holds the matching points."""
+        if public.modulus is None or public.T is None:
+            return None
+        field, found = PrimeField(public.modulus), []
+        for held in held_codes(view, public.T):
+            weights = basis_at(field, held.alphas, held.betas[:, 0])
+            recovered = _weighted(field, weights, held.codes)
+            found.append(RecoveredRows(held.batch.step, held.batch.senders[held.rows], recovered))
+        return tuple(found) or None
+
+    def score(self, guess: Recovered, truth: Truth) -> tuple[Measurement, ...]:
+        """The share of rows that are exact, see `score_recovered_rows`."""
+        return score_recovered_rows(guess, truth)
+
+
+class SmallFieldBruteForce(Attack[Recovered]):
+    """Tries every decoder of a small field and keeps the row that looks most like 0/1 features.
+
+    Nothing but the codes is needed: a wrong decoder leaves a multiple of the masks, whose entries are spread over the
+    whole field. Of rows with equally many entries outside {0, 1} the sparser is kept.
+
+    The value at beta_1 is a combination of the T + 1 codes whose coefficients depend on differences of points only
+    and sum to 1: over 11 elements and T = 1 the 7,920 choices of points leave 9 decoders.
+    """
+
+    @property
+    def card(self) -> Card:
+        """Break f: every device alone."""
+        return Card(
+            "small-field",
+            "a device tries all decoders of a small field on a neighbour's codes; 0/1 features give the right one away",
+            "against HiFGL 4.1.2, footnote 2: a field of 11 elements",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            Material.FEATURES,
+            Reference.SMALL_FIELD,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> Recovered | None:
+        """Decodes every message with every decoder; None where the field is too large for that."""
+        if public.modulus is None or public.T is None or public.modulus > 31:
+            return None
+        field = PrimeField(public.modulus)
+        weights = decoders(field, public.T)
+        if len(weights) > LARGEST_BRUTE_FORCE:
+            return None
+        found = [RecoveredRows(b.step, b.senders, _most_binary(field, weights, b)) for b in view.messages(Phase.CODES)]
+        return tuple(found) or None
+
+    def score(self, guess: Recovered, truth: Truth) -> tuple[Measurement, ...]:
+        """The share of rows that are exact, see `score_recovered_rows`."""
+        return score_recovered_rows(guess, truth)
+
+
+def decoders(field: PrimeField, T: int) -> NDArray[np.int64]:
+    """All coefficient vectors that some choice of points gives: int64 [count, T + 1], beta_1 shifted to 0."""
+    found = {
+        tuple(lagrange_matrix(field, alphas, (0,))[0].tolist())
+        for alphas in permutations(range(1, field.modulus), T + 1)
+    }
+    return np.array(sorted(found), dtype=np.int64)
+
+
+def _most_binary(field: PrimeField, weights: NDArray[np.int64], batch: ReceivedRows) -> NDArray[np.signedinteger]:
+    codes = np.asarray(batch.payload)
+    width = codes.shape[2]
+    best = np.zeros((len(codes), width), dtype=field.dtype)
+    for start in range(0, len(codes), CHUNK):
+        part = codes[start : start + CHUNK]
+        least = np.full(len(part), np.inf)
+        for decoder in weights:
+            candidate = _weighted(field, np.broadcast_to(decoder, (len(part), len(decoder))), part)
+            oddity = np.count_nonzero(candidate > 1, axis=1) + np.count_nonzero(candidate, axis=1) / (2 * width)
+            better = oddity < least
+            least[better] = oddity[better]
+            best[start : start + len(part)][better] = candidate[better]
+    return best
+
+
+def _weighted(
+    field: PrimeField, weights: NDArray[np.int64], codes: NDArray[np.signedinteger]
+) -> NDArray[np.signedinteger]:
+    """Combines the codes of each message with its own weights: [k, t] and [k, t, d] to [k, d]."""
+    total = np.zeros((codes.shape[0], codes.shape[2]), dtype=np.int64)
+    for t in range(codes.shape[1]):
+        total = (total + weights[:, t, None] * codes[:, t].astype(np.int64)) % field.modulus
+    return total.astype(field.dtype)

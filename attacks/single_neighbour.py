@@ -1,0 +1,134 @@
+"""A sum over one neighbour is that neighbour's embedding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
+from fgl_secure.attacks.coding_parameters import basis_at
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.audit.metrics import exact_proportion, exact_rows_recovered
+from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, Role, Secret, Step, View
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SingleSums:
+    """Sums that an observer believes to be one neighbour's embedding.
+
+    Attributes:
+        step: when the embeddings were sent.
+        targets: int64 [k], party identifiers of the devices whose sums they are.
+        values: elements [k, d].
+    """
+
+    step: Step
+    targets: Ids
+    values: NDArray[np.signedinteger]
+
+
+class SingleNeighbourAtDevice(Attack[SingleSums]):
+    """A device that received one code only takes its decoded sum for the embedding: which the paper admits."""
+
+    @property
+    def card(self) -> Card:
+        """Break d as the paper admits it: every device alone."""
+        return Card(
+            "single-neighbour-device",
+            "a device with one neighbour reads that neighbour's embedding from its decoded sum",
+            "declared in HiFGL 4.2.3, last paragraph",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            Material.TRAINING,
+            Reference.SECMP,
+            Circumstance.SINGLE_NEIGHBOUR,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> SingleSums | None:
+        """Takes the sums of devices that received one code in the first layer."""
+        decoded = view.messages(Phase.DECODED, direction=Direction.FORWARD, round=0, layer=0)
+        codes = view.messages(Phase.CODES, direction=Direction.FORWARD, round=0, layer=0)
+        if public.modulus is None or not decoded or not codes:
+            return None
+        received = np.bincount(codes[0].receivers, minlength=len(view.parties))
+        single = received[decoded[0].receivers] == 1
+        values = np.asarray(decoded[0].payload)[single]
+        return SingleSums(decoded[0].step, decoded[0].receivers[single], values)
+
+    def score(self, guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
+        """The share of all devices whose only neighbour's embedding was read exactly, in the first layer."""
+        return _score(guess, truth)
+
+
+class SingleNeighbourAtSilo(Attack[SingleSums]):
+    """A silo recognises aggregates of one code by their masks and decodes the neighbour's embedding.
+
+    At beta_2 the sum of k codes is k z_2, and the silo drew z_2: it learns the number of neighbours of each of its
+    devices from what it is asked to decode, and where k = 1 the embedding, which the paper does not admit.
+    """
+
+    @property
+    def card(self) -> Card:
+        """Break d as the paper does not admit it: every silo alone."""
+        return Card(
+            "single-neighbour-silo",
+            "a silo counts the codes in an aggregate by its own masks and decodes those of one neighbour",
+            "against HiFGL 4.2.3 step 2: the silo decodes without seeing single embeddings",
+            Role.SILO,
+            Secret.EMBEDDING,
+            Material.TRAINING,
+            Reference.SECMP,
+            Circumstance.SINGLE_NEIGHBOUR,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> SingleSums | None:
+        """Decodes the aggregates of one code in the first layer."""
+        aggregates = view.messages(Phase.AGGREGATE, direction=Direction.FORWARD, round=0, layer=0)
+        points, masks = view.own("alphas and betas"), view.own("z")
+        if public.modulus is None or public.T is None or not aggregates or not points or not masks:
+            return None
+        field, T = PrimeField(public.modulus), public.T
+        batch, sums = aggregates[0], np.asarray(aggregates[0].payload)
+        own = np.searchsorted(points[0].owners, batch.receivers)
+        alphas, betas = points[0].values[own, : T + 1], points[0].values[own, T + 1 :]
+        z = masks[0].values[own, 0, : sums.shape[2]]
+        single = (_at(field, alphas, betas[:, 1], sums) == z).all(axis=1)
+        embeddings = _at(field, alphas[single], betas[single, 0], sums[single])
+        return SingleSums(batch.step, batch.senders[single], embeddings)
+
+    def score(self, guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
+        """The share of all devices whose only neighbour's embedding was read exactly, in the first layer."""
+        return _score(guess, truth)
+
+
+def _score(guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
+    """The share of all devices whose only neighbour's embedding was read exactly, in the first layer.
+
+    Without the transcript a guess would have to hit a whole real-valued row, so random and prior are 0.
+    """
+    target = truth.parties.index_of(guess.targets, Role.DEVICE)
+    source = truth.only_source[target]
+    rows = truth.embeddings[guess.step]
+    hit = exact_rows_recovered(guess.values, rows[source].astype(guess.values.dtype, copy=False)) & (source >= 0)
+    devices = len(truth.silo_of)
+    there = float((truth.only_source >= 0).mean())
+    exposed = exact_proportion(int(hit.sum()), devices)
+    finding = (
+        f"{int(hit.sum()):,} of {devices:,} devices have one neighbour whose embedding was read exactly; "
+        f"{len(hit) - int(hit.sum()):,} further guesses were wrong."
+    )
+    return (Measurement("exposed devices", exposed.value, exposed.interval, devices, 0.0, 0.0, there, True, finding),)
+
+
+def _at(field: PrimeField, nodes: Ids, x: Ids, sums: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
+    """Interpolates the polynomial of each row at its own point: sums [k, t, d] to [k, d]."""
+    weights = basis_at(field, nodes, x)
+    total = np.zeros((sums.shape[0], sums.shape[2]), dtype=np.int64)
+    for t in range(sums.shape[1]):
+        total = (total + weights[:, t, None] * sums[:, t].astype(np.int64)) % field.modulus
+    return total.astype(field.dtype)

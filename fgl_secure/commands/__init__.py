@@ -1,0 +1,3 @@
+"""What the command line does, as functions: train, audit, list."""
+
+from __future__ import annotations

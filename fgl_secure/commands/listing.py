@@ -1,0 +1,51 @@
+"""What there is to choose from."""
+
+from __future__ import annotations
+
+from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.graph import describe
+from fgl_secure.protocols.registry import PROTOCOLS, Parameters
+
+Rows = list[tuple[str, str]]
+
+
+def listing(kind: str | None = None) -> str:
+    """The names of one kind, or of all, with a line each.
+
+    Args:
+        kind: "datasets", "protocols", "attacks", "methods", or None for all.
+    """
+    tables = {"datasets": _datasets, "protocols": _protocols, "attacks": _attacks, "methods": _methods}
+    wanted = tables if kind is None else {kind: tables[kind]}
+    return "\n\n".join(_table(name, rows()) for name, rows in wanted.items())
+
+
+def _table(name: str, rows: Rows) -> str:
+    width = max(len(first) for first, _ in rows) + 2
+    return "\n".join([name, *(f"  {first:<{width}}{second}" for first, second in rows)])
+
+
+def _datasets() -> Rows:
+    return [
+        (d.name, f"{d.description}; {d.nodes:,} devices, {d.edges:,} messages a layer, {d.features:,} features, "
+                 f"{d.classes} classes")
+        for d in describe()
+    ]  # fmt: skip
+
+
+def _protocols() -> Rows:
+    rows = []
+    for protocol in PROTOCOLS.values():
+        promises = len(protocol.make(Parameters()).claim.guarantees)
+        rows.append((protocol.name, f"{protocol.summary}; promises {promises or 'nothing'}"))
+    return rows
+
+
+def _attacks() -> Rows:
+    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in ATTACKS.values()]
+
+
+def _methods() -> Rows:
+    return [
+        ("hifgl", "node classification over devices, silos and a server (KDD 2024); sums of neighbours' embeddings")
+    ]

@@ -1,0 +1,35 @@
+"""One round of message passing without a model: the smallest run of a scheme on a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.hierarchy import note_membership
+from fgl_secure.learning.hifgl import neighbour_sums
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.runtime import Channel, Step
+
+
+def exchange(
+    graph: FederatedGraph, scheme: Scheme, channel: Channel, values: NDArray[np.floating[Any]]
+) -> NDArray[np.float64]:
+    """Every device sends one row to each of its neighbours and gets the sum of what it was sent.
+
+    Args:
+        graph: who is whose neighbour, and in which silo.
+        scheme: how the sums are computed.
+        channel: between the parties of `hierarchy_of(graph)`.
+        values: [n, d], the row of each device.
+
+    Returns:
+        float64 [n, d], the sums.
+    """
+    if values.ndim != 2 or len(values) != graph.num_devices:
+        raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
+    note_membership(channel, graph.silo_of)
+    return scheme.open(channel, neighbour_sums(graph), values.shape[1]).sum(values, Step(0, 0))

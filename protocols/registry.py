@@ -1,0 +1,71 @@
+"""All protocols by name, and the parameters that a caller may set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField
+from fgl_secure.errors import UnknownNameError
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a caller may choose about a scheme; a scheme without the parameter ignores it.
+
+    Attributes:
+        modulus: size of the field, a prime.
+        T: number of masks.
+        bound: largest magnitude of one value.
+        fraction_bits: bits behind the binary point; None takes as many as fit.
+        overflow: whether a field that is too small is refused or wraps.
+        mu_delivery: who hands the coding parameters to a source.
+    """
+
+    modulus: int = MERSENNE_31
+    T: int = 1
+    bound: float = 16.0
+    fraction_bits: int | None = None
+    overflow: Overflow = Overflow.REFUSE
+    mu_delivery: MuDelivery = MuDelivery.SILO
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """One entry of the registry."""
+
+    name: str
+    summary: str
+    make: Callable[[Parameters], Scheme]
+
+
+def _plaintext(_: Parameters) -> Scheme:
+    return Plaintext()
+
+
+def _secmp(parameters: Parameters) -> Scheme:
+    return SecretMessagePassing(
+        PrimeField(parameters.modulus),
+        parameters.T,
+        parameters.bound,
+        parameters.fraction_bits,
+        parameters.overflow,
+        parameters.mu_delivery,
+    )
+
+
+PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
+    "plaintext": Protocol("plaintext", "every value in the clear; the oracle of correctness", _plaintext),
+    "secmp": Protocol("secmp", "Secret Message Passing as HiFGL publishes it (KDD 2024)", _secmp),
+})  # fmt: skip
+
+
+def make_scheme(name: str, parameters: Parameters) -> Scheme:
+    """The scheme of a name with the given parameters."""
+    if name not in PROTOCOLS:
+        raise UnknownNameError("protocol", name, tuple(PROTOCOLS))
+    return PROTOCOLS[name].make(parameters)
