@@ -40,7 +40,6 @@ def print_report(report: Report, console: Console | None = None) -> None:
     if report.records:
         console.print()
         _print_verdicts(report, console)
-    console.print()
     _print_figures(report, console)
     _print_contradictions(report, console)
     for note in report.notes:
@@ -53,12 +52,13 @@ def _print_verdicts(report: Report, console: Console) -> None:
         if records:
             console.print(_text(protocol, "bold"))
             console.print(_verdict_table(records, findings=console.width >= WIDE))
+            console.print()
 
 
 def _verdict_table(records: list[Record], *, findings: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("verdict", no_wrap=True)
-    for heading in ("attack", "metric", "value and 95 % interval", "prior", *(("finding",) if findings else ())):
+    for heading in ("attack", "metric", "value [95 %]", "prior", *(("finding",) if findings else ())):
         table.add_column(heading, overflow="fold", justify="right" if heading == "prior" else "left")
     for record in records:
         table.add_row(
@@ -69,7 +69,6 @@ def _verdict_table(records: list[Record], *, findings: bool) -> Table:
             _text(wording.figure(record.prior)),
             *([_text(_said(record))] if findings else []),
         )
-    table.add_section()
     return table
 
 

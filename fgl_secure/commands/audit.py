@@ -20,8 +20,8 @@ from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Claim, Guarantee, Recording
 
-DEMONSTRATED = ("plaintext", "secmp")
-"""What an audit runs when no protocol is named; the last is the one whose figures head the report."""
+DEMONSTRATED = ("secmp", "plaintext")
+"""What an audit runs when no protocol is named; the first heads the report, as the first named one does."""
 
 RECORDED_ROUNDS = 1
 """Rounds of training whose payloads are kept and attacked; sizes are kept of all."""
@@ -158,7 +158,7 @@ def _boundary_record(prepared: Prepared) -> Record:
         attack="boundary",
         view="graph and partition, no protocol",
         coalition="none",
-        protocol=prepared.schemes[-1].name,
+        protocol=prepared.schemes[0].name,
         dataset=prepared.graph.graph.name,
         partition=prepared.graph.partition,
         metric="eps_p",
@@ -201,7 +201,7 @@ def _report(
     exposures: list[Exposure],
     command: str,
 ) -> Report:
-    main = list(results)[-1]
+    main = next(iter(results))
     options = prepared.options
     return Report(
         run={
