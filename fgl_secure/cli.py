@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -84,9 +85,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--dataset", default="digits", metavar="NAME", help="data set; see fgl-secure list datasets")
+    add("--dataset", default="digits", metavar="NAME",
+        help="data set, see fgl-secure list datasets, or a graph of your own: the path of an .npz file with the "
+             "arrays x, y, edge_index as in PyTorch Geometric")  # fmt: skip
     add("--partition", default="random", metavar="NAME", help="devices to silos: random (equal sizes) or louvain")
     add("--silos", type=int, default=5, metavar="K", help="number of silos")
+    add("--silo-file", type=Path, default=None, metavar="FILE",
+        help="silo of each device, one integer a line or .npy; replaces --partition and --silos")  # fmt: skip
     add("--backbone", default="gcn", metavar="NAME", help="graph neural network: gcn or sage")
     add(
         "--preset",
@@ -139,6 +144,7 @@ def _options(chosen: argparse.Namespace) -> Options:
         dataset=chosen.dataset,
         partition=chosen.partition,
         silos=chosen.silos,
+        silo_file=chosen.silo_file,
         backbone=chosen.backbone,
         preset=chosen.preset,
         epochs=chosen.epochs,
@@ -153,8 +159,7 @@ def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.audit import contradictions, print_report, write_report
     from fgl_secure.commands.audit import audit
 
-    if chosen.out.exists() and not chosen.out.is_dir():
-        raise InputError(f"out must be a folder; found the file {chosen.out}")
+    _check_folder(chosen.out)
     command = shlex.join(["fgl-secure", *words])
     with _progress() as bar:
         report = audit(_options(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
@@ -162,6 +167,13 @@ def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
     print_report(report)
     print(f"\nwritten: {written[0]} and {written[1]}")
     return CONTRADICTED if chosen.protocol and contradictions(report) else OK
+
+
+def _check_folder(out: Path) -> None:
+    """Refuses a folder that could not be written to after minutes of training; makes nothing."""
+    existing = next(place for place in (out, *out.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise InputError(f"out must be a folder that can be made and written to; {existing} is not")
 
 
 def _train(chosen: argparse.Namespace, words: list[str]) -> int:

@@ -15,7 +15,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.runs import RecordedRun, reference_runs, variant_runs
 from fgl_secure.commands.train import accuracy_figures, cost_figures, train
-from fgl_secure.graph import boundary_nodes
+from fgl_secure.graph import FederatedGraph, boundary_nodes
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Claim, Guarantee, Recording
@@ -32,6 +32,7 @@ def audit(
     protocols: tuple[str, ...] = (),
     attacks: tuple[str, ...] = (),
     *,
+    graph: FederatedGraph | None = None,
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
 ) -> Report:
@@ -41,6 +42,7 @@ def audit(
         options: the choices of the run.
         protocols: names; `DEMONSTRATED` when empty.
         attacks: names; all when empty.
+        graph: a graph of the caller's own, instead of the options' data set and partition.
         command: how to repeat it, for the report.
         progress: given a protocol's name, what to call after each of its rounds.
 
@@ -48,7 +50,7 @@ def audit(
         FglSecureError: a choice breaks a rule, before anything ran.
     """
     chosen = tuple(attack(name) for name in attacks) or tuple(ATTACKS.values())
-    prepared = prepare(options, protocols or DEMONSTRATED)
+    prepared = prepare(options, protocols or DEMONSTRATED, graph)
     references = reference_runs()
     results, records, exposures = {}, [_boundary_record(prepared)], []
     for scheme in prepared.schemes:

@@ -7,17 +7,20 @@ from pathlib import Path
 
 import torch
 
-from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph import FederatedGraph, load, partition, random_split
+from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
+from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
 from fgl_secure.learning.backbones import LAYERS
 from fgl_secure.learning.hifgl import neighbour_sums
 from fgl_secure.learning.loop import compute_device
-from fgl_secure.learning.presets import Preset, preset
+from fgl_secure.learning.presets import PRESETS, Preset, preset
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 
 METHODS = ("hifgl",)
+
+OWN_GRAPH = ".npz"
+"""How the path of a user's own graph ends; every other data set is a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +29,10 @@ class Options:
 
     Attributes:
         method: the learning method.
-        dataset: name of the data set.
+        dataset: name of a data set, or path of an .npz file (see `read_graph`).
         partition: how devices are assigned to silos.
         silos: number of silos.
+        silo_file: file with the silo of each device (see `read_assignment`); replaces partition and silos.
         backbone: "gcn" or "sage".
         preset: "honest" or "paper".
         epochs: most training rounds; None takes the preset's.
@@ -42,6 +46,7 @@ class Options:
     dataset: str = "digits"
     partition: str = "random"
     silos: int = 5
+    silo_file: Path | None = None
     backbone: str = "gcn"
     preset: str = "honest"
     epochs: int | None = None
@@ -72,29 +77,52 @@ class Prepared:
     device: torch.device
 
 
-def prepare(options: Options, protocols: tuple[str, ...]) -> Prepared:
+def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Prepared:
     """Checks every choice and loads the data; nothing is run and nothing is written.
+
+    Args:
+        options: the choices.
+        protocols: names, at least one.
+        graph: a graph of the caller's own; dataset, partition and silos of the options then go unused.
 
     Raises:
         FglSecureError: a choice breaks a rule; the message names it.
     """
-    if options.method not in METHODS:
-        raise UnknownNameError("method", options.method, METHODS)
-    if options.backbone not in LAYERS:
-        raise UnknownNameError("backbone", options.backbone, tuple(LAYERS))
-    if not 0 <= options.seed < 2**63:
-        raise InputError(f"seed must lie in 0..2^63 - 1; found {options.seed}")
+    _check_names(options)
     device = compute_device(options.device)
     schemes = tuple(make_scheme(name, options.parameters) for name in protocols)
-    training = preset(options.preset, options.dataset).with_epochs(options.epochs)
-    data = load(options.dataset, options.data_root)
-    training = preset(options.preset, data.name).with_epochs(options.epochs)
-    silo_of = partition(options.partition, data, options.silos, options.seed)
-    masks = random_split(data.num_nodes, options.seed)
-    graph = FederatedGraph.from_assignment(data, silo_of, masks, options.partition)
+    graph = _federated(options) if graph is None else graph
+    training = preset(options.preset, graph.graph.name).with_epochs(options.epochs)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges(schemes, heard)
     return Prepared(options, graph, heard, schemes, training, device)
+
+
+def _check_names(options: Options) -> None:
+    for kind, name, known in (
+        ("method", options.method, METHODS),
+        ("backbone", options.backbone, tuple(LAYERS)),
+        ("preset", options.preset, PRESETS),
+        ("partition", options.partition, tuple(PARTITIONS)),
+    ):
+        if name not in known:
+            raise UnknownNameError(kind, name, known)
+    if not 0 <= options.seed < 2**63:
+        raise InputError(f"seed must lie in 0..2^63 - 1; found {options.seed}")
+    if options.epochs is not None and options.epochs < 1:
+        raise InputError(f"epochs must be at least 1; found {options.epochs}")
+
+
+def _federated(options: Options) -> FederatedGraph:
+    if options.dataset.endswith(OWN_GRAPH):
+        data, masks = read_graph(Path(options.dataset), options.seed)
+    else:
+        data = load(options.dataset, options.data_root)
+        masks = random_split(data.num_nodes, options.seed)
+    if options.silo_file is not None:
+        return FederatedGraph.from_assignment(data, read_assignment(options.silo_file), masks)
+    silo_of = partition(options.partition, data, options.silos, options.seed)
+    return FederatedGraph.from_assignment(data, silo_of, masks, options.partition)
 
 
 def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
@@ -103,4 +131,13 @@ def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
     terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
     for scheme in schemes:
         if isinstance(scheme, SecretMessagePassing):
-            scheme.fixed_point(terms)
+            _check_range(scheme, terms)
+
+
+def _check_range(scheme: SecretMessagePassing, terms: int) -> None:
+    try:
+        scheme.fixed_point(terms)
+    except FieldRangeError as error:
+        raise FieldRangeError(
+            f"{error}; take a larger field or a smaller bound, or let sums wrap as published (--allow-wrap)"
+        ) from error

@@ -15,6 +15,7 @@ from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
 from fgl_secure.graph.exposure import boundary_nodes, boundary_share, degree_one_share
 from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph.own_files import read_assignment, read_graph
 from fgl_secure.graph.partition import PARTITIONS, louvain_partition, partition, random_partition
 from fgl_secure.graph.split import SplitMasks, random_split
 
@@ -34,4 +35,6 @@ __all__ = [
     "partition",
     "random_partition",
     "random_split",
+    "read_assignment",
+    "read_graph",
 ]
