@@ -47,7 +47,8 @@ def held_codes(view: View, T: int) -> Iterator[HeldCodes]:
     silo_of_receiver = _decoding_silo(view)
     keys, parameters = _own_parameters(view)
     for batch in view.messages(Phase.CODES):
-        wanted = batch.observers * len(view.parties) + silo_of_receiver[batch.receivers]
+        silo = silo_of_receiver[batch.receivers]
+        wanted = np.where(silo >= 0, batch.observers * len(view.parties) + silo, -1)
         place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
         held = np.flatnonzero((keys[place] == wanted) if len(keys) else np.zeros(len(wanted), dtype=np.bool_))
         for start in range(0, len(held), CHUNK):

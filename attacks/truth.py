@@ -44,12 +44,16 @@ class Truth:
         return cls(transcript.parties, graph.silo_of, graph.edges, embeddings)
 
     def permuted(self, seed: int) -> Truth:
-        """The same truth with the devices of each silo shuffled among themselves: the null control's truth."""
+        """The same truth with the devices of each silo shuffled among themselves: the null control's truth.
+
+        The shuffle is one cycle through the silo, so that no device keeps its own secret (but one alone in its silo).
+        """
         swap = np.arange(len(self.silo_of))
         rng = np.random.default_rng(seed)
         for silo in range(int(self.silo_of.max()) + 1):
             members = np.flatnonzero(self.silo_of == silo)
-            swap[members] = rng.permutation(members)
+            cycle = rng.permutation(members)
+            swap[cycle] = np.roll(cycle, 1)
         embeddings = {step: rows[swap] for step, rows in self.embeddings.items()}
         return replace(self, edges=swap[self.edges], embeddings=embeddings)
 

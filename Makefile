@@ -1,0 +1,87 @@
+# Two commands: `make audit` shows what the package is for, `make check` is every check there is, the same in CI.
+# Needs nothing but make and a Python >= 3.11 with venv. A pip index and proxies are taken from pip's own configuration.
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEVELOPMENT := $(VENV)/.development
+TEST_REPORT := .cache/tests.xml
+
+SHELL := /bin/sh
+.SHELLFLAGS := -ec
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+# Another project's modules on the path would be tested in place of the pinned ones.
+unexport PYTHONPATH PYTHONHOME
+
+# $(call step,name,commands): says what runs and how long it took; the first command that fails stops it.
+step = @echo "== $(1)"; start=$$(date +%s); $(2); echo "== $(1): done in $$(( $$(date +%s) - start )) s"
+
+# $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
+pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
+
+.PHONY: audit check environment lint types tests notebooks wheel constraints clean
+.DEFAULT_GOAL := check
+
+audit: $(RUNTIME)
+	@$(BIN)/fgl-secure audit $(ARGS)
+
+check: lint types tests notebooks
+	@echo "== all checks passed"
+
+environment: $(DEVELOPMENT)
+
+lint: $(DEVELOPMENT)
+	$(call step,lint,$(BIN)/ruff check --quiet .; $(BIN)/ruff format --check --quiet .)
+
+types: $(DEVELOPMENT)
+	$(call step,types,$(BIN)/mypy)
+
+tests: $(DEVELOPMENT)
+	$(call step,tests,$(BIN)/python -m pytest -q --tb=short --ignore tests/repository/test_notebooks.py --junitxml $(TEST_REPORT) $(ARGS); \
+		$(BIN)/python tests/repository/floor.py $(TEST_REPORT))
+
+notebooks: $(DEVELOPMENT)
+	$(call step,notebooks,$(BIN)/python -m pytest -q --tb=short tests/repository/test_notebooks.py)
+
+# What users get: sdist and wheel, built from a copy, tested in a second environment away from this tree.
+wheel: $(DEVELOPMENT)
+	@.ci/wheel $(BIN)/python
+
+# The package is installed editable: who changes a line sees the change in the next `make audit`, and `make check`
+# checks what is on disk. That the package also works when it is really installed is what `make wheel` is for.
+# setuptools comes first, pinned, and builds without isolation: an isolated build would fetch an unpinned one.
+# A change of pyproject.toml or constraints.txt updates the environment in place; `make clean` makes the next one afresh.
+define install
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; found " + sys.version.split()[0])'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c constraints.txt setuptools)
+	@$(call pip,$(BIN)/python,$(VENV)/pip.log,-c constraints.txt --no-build-isolation -e '$(1)')
+	@touch $@
+endef
+
+$(RUNTIME): pyproject.toml constraints.txt
+	@echo "== environment in $(VENV): a minute or two, once"
+	$(call install,.)
+
+$(DEVELOPMENT): pyproject.toml constraints.txt
+	@echo "== development environment in $(VENV): a minute or two, once"
+	$(call install,.[dev])
+	@touch $(RUNTIME)
+
+# Pins the newest versions that pyproject.toml admits and the index has; the local part of a version (+cpu) is dropped.
+# To hold a package back: make constraints ARGS='torch==2.13.0'
+constraints:
+	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(PYTHON) -m venv "$$fresh/venv"; python="$$fresh/venv/bin/python"; \
+	$(call pip,"$$python","$$fresh/log",--upgrade setuptools); \
+	$(call pip,"$$python","$$fresh/log",--no-build-isolation -e '.[dev]' $(ARGS)); \
+	"$$python" -m pip freeze --all --exclude pip --exclude fgl-secure > "$$fresh/pins"; \
+	{ sed -n '/^#/p' constraints.txt; sed 's/+[A-Za-z0-9.]*$$//' "$$fresh/pins"; } > "$$fresh/constraints.txt"; \
+	cp "$$fresh/constraints.txt" constraints.txt
+
+clean:
+	@rm -rf $(VENV) .cache build dist *.egg-info

@@ -1,0 +1,174 @@
+"""Lagrange coding: the published matrix, decoding from any enough shares, and polynomials evaluated by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.algebra import LagrangeCode, PrimeField, lagrange_matrix
+from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.errors import FieldRangeError, InputError
+from tests.strategies import elements, prime_fields
+
+P = 101
+SMALL = PrimeField(P)
+
+
+@st.composite
+def codes(draw: st.DrawFn) -> LagrangeCode:
+    """Any K, T and N that the field has points for, on any distinct points."""
+    field = draw(prime_fields(smallest=5))
+    K, T = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+    N = draw(st.integers(1, min(5, field.modulus - K - T)))
+    point = st.integers(0, field.modulus - 1)
+    points = tuple(draw(st.lists(point, min_size=N + K + T, max_size=N + K + T, unique=True)))
+    return LagrangeCode(field, K, T, N, points[:N], points[N:])
+
+
+def value_at(coefficients: list[int], x: int, p: int) -> int:
+    """A polynomial's value, highest coefficient first, by Horner's rule on python integers."""
+    value = 0
+    for coefficient in coefficients:
+        value = (value * x + coefficient) % p
+    return value
+
+
+@given(st.data(), prime_fields(smallest=5))
+def test_matrix_evaluates_the_interpolated_polynomial(data: st.DataObject, field: PrimeField) -> None:
+    """The matrix turns the values of any polynomial of small enough degree at the nodes into those elsewhere."""
+    p, point = field.modulus, st.integers(0, field.modulus - 1)
+    nodes = data.draw(st.lists(point, min_size=1, max_size=5, unique=True))
+    at = data.draw(st.lists(point, min_size=1, max_size=4))
+    polynomial = data.draw(st.lists(point, min_size=len(nodes), max_size=len(nodes)))
+    values = [value_at(polynomial, x, p) for x in nodes]
+    expected = [value_at(polynomial, x, p) for x in at]
+    assert field.combine(lagrange_matrix(field, nodes, at), values).tolist() == expected
+
+
+@given(st.data(), codes())
+def test_shares_lie_on_one_polynomial(data: st.DataObject, code: LagrangeCode) -> None:
+    """A share is the value at its alpha of the polynomial that has blocks and masks at the betas."""
+    p = code.field.modulus
+    polynomial = data.draw(st.lists(st.integers(0, p - 1), min_size=code.K + code.T, max_size=code.K + code.T))
+    at_betas = np.array([value_at(polynomial, beta, p) for beta in code.betas], dtype=np.int64)
+    shares = code.encode_with_masks(at_betas[: code.K], at_betas[code.K :])
+    assert shares.dtype == code.field.dtype
+    assert shares.tolist() == [value_at(polynomial, alpha, p) for alpha in code.alphas]
+
+
+@given(st.data(), codes(), st.integers(0, 2**32))
+def test_every_subset_of_enough_shares_decodes(data: st.DataObject, code: LagrangeCode, seed: int) -> None:
+    """Any K + T shares in any order give the blocks back; any fewer are refused."""
+    blocks = data.draw(elements(code.field, (code.K, 2)))
+    shares = code.encode(blocks, SimulationCoins(seed))
+    needed = code.recovery_threshold()
+    assert needed == code.K + code.T
+    for size in range(code.N + 1):
+        for workers in itertools.permutations(range(code.N), size):
+            if size >= needed:
+                assert np.array_equal(code.decode(shares[list(workers)], workers), blocks)
+            else:
+                with pytest.raises(InputError, match=f"at least {needed} for degree 1; found {size}"):
+                    code.decode(shares[list(workers)], workers)
+
+
+@given(st.integers(1, 3), st.integers(0, 2), st.integers(2, 3), st.integers(0, 2**32))
+def test_products_decode_at_their_degree(K: int, T: int, degree: int, seed: int) -> None:
+    """Workers that compute a product of shares let the product of the blocks be decoded (Theorem 1)."""
+    N = (K + T - 1) * degree + 1
+    code, rng = LagrangeCode(SMALL, K, T, N), np.random.default_rng(seed)
+    factors = rng.integers(0, P, (degree, K, 2))
+    coins = SimulationCoins(seed)
+    product, expected = np.ones((N, 2), dtype=np.int64), np.ones((K, 2), dtype=np.int64)
+    for factor in factors:
+        product = SMALL.multiply(product, code.encode(factor, coins))
+        expected = expected * factor % P
+    assert code.recovery_threshold(degree) == N
+    assert np.array_equal(code.decode(product, range(N), degree=degree), expected)
+    with pytest.raises(InputError, match=f"at least {N} for degree {degree}"):
+        code.decode(product[: N - 1], range(N - 1), degree=degree)
+
+
+def test_production_field_decodes_its_largest_elements(field: PrimeField) -> None:
+    """Blocks at the end of the production field come back from points at its end."""
+    top = field.modulus - 1
+    code = LagrangeCode(field, 1, 2, 3, (top, top - 1, top - 2), (0, top - 3, 1))
+    blocks = np.array([[top, 0, top - 1]])
+    assert np.array_equal(code.decode(code.encode(blocks, SimulationCoins(0)), [0, 1, 2]), blocks)
+
+
+def test_sums_of_shares_decode_to_sums_of_blocks() -> None:
+    """Adding shares adds blocks: what grouped sums rest on."""
+    code, coins = LagrangeCode(SMALL, 2, 1, 4), SimulationCoins(0)
+    a, b = np.array([[1, 100], [5, 7]]), np.array([[100, 3], [98, 0]])
+    total = SMALL.add(code.encode(a, coins), code.encode(b, coins))
+    assert np.array_equal(code.decode(total[1:], [1, 2, 3]), (a + b) % P)
+
+
+def test_tapes_are_a_leading_axis() -> None:
+    """Under enumeration every tape is an encoding of its own: [tapes, N, ...], each of which decodes."""
+    code, blocks = LagrangeCode(PrimeField(5), 1, 1, 3), np.array([[3, 4]])
+    shares = code.encode(blocks, TapeCoins(5, 2))
+    assert shares.shape == (25, 3, 2)
+    assert all(np.array_equal(code.decode(tape[:2], [0, 1]), blocks) for tape in shares)
+
+
+@given(st.integers(1, 3), st.integers(0, 3), st.integers(1, 5))
+def test_default_points_are_distinct_wherever_they_fit(K: int, T: int, N: int) -> None:
+    """Without points given, K + T + N distinct ones are taken; the field that is one too small is refused."""
+    field = PrimeField(7)
+    if K + T + N <= 7:
+        code = LagrangeCode(field, K, T, N)
+        assert len({*code.alphas, *code.betas}) == K + T + N
+        assert code.encoding_matrix.shape == (N, K + T)
+    else:
+        with pytest.raises(FieldRangeError, match=rf"K \+ T \+ N = {K + T + N} distinct points; the field has 7"):
+            LagrangeCode(field, K, T, N)
+
+
+@pytest.mark.parametrize(
+    ("alphas", "betas", "message"),
+    [
+        ((3, 4, 5), (1, 3), "distinct, and no alpha may be a beta"),
+        ((3, 4, 4), (1, 2), "distinct, and no alpha may be a beta"),
+        ((3, 4, 5), (2, 2), "distinct, and no alpha may be a beta"),
+        ((3, 4), (1, 2), r"must number N=3 and K \+ T = 2; found 2 and 2"),
+        ((3, 4, 5), (1, 2, 6), r"must number N=3 and K \+ T = 2; found 3 and 3"),
+        ((3, 4, 11), (1, 2), r"must lie in 0\.\.10"),
+        ((3, 4, -1), (1, 2), r"must lie in 0\.\.10"),
+    ],
+)
+def test_unfit_points_are_refused(alphas: tuple[int, ...], betas: tuple[int, ...], message: str) -> None:
+    """Points that coincide, are too few or too many, or lie outside the field raise; an alpha on a beta above all."""
+    with pytest.raises(InputError, match=message):
+        LagrangeCode(PrimeField(11), 1, 1, 3, alphas, betas)
+
+
+@pytest.mark.parametrize(("K", "T", "N"), [(0, 1, 1), (1, -1, 1), (1, 1, 0)])
+def test_parameters_out_of_range_are_refused(K: int, T: int, N: int) -> None:
+    """A code has a block and a worker at least, and no negative number of masks."""
+    with pytest.raises(InputError, match=f"found K={K}, T={T}, N={N}"):
+        LagrangeCode(SMALL, K, T, N)
+
+
+@pytest.mark.parametrize("workers", [[0, 0], [0, 3], [-1, 0]])
+def test_unknown_or_repeated_workers_are_refused(workers: list[int]) -> None:
+    """Decoding needs distinct workers of the code."""
+    code = LagrangeCode(SMALL, 1, 1, 3)
+    with pytest.raises(InputError, match=r"workers must be distinct indices in 0\.\.2; found"):
+        code.decode(np.zeros((2, 1), dtype=np.int64), workers)
+
+
+def test_wrong_number_of_rows_is_refused() -> None:
+    """Blocks number K, and shares number as many as the workers named."""
+    code = LagrangeCode(SMALL, 2, 1, 4)
+    with pytest.raises(InputError, match=r"blocks must have 2 rows on the first axis; found shape \[3, 1\]"):
+        code.encode(np.zeros((3, 1), dtype=np.int64), SimulationCoins(0))
+    with pytest.raises(InputError, match=r"shares must have 3 rows on the first axis; found shape \[4, 1\]"):
+        code.decode(np.zeros((4, 1), dtype=np.int64), [0, 1, 2])
+    with pytest.raises(InputError, match="matrix must be"):
+        code.encode_with_masks(np.zeros((2, 1), dtype=np.int64), np.zeros((2, 1), dtype=np.int64))

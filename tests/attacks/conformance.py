@@ -1,0 +1,226 @@
+"""What every attack must keep, inherited by one test class per attack."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from types import FunctionType, ModuleType
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Attack, Reference
+from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.audit.verdict import MARGIN
+from fgl_secure.commands.runs import RecordedRun
+from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.runtime import Party, Phase, PublicParameters, Recording, Step, Transcript, View
+from fgl_secure.runtime.channel import Level, Loss
+from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, words
+
+Claims = Counter[Hashable]
+FIRST_DEVICE = 4
+"""Number of the first device behind a server and three silos."""
+
+References = Mapping[Reference, RecordedRun]
+
+
+class AttackConformance(ABC):
+    """Inherit as `Test...`, name the attack and list its claims."""
+
+    @property
+    @abstractmethod
+    def attack(self) -> Attack[Any]:
+        """The attack under test."""
+
+    @property
+    @abstractmethod
+    def rests_on(self) -> tuple[frozenset[Phase], ...]:
+        """Sets of phases; without the messages of any one set the attack is blind."""
+
+    @abstractmethod
+    def claims(self, guess: Any) -> Claims:
+        """The single statements of a guess, without saying which observer makes them."""
+
+    def read(self, run: Run, view: View | None = None) -> Claims:
+        """The claims on a run: of all observers side by side unless a view is given."""
+        guess = self.attack.infer(view or run.transcript.views(self.attack.card.observer), run.public)
+        return Counter() if guess is None else self.claims(guess)
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """An exchange of 0/1 rows under the scheme that the attack must break."""
+        graph = random_graph(5, directed=False, pairs=22)
+        scheme = SCHEMES[self.attack.card.reference]
+        return record(graph, scheme, words(graph.num_devices, 16), loss=loss, recording=recording)
+
+    def test_breaks_its_reference_run(self, references: References) -> None:
+        """Positive control: every figure on the reference run reaches the stated share of a complete break."""
+        run = references[self.attack.card.reference]
+        guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
+        assert guess is not None
+        for found in self.attack.score(guess, run.truth):
+            assert found.reachable > 0
+            assert found.value / found.reachable >= self.attack.card.minimum
+
+    @pytest.mark.parametrize("seed", [1, 2, 3])
+    def test_is_at_chance_on_permuted_truth(self, references: References, seed: int) -> None:
+        """Null control: against permuted truth no figure lies above both baselines."""
+        run = references[self.attack.card.reference]
+        guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
+        assert guess is not None
+        for found in self.attack.score(guess, run.truth.permuted(seed)):
+            assert found.interval.low <= max(found.random, found.prior) + MARGIN
+            assert found.value < found.reachable / 2
+
+    def test_measurements_are_well_formed(self, references: References) -> None:
+        """Every figure lies within its interval, rests on some units, and says in words what it found."""
+        run = references[self.attack.card.reference]
+        guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
+        assert guess is not None
+        for truth in (run.truth, run.truth.permuted(4)):
+            for found in self.attack.score(guess, truth):
+                assert found.interval.contains(found.value, 1e-12)
+                assert -1 <= found.value <= 1
+                assert found.n > 0
+                assert 0 <= found.random <= 1
+                assert 0 <= found.prior <= 1
+                assert found.finding.endswith(".")
+
+    def test_scores_real_and_permuted_truth_in_the_same_metrics(self, references: References) -> None:
+        """A figure and its null control are the same metrics in the same order, each named once."""
+        run = references[self.attack.card.reference]
+        guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
+        assert guess is not None
+        real = [found.metric for found in self.attack.score(guess, run.truth)]
+        assert real == [found.metric for found in self.attack.score(guess, run.truth.permuted(1))]
+        assert len(set(real)) == len(real)
+
+    def test_infers_from_view_and_public_parameters_only(self) -> None:
+        """The signature of `infer` has room for a view and public parameters and for nothing else."""
+        hints = get_type_hints(type(self.attack).infer)
+        hints.pop("return")
+        assert list(inspect.signature(self.attack.infer).parameters) == ["view", "public"]
+        assert hints == {"view": View, "public": PublicParameters}
+
+    def test_keeps_no_state(self) -> None:
+        """An attack holds nothing between a view and the next, so nothing can slip from a score into a guess."""
+        assert not getattr(self.attack, "__dict__", {})
+
+    def test_view_reaches_nothing_secret(self) -> None:
+        """No chain of references leads from a view to the transcript, the truth or the graph."""
+        run = self.run()
+        seen = list(reachable(run.transcript.views(self.attack.card.observer)))
+        assert any(isinstance(each, np.ndarray) for each in seen)
+        assert not [each for each in seen if isinstance(each, Transcript | Truth | FederatedGraph | Graph)]
+
+    def test_view_arrays_hide_nothing_behind_them(self) -> None:
+        """No array of a view is a window into a larger array."""
+        run = self.run()
+        for array in reachable(run.transcript.views(self.attack.card.observer)):
+            if isinstance(array, np.ndarray):
+                assert all(base.nbytes <= array.nbytes for base in bases(array))
+
+    def test_is_deterministic(self) -> None:
+        """Equal runs give equal claims, and so does a second look at the same view."""
+        first, second = self.run(), self.run()
+        assert self.read(first) == self.read(first) == self.read(second)
+
+    def test_leaves_the_view_as_it_was(self) -> None:
+        """Reading a view changes nothing in it."""
+        run = self.run()
+        view = run.transcript.views(self.attack.card.observer)
+        before = [array.tobytes() for array in reachable(view) if isinstance(array, np.ndarray)]
+        self.read(run, view)
+        assert [array.tobytes() for array in reachable(view) if isinstance(array, np.ndarray)] == before
+
+    def test_finds_nothing_in_an_empty_run(self) -> None:
+        """A view of a run in which nothing was said gives no guess."""
+        parties = hierarchy_of(random_graph(0, directed=False))
+        view = Transcript(parties).views(self.attack.card.observer)
+        assert self.attack.infer(view, SCHEMES[self.attack.card.reference].public) is None
+
+    def test_finds_nothing_in_sizes(self) -> None:
+        """A transcript of sizes alone gives no guess."""
+        run = self.run(recording=Recording(Level.SIZES))
+        assert run.transcript.message_count > 0
+        assert self.attack.infer(run.transcript.views(self.attack.card.observer), run.public) is None
+
+    def test_claims_nothing_where_nobody_has_a_neighbour(self) -> None:
+        """On a graph without edges there is nothing to read, and nothing is claimed."""
+        graph = federated(np.empty((2, 0), dtype=np.int64), np.arange(6) % 2)
+        run = record(graph, SCHEMES[self.attack.card.reference], words(6, 16))
+        assert not self.read(run)
+
+    def test_rests_on_messages(self) -> None:
+        """Losing half of the messages that the attack rests on leaves fewer of its claims, losing all leaves none."""
+        everything = self.read(self.run())
+        for phases in self.rests_on:
+            some, none = self.read(self.run(losing_of_even(phases))), self.read(self.run(losing(phases)))
+            assert some < everything
+            assert some
+            assert not none
+
+    def test_observers_attack_alone(self) -> None:
+        """What the observers claim side by side is what each of them claims alone, also when messages get lost."""
+        for loss in (None, *(losing_of_even(phases) for phases in self.rests_on)):
+            run = self.run(loss)
+            assert self.read(run) == self.read_one_by_one(run)
+
+    def read_one_by_one(self, run: Run) -> Claims:
+        """The claims of every observer that sees its own messages and no others."""
+        alone: Claims = Counter()
+        role = self.attack.card.observer
+        for index in range(run.transcript.parties.counts[role]):
+            alone += self.read(run, run.transcript.view([Party(role, index)]))
+        return alone
+
+    def test_is_registered(self) -> None:
+        """The registry knows the attack by the name on its card."""
+        assert type(ATTACKS[self.attack.card.name]) is type(self.attack)
+
+
+def losing(phases: frozenset[Phase]) -> Loss:
+    """A network that loses all messages of some phases."""
+
+    def arrives(phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> Any:  # noqa: ARG001
+        return np.full(len(receivers), phase not in phases)
+
+    return arrives
+
+
+def losing_of_even(phases: frozenset[Phase]) -> Loss:
+    """A network that loses the messages of some phases to devices of even number, and from them to silos."""
+
+    def arrives(phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> Any:  # noqa: ARG001
+        device = np.where(receivers < FIRST_DEVICE, senders, receivers)
+        return np.full(len(receivers), phase not in phases) | (device % 2 == 1)
+
+    return arrives
+
+
+def reachable(start: object) -> Iterator[object]:
+    """Everything that a chain of references reaches, without what is code."""
+    seen, waiting = {id(start)}, [start]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        further = [*gc.get_referents(current), *(bases(current) if isinstance(current, np.ndarray) else ())]
+        for each in further:
+            if id(each) not in seen and not isinstance(each, type | ModuleType | FunctionType):
+                seen.add(id(each))
+                waiting.append(each)
+
+
+def bases(array: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """The arrays that an array is a window into, from near to far."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        yield base
+        base = base.base

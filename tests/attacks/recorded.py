@@ -1,0 +1,116 @@
+"""Small graphs, and exchanges on them with everything recorded, for attacks to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fgl_secure.algebra import Overflow, PrimeField
+from fgl_secure.attacks.base import Reference
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.learning.exchange import exchange
+from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.plaintext import Path, Plaintext
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.runtime.channel import Loss
+
+Ints = NDArray[np.int64]
+
+SCHEMES: Mapping[Reference, Scheme] = MappingProxyType({
+    Reference.PLAINTEXT: Plaintext(),
+    Reference.SECMP: SecretMessagePassing(),
+    Reference.SMALL_FIELD: SecretMessagePassing(
+        PrimeField(11), bound=1.0, fraction_bits=0, overflow=Overflow.WRAP
+    ),
+    Reference.SILO_PATH: Plaintext(Path.SILO),
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One recorded exchange.
+
+    Attributes:
+        graph: whose edges carried the messages.
+        public: what everybody knows of the scheme.
+        transcript: what was said.
+        truth: what was secret.
+    """
+
+    graph: FederatedGraph
+    public: PublicParameters
+    transcript: Transcript
+    truth: Truth
+
+
+def record(
+    graph: FederatedGraph,
+    scheme: Scheme,
+    values: NDArray[np.floating[Any]],
+    *,
+    loss: Loss | None = None,
+    recording: Recording | None = None,
+) -> Run:
+    """Every device sends its row of `values` [n, d] to its neighbours, under repeatable coins."""
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
+    exchange(graph, scheme, channel, values)
+    return Run(graph, scheme.public, channel.transcript, Truth.of(channel.transcript, graph))
+
+
+def federated(edges: ArrayLike, silo_of: ArrayLike) -> FederatedGraph:
+    """A graph of int [2, m] edges over the devices of `silo_of`, all of them in training."""
+    assigned = np.asarray(silo_of)
+    devices = len(assigned)
+    features = np.arange(devices, dtype=np.float32)[:, None]
+    graph = Graph.from_arrays("drawn", features, np.arange(devices) % 2, np.asarray(edges, dtype=np.int64))
+    everyone, nobody = np.ones(devices, dtype=np.bool_), np.zeros(devices, dtype=np.bool_)
+    return FederatedGraph.from_assignment(graph, assigned, SplitMasks(everyone, nobody, nobody))
+
+
+def both_ways(pairs: ArrayLike) -> Ints:
+    """Undirected pairs [m, 2] as directed edges [2, 2 m]."""
+    one_way = np.asarray(pairs, dtype=np.int64).T
+    return np.concatenate([one_way, one_way[::-1]], axis=1)
+
+
+def random_graph(seed: int, *, directed: bool, devices: int = 24, silos: int = 3, pairs: int = 40) -> FederatedGraph:
+    """Random edges over silos of about equal size."""
+    rng = np.random.default_rng(seed)
+    edges = rng.integers(devices, size=(pairs, 2))
+    return federated(edges.T if directed else both_ways(edges), rng.permutation(devices) % silos)
+
+
+def star_and_path() -> FederatedGraph:
+    """A star (centre 0, leaves 1 to 4), a path 5 - 6 - 7 and a lonely device 8, dealt to three silos in turn."""
+    return federated(both_ways([(0, 1), (0, 2), (0, 3), (0, 4), (5, 6), (6, 7)]), np.arange(9) % 3)
+
+
+def words(devices: int, columns: int, seed: int = 0, share: float = 0.3) -> NDArray[np.float64]:
+    """Rows of zeros and ones [devices, columns], no row all zero."""
+    rng = np.random.default_rng(seed)
+    rows = (rng.random((devices, columns)) < share).astype(np.float64)
+    rows[np.arange(devices), rng.integers(columns, size=devices)] = 1.0
+    return rows
+
+
+def whole_numbers(devices: int, columns: int, largest: int, seed: int = 0) -> NDArray[np.float64]:
+    """Rows of integers in -largest .. largest [devices, columns]."""
+    drawn = np.random.default_rng(seed).integers(-largest, largest + 1, size=(devices, columns))
+    return drawn.astype(np.float64)
+
+
+def secmp(modulus: int, T: int = 1, delivery: MuDelivery = MuDelivery.SILO) -> SecretMessagePassing:
+    """The published scheme on whole numbers: no bits behind the point, wrapping where the field is small."""
+    small = modulus < 2**31 - 1
+    return SecretMessagePassing(
+        PrimeField(modulus), T, 1000.0, 0, Overflow.WRAP if small else Overflow.REFUSE, delivery
+    )

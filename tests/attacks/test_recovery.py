@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.attacks.recovery import RecoveredRows, largest_share, score_recovered_rows
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Role, Step
+from tests.attacks.recorded import record, star_and_path
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=12))
+def test_largest_share_counts_equal_rows(rows: list[tuple[int, int]]) -> None:
+    """The most frequent row is found as a count over tuples finds it."""
+    assert largest_share(np.array(rows, dtype=np.int32)) == max(map(rows.count, rows)) / len(rows)
+
+
+def test_no_rows_have_no_largest_share() -> None:
+    """Without rows the share is 0."""
+    assert largest_share(np.empty((0, 3), dtype=np.int8)) == 0
+
+
+def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:
+    """Three messages with one row and one with another: naming the first is right in three of four."""
+    values = np.array([[1.0], *[[2.0]] * 8])
+    run = record(star_and_path(), Plaintext(), values)
+    devices = run.transcript.parties.ids(Role.DEVICE)
+    guess = RecoveredRows(Step(0, 0), devices[[0, 1, 2, 3]], values[[0, 1, 2, 0]])
+    (found,) = score_recovered_rows([guess], run.truth)
+    assert found.value == pytest.approx(3 / 4)
+    assert found.prior == pytest.approx(3 / 4)
+    assert found.random == 0
+    assert found.finding.startswith("3 of 4 messages read exactly")
+    assert "33.3% of all messages" in found.finding  # 4 of the 12 that were sent

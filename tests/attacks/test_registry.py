@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from fgl_secure.attacks.base import Measurement
+from fgl_secure.attacks.registry import ATTACKS, attack
+from fgl_secure.errors import UnknownNameError
+
+EXPECTED = {
+    "clear-values", "one-code-and-mu", "all-codes", "small-field",
+    "single-neighbour-silo", "single-neighbour-device", "visible-devices", "visible-edges",
+}  # fmt: skip
+
+
+def test_the_first_four_families_are_there() -> None:
+    """Breaks b, c and f, both observers of break d, what a silo sees, and the reading of clear values."""
+    assert set(ATTACKS) == EXPECTED
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_names_lead_to_their_attacks(name: str) -> None:
+    """Every name leads to the attack that carries it on its card."""
+    assert attack(name).card.name == name
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_cards_name_source_and_a_single_observer(name: str) -> None:
+    """Every card says in words what the attack does and where it comes from, and one party of one role observes."""
+    card = attack(name).card
+    assert card.summary
+    assert card.source
+    assert card.coalition == {card.observer: 1}
+    assert 0.5 < card.minimum <= 1
+
+
+def test_unknown_names_are_refused_with_the_known_ones() -> None:
+    """An unknown attack is refused, and the message lists all that exist."""
+    with pytest.raises(UnknownNameError) as refused:
+        attack("x-ray")
+    assert all(name in str(refused.value) for name in [*EXPECTED, "x-ray"])
+
+
+def test_measurements_cannot_be_edited() -> None:
+    """A measurement is frozen once made."""
+    assert Measurement.__dataclass_params__.frozen  # type: ignore[attr-defined]

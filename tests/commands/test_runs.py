@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.attacks.base import Material, Reference
+from fgl_secure.commands.runs import NARROW, WIDEST, reference_runs, variant_runs
+from fgl_secure.graph import load
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.runtime import Step
+from tests.attacks.recorded import federated
+
+FIRST = Step(0, 0)
+
+
+def test_every_reference_has_a_run_with_single_and_several_neighbours() -> None:
+    """Each reference run has devices with one neighbour, with many, and in all of three silos."""
+    runs = reference_runs()
+    assert set(runs) == set(Reference)
+    for run in runs.values():
+        received = np.bincount(run.truth.edges[1])
+        assert (received == 1).sum() > 20
+        assert received.max() > 10
+        assert set(run.truth.silo_of) == {0, 1, 2}
+
+
+def test_reference_runs_repeat() -> None:
+    """Two sets of reference runs hold the same payloads, bit for bit."""
+    first, again = (reference_runs()[Reference.SECMP].transcript.messages for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        assert one.payload is not None
+        assert other.payload is not None
+        assert np.array_equal(one.payload, other.payload)
+
+
+def test_only_the_small_field_is_read_by_brute_force() -> None:
+    """The reference run in the field of 11 elements is material for brute force, the others for all else."""
+    material = {which: run.material for which, run in reference_runs().items()}
+    assert material.pop(Reference.SMALL_FIELD) is Material.FEATURES
+    assert set(material.values()) == {Material.TRAINING}
+
+
+@pytest.mark.parametrize("delivery", MuDelivery)
+def test_the_published_scheme_varies_in_field_and_delivery(delivery: MuDelivery) -> None:
+    """Its variants are the paper's field on whole and on narrow 0/1 rows, and the other reading of who hands out mu."""
+    ring = np.arange(6)
+    graph = federated(np.stack([ring, (ring + 1) % 6]), ring % 2)
+    runs = list(variant_runs(SecretMessagePassing(delivery=delivery), graph, 0))
+    assert [run.public.modulus for run in runs] == [11, 11, 2**31 - 1]
+    assert [run.material for run in runs] == [Material.FEATURES, Material.FEATURES, Material.TRAINING]
+    assert ("mu=target" in runs[2].protocol) is (delivery is MuDelivery.SILO)
+
+
+def test_variants_exchange_binary_rows_of_the_stated_widths() -> None:
+    """In the small field rows are 0/1, as wide as the features and 16 columns; elsewhere up to 64 columns."""
+    digits = load("digits")
+    graph = federated(digits.edges, np.arange(digits.num_nodes) % 3)
+    wide = np.tile(np.linspace(0, 1, graph.num_devices, dtype=np.float32)[:, None], 80)
+    graph = replace(graph, graph=replace(graph.graph, features=wide))
+    whole, narrow, other = variant_runs(SecretMessagePassing(), graph, 0)
+    assert [run.truth.embeddings[FIRST].shape[1] for run in (whole, narrow, other)] == [80, NARROW, WIDEST]
+    for run in (whole, narrow):
+        assert set(np.unique(run.truth.embeddings[FIRST])) == {0, 1}
+
+
+def test_plaintext_has_no_variants() -> None:
+    """The oracle is run as it is."""
+    graph = federated([[0, 1], [1, 0]], [0, 1])
+    assert not list(variant_runs(Plaintext(), graph, 0))

@@ -1,0 +1,23 @@
+"""Settings and small examples that every test may use."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from fgl_secure.algebra import PrimeField
+
+# Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
+_EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
+
+settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=_EXPECTED)
+settings.register_profile("ci", settings.get_profile("quick"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "quick")
+
+
+@pytest.fixture
+def field() -> PrimeField:
+    """The field of production: 2^31 - 1 elements."""
+    return PrimeField()

@@ -1,0 +1,145 @@
+"""The stream of field elements: the standard's cipher, cut into exactly uniform elements."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from fgl_secure.algebra import MERSENNE_31
+from fgl_secure.crypto import FieldStream, prg
+from fgl_secure.errors import InputError
+from tests import vectors
+from tests.enumeration import Secret, View, largest_distance, total_variation
+
+KEY = bytes(range(32))
+NIST = vectors.load("aes_256_ctr")
+CASES = vectors.load("field_stream")["cases"]
+ANSWERS = [(case["key"], int(p), answer) for case in CASES for p, answer in case["elements"].items()]
+
+ALL_BYTES = bytes(range(256))  # every 8-bit word once, hence every 4-bit word 16 times
+FOUR_BIT_WORDS = np.arange(16)
+
+
+class EveryWord:
+    """A cipher whose keystream runs through all byte values in turn."""
+
+    def __init__(self, *_: object) -> None:
+        self._position = 0
+
+    def encryptor(self) -> EveryWord:
+        return self
+
+    def update(self, data: bytes) -> bytes:
+        start, self._position = self._position, self._position + len(data)
+        return bytes(ALL_BYTES[i % 256] for i in range(start, self._position))
+
+
+def test_cipher_answers_as_nist_published() -> None:
+    """AES-256 in counter mode, made as the stream makes it, gives the standard's ciphertext."""
+    key, counter = bytes.fromhex(NIST["key"]), bytes.fromhex(NIST["counter"])
+    encryptor = Cipher(algorithms.AES256(key), modes.CTR(counter)).encryptor()
+    assert encryptor.update(bytes.fromhex(NIST["plaintext"])).hex() == NIST["ciphertext"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["key"][:8] for case in CASES])
+def test_keystream_starts_at_counter_zero(case: dict[str, str]) -> None:
+    """A stream of bytes is the cipher's keystream from counter zero."""
+    first = FieldStream(bytes.fromhex(case["key"])).uniform(256, 16)
+    assert bytes(first.tolist()).hex() == case["first_block"]
+
+
+@pytest.mark.parametrize(("key", "modulus", "answer"), ANSWERS)
+def test_elements_are_the_accepted_words_of_the_keystream(key: str, modulus: int, answer: list[int]) -> None:
+    """The elements are the little-endian masked words of the keystream that lie below the modulus, in order."""
+    assert FieldStream(bytes.fromhex(key)).uniform(modulus, len(answer)).tolist() == answer
+
+
+@pytest.mark.parametrize("modulus", range(1, 17))
+def test_every_element_is_accepted_equally_often(modulus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all words of a keystream each element below the modulus comes out equally often: exactly uniform."""
+    monkeypatch.setattr(prg, "Cipher", EveryWord)
+    words_per_element = 256 // 2 ** (modulus - 1).bit_length()
+    drawn = FieldStream(KEY).uniform(modulus, words_per_element * modulus)
+    assert np.bincount(drawn, minlength=modulus).tolist() == [words_per_element] * modulus
+
+
+def test_remainder_of_a_word_is_not_uniform() -> None:
+    """The broken twin, a 4-bit word modulo 11, is 15/88 away from uniform and leaks a masked secret by 5/16."""
+    masks = FOUR_BIT_WORDS % 11
+
+    def masked(secret: Secret) -> View:
+        return (masks + secret[0]) % 11
+
+    assert total_variation(masks, np.arange(11)) == Fraction(15, 88)
+    assert largest_distance(masked, [(h,) for h in range(11)]) == Fraction(5, 16)
+
+
+def test_accepted_words_hide_a_masked_secret() -> None:
+    """The same judge finds no distance when the mask is an accepted word."""
+    masks = FOUR_BIT_WORDS[FOUR_BIT_WORDS < 11]
+    assert largest_distance(lambda secret: (masks + secret[0]) % 11, [(h,) for h in range(11)]) == 0
+
+
+@pytest.mark.parametrize("modulus", [2, 3, 5, 11, 101, 257, 1000])
+def test_chi_square_finds_no_bias(modulus: int) -> None:
+    """20,000 elements under one fixed key pass a chi-square test of uniformity at level .001."""
+    drawn = FieldStream(KEY).uniform(modulus, 20_000)
+    assert stats.chisquare(np.bincount(drawn, minlength=modulus)).pvalue > 1e-3
+
+
+def test_chi_square_rejects_the_remainder() -> None:
+    """The same test at the same size rejects 4-bit words modulo 11."""
+    words = FieldStream(KEY).uniform(16, 20_000) % 11
+    assert stats.chisquare(np.bincount(words, minlength=11)).pvalue < 1e-9
+
+
+@pytest.mark.parametrize("half", ["low", "high"])
+def test_chi_square_finds_no_bias_in_the_production_field(half: str) -> None:
+    """In 2^31 - 1 elements the low six bits and the high six bits are each uniform at level .001."""
+    drawn = FieldStream(KEY).uniform(MERSENNE_31, 20_000)
+    buckets = drawn & 63 if half == "low" else drawn >> 25
+    assert stats.chisquare(np.bincount(buckets, minlength=64)).pvalue > 1e-3
+
+
+@given(st.integers(1, 2**63), st.lists(st.integers(0, 9), max_size=4))
+def test_draws_have_their_count_and_range(modulus: int, counts: list[int]) -> None:
+    """Every draw has as many elements as asked for, all of them below the modulus."""
+    stream = FieldStream(KEY)
+    for count in counts:
+        drawn = stream.uniform(modulus, count)
+        assert drawn.shape == (count,)
+        assert all(0 <= element < modulus for element in drawn.tolist())
+
+
+def test_two_draws_differ() -> None:
+    """A stream goes on where it stopped: the next draw is not the last one again."""
+    stream = FieldStream(KEY)
+    assert not np.array_equal(stream.uniform(MERSENNE_31, 8), stream.uniform(MERSENNE_31, 8))
+
+
+def test_key_stays_out_of_repr() -> None:
+    """Neither the bytes nor the hex digits of the key appear in the stream's repr."""
+    shown = repr(FieldStream(KEY))
+    assert KEY.hex()[:8] not in shown
+    assert repr(KEY)[2:10] not in shown
+    assert "secret" in shown
+
+
+@pytest.mark.parametrize("length", [0, 16, 31, 33])
+def test_key_of_wrong_length_is_refused_without_showing_it(length: int) -> None:
+    """Only 32 bytes make a key, and the message tells the length alone."""
+    with pytest.raises(InputError, match=f"key must have 32 bytes; found {length}$"):
+        FieldStream(b"k" * length)
+
+
+@pytest.mark.parametrize("modulus", [-1, 0, 2**63 + 1])
+def test_modulus_out_of_range_is_refused(modulus: int) -> None:
+    """A modulus below 1 or above 2^63 is refused with its value."""
+    with pytest.raises(InputError, match=f"modulus must lie in 1..2\\^63; found {modulus}"):
+        FieldStream(KEY).uniform(modulus, 1)

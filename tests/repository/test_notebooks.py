@@ -1,0 +1,108 @@
+"""Notebooks: each runs from a clean kernel, and what is committed is the record of such a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+SECONDS_A_CELL = 300
+
+# Two components or more after a slash that no word, dot or address precedes; or a user's folder on Windows.
+MACHINE_PATH = re.compile(r"(?<![\w.:/~<)}\]\\-])/(?:[\w.-]+/)+[\w.-]+|\b[A-Za-z]:\\Users\\")
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@pytest.fixture
+def clean_jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of this environment alone, and nobody's start-up files."""
+    for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "1")
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    monkeypatch.delenv("JUPYTER_PATH", raising=False)
+
+
+def read(path: Path) -> NotebookNode:
+    notebook: NotebookNode = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return notebook
+
+
+def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+
+
+def complaints(notebook: NotebookNode) -> list[str]:
+    """Errors, and anything on stderr: warnings that a reader of the notebook would meet."""
+    outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+    errors = [f"{output.ename}: {output.evalue}" for output in outputs if output.output_type == "error"]
+    return errors + [output.text for output in outputs if output.get("name") == "stderr"]
+
+
+def texts(notebook: NotebookNode) -> Iterator[str]:
+    """Everything in the notebook that can be read; pictures are left out."""
+    for cell in notebook.cells:
+        yield cell.source
+        for output in cell.get("outputs", []):
+            yield output.get("text", "")
+            yield "\n".join(output.get("traceback", []))
+            yield from (data for kind, data in output.get("data", {}).items() if kind.startswith("text/"))
+
+
+def test_there_are_notebooks() -> None:
+    """The folder holds notebooks, so that the tests below have something to say."""
+    assert NOTEBOOKS, "no notebook in notebooks/: a step that runs none can't pass"
+
+
+@each_notebook
+def test_notebook_is_valid_and_was_run_from_top_to_bottom(path: Path) -> None:
+    """A committed notebook is well-formed, and its cells were run once each, in order, without error or warning."""
+    notebook = read(path)
+    nbformat.validate(notebook)
+    counts = [cell.execution_count for cell in code_cells(notebook)]
+    assert counts == list(range(1, len(counts) + 1))
+    assert counts, "a notebook without code shows nothing"
+    assert complaints(notebook) == []
+
+
+@each_notebook
+def test_notebook_names_no_folder_of_a_machine(path: Path) -> None:
+    """Neither the cells nor the outputs of a committed notebook hold an absolute path."""
+    assert [found.group() for text in texts(read(path)) for found in MACHINE_PATH.finditer(text)] == []
+
+
+@each_notebook
+@pytest.mark.usefixtures("clean_jupyter")
+def test_notebook_runs(path: Path, tmp_path: Path) -> None:
+    """A notebook runs to its end in a fresh kernel and an empty folder, without error or warning."""
+    notebook = read(path)
+    client = NotebookClient(
+        notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute()
+    assert complaints(notebook) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("saved /home/ann/run/report.html", True),
+        ("File '/usr/lib/python3/site.py'", True),
+        (r"C:\Users\ann\run", True),
+        ("open fgl-secure-report/report.html", False),
+        ("see https://example.org/a/b/c.html", False),
+        ("a loss of 3/4, and/or $a/b/c$", False),
+        ("<td>1</td><br/>", False),
+    ],
+)
+def test_paths_of_machines_are_told_from_other_slashes(text: str, expected: bool) -> None:
+    """Absolute paths are found; addresses, fractions, relative paths and markup aren't taken for them."""
+    assert bool(MACHINE_PATH.search(text)) is expected

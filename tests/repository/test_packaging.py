@@ -1,0 +1,70 @@
+"""What is built is what is in the tree, under one name."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINKED = ("protocols", "attacks")
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+
+
+def packages_in_tree() -> list[str]:
+    """Every folder with an __init__.py below the three roots, by the name under which it is imported."""
+    found = []
+    for folder, name in (("fgl_secure", "fgl_secure"), *((linked, f"fgl_secure.{linked}") for linked in LINKED)):
+        for init in (ROOT / folder).rglob("__init__.py"):
+            below = init.parent.relative_to(ROOT / folder)
+            if not any(parent.is_symlink() for parent in init.parents):
+                found.append(".".join([name, *below.parts]))
+    return sorted(found)
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    """Runs code at the root of the repository, where both names of a linked folder can be found."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_listed_packages_are_those_of_the_tree() -> None:
+    """A package that is forgotten in pyproject.toml would vanish from the wheel; one that is gone would break it."""
+    assert sorted(SETTINGS["packages"]) == packages_in_tree()
+
+
+def test_package_folders_are_mapped() -> None:
+    """The build finds the linked packages in their real folders."""
+    expected = {"fgl_secure": "fgl_secure", **{f"fgl_secure.{linked}": linked for linked in LINKED}}
+    assert SETTINGS["package-dir"] == expected
+
+
+@pytest.mark.parametrize("linked", LINKED)
+def test_links_are_relative(linked: str) -> None:
+    """The tree holds links that work wherever it is cloned."""
+    link = ROOT / "fgl_secure" / linked
+    assert link.is_symlink()
+    assert os.readlink(link) == f"../{linked}"
+    assert link.resolve() == ROOT / linked
+
+
+@pytest.mark.parametrize("linked", LINKED)
+def test_bare_name_is_refused(linked: str) -> None:
+    """Importing a linked package by its bare name raises and names the qualified one."""
+    refused = run_python(f"import {linked}")
+    assert refused.returncode == 1
+    assert f"ImportError: import this package as 'fgl_secure.{linked}'" in refused.stderr
+
+
+@pytest.mark.parametrize("linked", LINKED)
+def test_qualified_name_is_the_one_copy(linked: str) -> None:
+    """The qualified name imports, and a bare import afterwards is still refused."""
+    code = f"import fgl_secure.{linked}\ntry:\n    import {linked}\nexcept ImportError:\n    print('refused')"
+    imported = run_python(code)
+    assert (imported.returncode, imported.stdout.strip()) == (0, "refused"), imported.stderr

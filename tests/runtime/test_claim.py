@@ -1,0 +1,68 @@
+"""Claims as data: which findings contradict them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+
+
+def promise(secret: Secret, coalition: Mapping[Role, int]) -> Guarantee:
+    return Guarantee(secret, coalition, Strength.PERFECT, "hidden", "a paper")
+
+
+BY_DEVICE = promise(Secret.EMBEDDING, {Role.DEVICE: 2})
+BY_SILO = promise(Secret.EMBEDDING, {Role.SILO: 1})
+OF_EDGES = promise(Secret.CROSS_EDGE, {Role.DEVICE: 1, Role.SILO: 1})
+CLAIM = Claim(
+    guarantees=(BY_DEVICE, BY_SILO, OF_EDGES),
+    leaks_by_design=(Leak(Secret.EMBEDDING, Role.DEVICE, Circumstance.SINGLE_NEIGHBOUR, "its only neighbour"),),
+    assumptions=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("secret", "coalition", "circumstance", "broken"),
+    [
+        (Secret.EMBEDDING, {Role.DEVICE: 1}, Circumstance.ANY, BY_DEVICE),
+        (Secret.EMBEDDING, {Role.DEVICE: 2}, Circumstance.ANY, BY_DEVICE),
+        (Secret.EMBEDDING, {Role.DEVICE: 3}, Circumstance.ANY, None),  # more than promised
+        (Secret.EMBEDDING, {Role.SILO: 1}, Circumstance.ANY, BY_SILO),
+        (Secret.EMBEDDING, {Role.SERVER: 1}, Circumstance.ANY, None),  # a role without a promise
+        (Secret.EMBEDDING, {Role.DEVICE: 1, Role.SILO: 1}, Circumstance.ANY, None),  # never together
+        (Secret.CROSS_EDGE, {Role.DEVICE: 1, Role.SILO: 1}, Circumstance.ANY, OF_EDGES),
+        (Secret.FOREIGN_NODE, {Role.SILO: 1}, Circumstance.ANY, None),  # another secret
+        (Secret.EMBEDDING, {Role.DEVICE: 1}, Circumstance.SINGLE_NEIGHBOUR, None),  # declared
+        (Secret.EMBEDDING, {Role.SILO: 1}, Circumstance.SINGLE_NEIGHBOUR, BY_SILO),  # declared for devices only
+        (Secret.EMBEDDING, {Role.DEVICE: 0, Role.SILO: 1}, Circumstance.SINGLE_NEIGHBOUR, BY_SILO),
+        (Secret.CROSS_EDGE, {Role.DEVICE: 1}, Circumstance.SINGLE_NEIGHBOUR, OF_EDGES),  # another secret declared
+    ],
+)
+def test_finding_contradicts_the_promise_that_covers_it(
+    secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance, broken: Guarantee | None
+) -> None:
+    """A finding breaks the first promise of that secret to so small a coalition, unless the claim declares the leak."""
+    assert CLAIM.broken_by(secret, coalition, circumstance) is broken
+
+
+def test_a_claim_that_promises_nothing_cannot_be_broken() -> None:
+    """Without guarantees no finding is a contradiction."""
+    empty = Claim((), (), ())
+    assert all(empty.broken_by(s, {Role.SILO: 1}, c) is None for s in Secret for c in Circumstance)
+
+
+def test_order_of_promises_decides_between_equals() -> None:
+    """Of two promises that a finding contradicts the first is reported."""
+    weaker = promise(Secret.EMBEDDING, {Role.DEVICE: 1})
+    claim = Claim((weaker, BY_DEVICE), (), ())
+    assert claim.broken_by(Secret.EMBEDDING, {Role.DEVICE: 1}, Circumstance.ANY) is weaker
+    assert claim.broken_by(Secret.EMBEDDING, {Role.DEVICE: 2}, Circumstance.ANY) is BY_DEVICE
+
+
+@pytest.mark.xfail(strict=True, reason="a leak under any circumstance does not cover a finding under a narrower one")
+def test_leak_under_any_circumstance_covers_narrower_ones() -> None:
+    """A leak that is declared without a condition is declared under every condition."""
+    claim = Claim((BY_DEVICE,), (Leak(Secret.EMBEDDING, Role.DEVICE, Circumstance.ANY, "always"),), ())
+    assert claim.broken_by(Secret.EMBEDDING, {Role.DEVICE: 1}, Circumstance.SINGLE_NEIGHBOUR) is None

@@ -1,0 +1,357 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from fgl_secure import __version__
+from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.cli import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.graph import available
+from fgl_secure.protocols.registry import PROTOCOLS
+
+INSTALLED = Path(sys.executable).with_name("fgl-secure")
+AUDIT = ("audit", "--epochs", "1", "--device", "cpu")
+CHEAP = ("--protocol", "plaintext", "--attack", "clear-values")
+TRAIN = ("train", "hifgl", "--epochs", "2", "--device", "cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call of the command line left: exit status and both streams."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Cli:
+    """Runs the command line in this process, in an empty folder."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Result:
+        """Runs `fgl-secure` with these words."""
+        self._capsys.readouterr()
+        try:
+            status = main(words)
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else -1
+        said = self._capsys.readouterr()
+        return Result(status, said.out, said.err)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line, called from an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Cli(capsys)
+
+
+def _separate(folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """The command line as a process of its own whose output goes into pipes."""
+    quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
+    command = [sys.executable, "-W", "error", "-m", "fgl_secure.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """One audit of the published scheme: what it left on the streams, and the folder of its report."""
+    folder = tmp_path_factory.mktemp("audited")
+    out, err = io.StringIO(), io.StringIO()
+    words = (*AUDIT, "--protocol", "secmp", "--attack", "all-codes", "--out", "here/a folder")
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(words)
+    return Result(status, out.getvalue(), err.getvalue()), folder / "here/a folder"
+
+
+class TestAudit:
+    def test_demonstration_finds_breaks_and_exits_0(self, cli: Cli, tmp_path: Path) -> None:
+        """Without --protocol what is found is the finding: the report names contradictions, and the status is 0."""
+        result = cli(*AUDIT, "--attack", "visible-devices")
+        assert (result.status, result.err) == (OK, "")
+        assert "broken" in result.out
+        assert "Contradicted claims" in result.out
+        assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == {"report.json", "report.html"}
+
+    def test_contradicted_protocol_exits_3(self, audited: tuple[Result, Path]) -> None:
+        """With --protocol secmp evidence contradicts its claim, and the status is 3, with both reports written."""
+        result, folder = audited
+        assert (result.status, result.err) == (CONTRADICTED, "")
+        assert "broken" in result.out
+        data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        assert data["run"]["protocols"] == ["secmp"]
+        assert any(record["contradicts_claim"] for record in data["records"])
+        assert {path.name for path in folder.iterdir()} == {"report.json", "report.html"}
+
+    def test_report_names_the_command(self, audited: tuple[Result, Path]) -> None:
+        """The report holds the command that repeats it, quoted for a shell."""
+        data = json.loads((audited[1] / "report.json").read_text(encoding="utf-8"))
+        words = f"fgl-secure {' '.join(AUDIT)} --protocol secmp --attack all-codes --out 'here/a folder'"
+        assert data["run"]["command"] == words
+
+    def test_html_needs_no_network(self, audited: tuple[Result, Path]) -> None:
+        """The page loads nothing: no scripts or styles from elsewhere, no images, fonts or imports by address."""
+        page = (audited[1] / "report.html").read_text(encoding="utf-8")
+        assert page.lstrip().lower().startswith("<!doctype html>")
+        assert page.rstrip().endswith("</html>")
+        assert not re.search(r"<(link|iframe|object|embed)\b|@import|\burl\(\s*['\"]?(?!data:|#)", page)
+        assert not re.search(r"\b(?:src|srcset|poster|action|data)\s*=\s*['\"]?(?!data:)\S*//", page)
+        assert not re.search(r"<script[^>]*\bsrc\b", page)
+        assert "all-codes" in page
+
+    def test_protocol_without_a_claim_exits_0(self, cli: Cli) -> None:
+        """Plaintext promises nothing, so reading it completely contradicts nothing."""
+        result = cli(*AUDIT, *CHEAP)
+        assert (result.status, result.err) == (OK, "")
+        assert "broken" in result.out
+
+    def test_contradiction_of_one_among_several_exits_3(self, cli: Cli) -> None:
+        """One contradicted protocol among those named is enough for status 3."""
+        names = ("--protocol", "secmp", "--protocol", "plaintext")
+        assert cli(*AUDIT, *names, "--attack", "visible-devices").status == CONTRADICTED
+
+    def test_protocol_that_is_not_contradicted_exits_0(self, cli: Cli) -> None:
+        """An attack that finds nothing leaves the status 0: silos see no edges."""
+        assert cli(*AUDIT, "--protocol", "secmp", "--attack", "visible-edges").status == OK
+
+    def test_report_is_replaced(self, cli: Cli, tmp_path: Path) -> None:
+        """A second audit into the same folder replaces the report and leaves other files alone."""
+        folder = tmp_path / "fgl-secure-report"
+        folder.mkdir()
+        (folder / "notes.txt").write_text("mine", encoding="utf-8")
+        (folder / "report.json").write_text("old", encoding="utf-8")
+        assert cli(*AUDIT, *CHEAP).status == OK
+        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 1
+        assert {path.name for path in folder.iterdir()} == {"notes.txt", "report.json", "report.html"}
+
+
+class TestTrain:
+    def test_prints_figures(self, cli: Cli) -> None:
+        """Accuracy pooled and per silo, validation accuracy, rounds, messages, bytes and seconds are printed."""
+        result = cli(*TRAIN)
+        assert (result.status, result.err) == (OK, "")
+        for word in ("test accuracy", "per silo", "validation", "rounds", "messages", "bytes", "seconds", "secmp"):
+            assert word in result.out
+
+    def test_json_parses(self, cli: Cli) -> None:
+        """With --json one object is printed and nothing else."""
+        result = cli(*TRAIN, "--json", "--protocol", "plaintext", "--backbone", "sage", "--silos", "3")
+        data = json.loads(result.out)
+        assert (result.status, result.err) == (OK, "")
+        assert (data["protocol"], data["backbone"], data["silos"]) == ("plaintext", "sage", 3)
+        assert 0 <= data["accuracy"]["test"] <= 1
+        assert len(data["accuracy"]["per_silo"]) == 3
+        assert data["cost"]["rounds"] == 2
+        assert min(data["cost"][key] for key in ("messages", "bytes", "seconds")) > 0
+
+    def test_secured_and_plain_training_agree(self, cli: Cli) -> None:
+        """With one seed both protocols reach the same accuracy within .2 points, and codes cost more bytes."""
+        secured, plain = (json.loads(cli(*TRAIN, "--json", "--protocol", name).out) for name in ("secmp", "plaintext"))
+        assert abs(secured["accuracy"]["test"] - plain["accuracy"]["test"]) <= 0.002
+        assert secured["cost"]["bytes"] > plain["cost"]["bytes"]
+
+    def test_writes_nothing(self, cli: Cli, tmp_path: Path) -> None:
+        """Training leaves no files behind."""
+        cli(*TRAIN, "--silos", "2")
+        assert not list(tmp_path.iterdir())
+
+
+class TestList:
+    def test_names_everything(self, cli: Cli) -> None:
+        """All data sets, protocols, attacks and methods are listed by name."""
+        result = cli("list")
+        assert (result.status, result.err) == (OK, "")
+        names = {line.split()[0] for line in result.out.splitlines() if line.strip()}
+        assert names >= {*available(), *PROTOCOLS, *ATTACKS, "hifgl"}
+
+    @pytest.mark.parametrize("kind", ["datasets", "protocols", "attacks", "methods"])
+    def test_names_one_kind(self, cli: Cli, kind: str) -> None:
+        """One kind is listed alone."""
+        result = cli("list", kind)
+        assert result.status == OK
+        assert result.out.splitlines()[0] == kind
+        assert [line for line in result.out.splitlines() if not line.startswith("  ")] == [kind]
+
+
+class TestHelp:
+    @pytest.mark.parametrize("words", [("--help",), ("audit", "--help"), ("train", "--help"), ("list", "--help")])
+    def test_is_everywhere(self, cli: Cli, words: tuple[str, ...]) -> None:
+        """Every command explains itself and exits with 0."""
+        result = cli(*words)
+        assert (result.status, result.err) == (OK, "")
+        assert "usage: fgl-secure" in result.out
+
+    @pytest.mark.parametrize("command", ["audit", "train"])
+    def test_says_every_option_and_its_default(self, cli: Cli, command: str) -> None:
+        """The options of the issue are all there, with their defaults and bits, primes and counts named."""
+        out = " ".join(cli(command, "--help").out.split())
+        for option in ("--dataset", "--partition", "--silos", "--protocol", "--preset", "--epochs", "--seed",
+                       "--data-root", "--device", "--backbone"):  # fmt: skip
+            assert option in out
+        for default in ("digits", "random", "5", "honest", "0", "auto", "gcn"):
+            assert f"(default: {default})" in out
+        assert "bits behind the binary point" in out
+
+    def test_version(self, cli: Cli) -> None:
+        """The version is that of the package."""
+        assert cli("--version").out.split() == ["fgl-secure", __version__]
+
+
+BAD = {
+    "no command": (),
+    "unknown command": ("attack",),
+    "unknown option": ("audit", "--speed", "9"),
+    "unknown data set": ("audit", "--dataset", "Imagenet"),
+    "unknown protocol": ("audit", "--protocol", "magic"),
+    "unknown attack": ("audit", "--attack", "x-ray"),
+    "unknown method": ("audit", "--method", "fedavg"),
+    "unknown partition": ("audit", "--partition", "metis"),
+    "unknown preset": ("audit", "--preset", "best"),
+    "unknown backbone": ("audit", "--backbone", "gat"),
+    "unknown device": ("audit", "--device", "tpu"),
+    "unknown mu": ("audit", "--mu", "server"),
+    "data folder without files": ("audit", "--dataset", "Cora", "--data-root", "nowhere"),
+    "value beyond the bound": (*AUDIT, "--bound", "1e-6"),
+    "bound of zero": ("audit", "--bound", "0"),
+    "T too large for the field": ("audit", "--field", "11", "--T", "5"),
+    "T of zero": ("audit", "--T", "0"),
+    "field too small for the sums": ("audit", "--field", "11"),
+    "field too small for points": ("audit", "--field", "3", "--allow-wrap"),
+    "field not a prime": ("audit", "--field", "12"),
+    "field too large": ("audit", "--field", "2305843009213693951"),
+    "too many fraction bits": ("audit", "--fraction-bits", "53"),
+    "negative silos": ("audit", "--silos", "-1"),
+    "no silos": ("audit", "--silos", "0"),
+    "more silos than devices": ("audit", "--silos", "1798"),
+    "more silos than communities": ("audit", "--partition", "louvain", "--silos", "1000"),
+    "no epochs": ("audit", "--epochs", "0"),
+    "negative seed": ("audit", "--seed", "-1"),
+    "epochs no integer": ("audit", "--epochs", "two"),
+    "silos no integer": ("audit", "--silos", "2.5"),
+    "field no integer": ("audit", "--field", "p"),
+    "bound no number": ("audit", "--bound", "big"),
+    "training an unknown method": ("train", "fedavg"),
+    "training no method": ("train",),
+    "training under an unknown protocol": ("train", "hifgl", "--protocol", "magic"),
+    "listing an unknown kind": ("list", "colours"),
+}
+
+
+def _check_refused(result: Result, folder: Path) -> None:
+    assert result.status == BAD_INPUT
+    assert result.out == ""
+    assert re.fullmatch(r"fgl-secure( \w+)?: error: \S[^\n]*\n", result.err)
+    assert "Traceback" not in result.err
+    assert not list(folder.iterdir())
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("words", BAD.values(), ids=BAD.keys())
+    def test_exits_2_with_one_line(self, cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+        """Bad input gives status 2 and one line on the error stream; nothing is printed and nothing written."""
+        _check_refused(cli(*words), tmp_path)
+
+    @pytest.mark.xfail(strict=True, raises=(ValueError, OverflowError), reason="leaves with a traceback")
+    @pytest.mark.parametrize("bound", ["nan", "inf", "1e300"])
+    @pytest.mark.parametrize("command", [("audit",), ("train", "hifgl")])
+    def test_bounds_beyond_numbers_exit_2(self, cli: Cli, tmp_path: Path, command: tuple[str, ...], bound: str) -> None:
+        """A bound that is no number, infinite or astronomical is refused like any other."""
+        _check_refused(cli(*command, "--bound", bound), tmp_path)
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+    def test_absent_cuda_exits_2(self, cli: Cli, tmp_path: Path) -> None:
+        """CUDA asked for and absent is said in one line."""
+        result = cli("audit", "--device", "cuda")
+        _check_refused(result, tmp_path)
+        assert "CUDA" in result.err
+
+    def test_a_file_in_place_of_the_folder_exits_2(self, cli: Cli, tmp_path: Path) -> None:
+        """A report cannot go into a file, and the file stays as it was."""
+        (tmp_path / "report").write_text("mine", encoding="utf-8")
+        result = cli("audit", "--out", "report")
+        assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
+        assert (tmp_path / "report").read_text(encoding="utf-8") == "mine"
+        below = cli(*AUDIT, *CHEAP, "--out", "report/deep")
+        assert (below.status, below.out, below.err.count("\n")) == (BAD_INPUT, "", 1)
+        assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+    @pytest.mark.parametrize(
+        ("words", "known"),
+        [
+            (("--dataset", "Imagenet"), available()),
+            (("--protocol", "magic"), tuple(PROTOCOLS)),
+            (("--attack", "x-ray"), tuple(ATTACKS)),
+        ],
+        ids=["data set", "protocol", "attack"],
+    )
+    def test_unknown_names_come_with_the_known_ones(
+        self, cli: Cli, words: tuple[str, ...], known: Sequence[str]
+    ) -> None:
+        """The line says which names exist, and which was found."""
+        err = cli("audit", *words).err
+        assert all(name in err for name in known)
+        assert words[1] in err
+
+    def test_a_folder_without_the_files_is_named(self, cli: Cli) -> None:
+        """The line says where the files were looked for, which are missing and how to get them."""
+        err = cli("audit", "--dataset", "CiteSeer", "--data-root", "nowhere").err
+        assert str(Path("nowhere/Planetoid/CiteSeer/raw")) in err
+        assert "ind.citeseer.x" in err
+        assert "download" in err
+
+    def test_failure_leaves_an_old_report_alone(self, cli: Cli, tmp_path: Path) -> None:
+        """An audit that stops in its first round leaves the report of an earlier one as it was."""
+        folder = tmp_path / "old"
+        folder.mkdir()
+        (folder / "report.json").write_text("{}", encoding="utf-8")
+        assert cli(*AUDIT, "--bound", "1e-6", "--out", "old").status == BAD_INPUT
+        assert [path.name for path in folder.iterdir()] == ["report.json"]
+        assert (folder / "report.json").read_text(encoding="utf-8") == "{}"
+
+
+class TestProcess:
+    def test_audit_in_a_pipe(self, tmp_path: Path) -> None:
+        """In a pipe there is no progress bar, no colour and no warning, and the status is 3."""
+        done = _separate(tmp_path, (*AUDIT, "--protocol", "secmp", "--attack", "all-codes", "--out", "out"))
+        assert (done.returncode, done.stderr) == (CONTRADICTED, "")
+        assert "\x1b" not in done.stdout
+        assert "\r" not in done.stdout
+        assert "training under" not in done.stdout
+        assert (tmp_path / "out/report.json").is_file()
+
+    def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:
+        """A mistake gives status 2 and one line, no traceback."""
+        done = _separate(tmp_path, ("train", "hifgl", "--dataset", "Imagenet"))
+        _check_refused(Result(done.returncode, done.stdout, done.stderr), tmp_path)
+
+    def test_help_loads_no_torch(self, tmp_path: Path) -> None:
+        """Help answers before torch is loaded."""
+        lines = (
+            "import sys",
+            "from fgl_secure.cli import main",
+            "try: main(['audit', '--help'])",
+            "finally: assert 'torch' not in sys.modules",
+        )
+        done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, cwd=tmp_path, check=False)
+        assert done.returncode == OK
+
+    @pytest.mark.skipif(not INSTALLED.is_file(), reason="the command fgl-secure is not installed")
+    def test_installed_command(self, tmp_path: Path) -> None:
+        """The installed command is the same program."""
+        done = subprocess.run([INSTALLED, "list", "methods"], capture_output=True, text=True, cwd=tmp_path,
+                              check=False, timeout=60)  # fmt: skip
+        assert done.returncode == OK
+        assert "hifgl" in done.stdout

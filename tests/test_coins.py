@@ -1,0 +1,141 @@
+"""Coins: independent, uniform, never the same twice; and all tapes at once."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_31
+from fgl_secure.coins import MAX_TAPES, Coins, SimulationCoins, SystemCoins, TapeCoins, distinct_elements
+from fgl_secure.errors import InputError
+
+
+class ScriptedCoins(Coins):
+    """Coins that come out as written down, one a draw."""
+
+    def __init__(self, script: tuple[int, ...]) -> None:
+        self._script: Iterator[int] = iter(script)
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        return ()
+
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
+        coin = next(self._script)
+        assert coin < modulus
+        return np.full(shape, coin, dtype=np.int64)
+
+
+@pytest.mark.parametrize("coins", [SystemCoins(), SimulationCoins(3)], ids=["system", "simulation"])
+def test_coins_never_repeat(coins: Coins) -> None:
+    """A thousand draws of four elements of 31 bits are all different."""
+    draws = {tuple(coins.uniform(MERSENNE_31, (4,)).tolist()) for _ in range(1000)}
+    assert len(draws) == 1000
+
+
+def test_system_coins_differ_between_supplies() -> None:
+    """Two supplies of system coins have nothing in common."""
+    first, second = (set(SystemCoins().uniform(MERSENNE_31, (64,)).tolist()) for _ in range(2))
+    assert not first & second
+
+
+def test_simulation_coins_repeat_with_their_seed() -> None:
+    """Equal seeds give equal coins through any sequence of draws, other seeds give others."""
+    one, same, other = (SimulationCoins(seed) for seed in (5, 5, 6))
+    for modulus, shape in ((11, (3, 2)), (MERSENNE_31, (5,)), (2, (0,))):
+        drawn = one.uniform(modulus, shape)
+        assert np.array_equal(drawn, same.uniform(modulus, shape))
+    assert not np.array_equal(one.uniform(MERSENNE_31, (8,)), other.uniform(MERSENNE_31, (8,)))
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 2**80])
+def test_any_integer_is_a_seed(seed: int) -> None:
+    """Negative seeds and seeds of more than 64 bits are as good as others."""
+    assert SimulationCoins(seed).uniform(7, (2,)).shape == (2,)
+
+
+@given(st.integers(1, 50), st.lists(st.integers(0, 4), max_size=3))
+def test_draws_have_the_shape_asked_for(modulus: int, shape: list[int]) -> None:
+    """A draw of one run has exactly the shape asked for, with elements below the modulus."""
+    for coins in (SystemCoins(), SimulationCoins(0)):
+        drawn = coins.uniform(modulus, tuple(shape))
+        assert drawn.shape == tuple(shape)
+        assert coins.batch_shape == ()
+        assert ((drawn >= 0) & (drawn < modulus)).all()
+
+
+def test_reprs_show_seeds_and_hide_secrets() -> None:
+    """Simulation coins are named as what they are; system coins show nothing."""
+    assert repr(SimulationCoins(17)) == "SimulationCoins(seed=17)"
+    assert repr(SystemCoins()) == "SystemCoins(<secret>)"
+    assert repr(TapeCoins(3, 2)) == "TapeCoins(modulus=3, length=2, used=0)"
+
+
+@given(st.integers(1, 5), st.lists(st.integers(0, 2), max_size=3))
+def test_tapes_enumerate_every_word_exactly_once(modulus: int, draws: list[int]) -> None:
+    """The draws of all tapes side by side are all words over the modulus, each on exactly one tape."""
+    length = sum(draws)
+    coins = TapeCoins(modulus, length)
+    taken = [coins.uniform(modulus, (count,)) for count in draws]
+    words = np.concatenate([np.empty((modulus**length, 0), dtype=np.int64), *taken], axis=1)
+    assert coins.unused == 0
+    assert coins.batch_shape == (modulus**length,)
+    expected = itertools.product(range(modulus), repeat=length)
+    assert Counter(map(tuple, words.tolist())) == Counter(expected)
+
+
+def test_tapes_keep_the_shape_of_a_draw() -> None:
+    """A draw of shape [2, 1] has the tapes in front, and leaves the other coins for later draws."""
+    coins = TapeCoins(3, 4)
+    assert coins.uniform(3, (2, 1)).shape == (81, 2, 1)
+    assert coins.unused == 2
+
+
+def test_exhausted_tapes_raise_and_stay_as_they_were() -> None:
+    """A draw of more coins than are left raises, names both figures and takes none."""
+    coins = TapeCoins(5, 3)
+    coins.uniform(5, (2,))
+    with pytest.raises(InputError, match="1 coins are left, 2 are asked for"):
+        coins.uniform(5, (2,))
+    assert coins.uniform(5, (1,)).shape == (125, 1)
+    with pytest.raises(InputError, match="0 coins are left, 1 are asked for"):
+        coins.uniform(5, ())
+
+
+def test_tapes_refuse_another_modulus() -> None:
+    """Tapes over 5 elements cannot give coins over 4."""
+    with pytest.raises(InputError, match="modulus must be the tapes' 5; found 4"):
+        TapeCoins(5, 3).uniform(4, (1,))
+
+
+@pytest.mark.parametrize(("modulus", "length"), [(0, 1), (2, -1), (2, 25)])
+def test_tapes_that_cannot_be_are_refused(modulus: int, length: int) -> None:
+    """No elements, a negative length or more than 2^24 tapes are refused."""
+    with pytest.raises(InputError, match=r"modulus \*\* length must lie in 1..2\^24"):
+        TapeCoins(modulus, length)
+
+
+def test_largest_set_of_tapes_is_accepted() -> None:
+    """2^24 tapes are the most, and they are accepted."""
+    assert TapeCoins(2, 24).batch_shape == (MAX_TAPES,)
+
+
+@pytest.mark.parametrize(("modulus", "count"), [(2, 2), (5, 1), (5, 3), (4, 4), (6, 0)])
+def test_distinct_elements_are_exactly_uniform(modulus: int, count: int) -> None:
+    """Over all coins each ordered tuple of distinct elements comes out exactly once."""
+    scripts = itertools.product(*(range(modulus - taken) for taken in range(count)))
+    drawn = Counter(tuple(distinct_elements(ScriptedCoins(script), modulus, count).tolist()) for script in scripts)
+    assert drawn == Counter(itertools.permutations(range(modulus), count))
+
+
+def test_more_distinct_elements_than_there_are_raise() -> None:
+    """A field of 5 elements has no 6 distinct ones."""
+    with pytest.raises(InputError, match="must not exceed the field's 5; found 6"):
+        distinct_elements(SimulationCoins(0), 5, 6)
