@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -224,6 +225,8 @@ BAD = {
     "unknown device": ("audit", "--device", "tpu"),
     "unknown mu": ("audit", "--mu", "server"),
     "data folder without files": ("audit", "--dataset", "Cora", "--data-root", "nowhere"),
+    "own graph that is not there": ("audit", "--dataset", "mine.npz"),
+    "silo file that is not there": ("audit", "--silo-file", "silos.txt"),
     "value beyond the bound": (*AUDIT, "--bound", "1e-6"),
     "bound of zero": ("audit", "--bound", "0"),
     "T too large for the field": ("audit", "--field", "11", "--T", "5"),
@@ -311,6 +314,29 @@ class TestBadInput:
         assert str(Path("nowhere/Planetoid/CiteSeer/raw")) in err
         assert "ind.citeseer.x" in err
         assert "download" in err
+
+    @pytest.mark.parametrize(
+        ("features", "silos", "rule"),
+        [
+            ([[1.0], [float("nan")], [1.0], [1.0]], "0 0 1 1", "features must be finite; node 1"),
+            ([[1.0], [1.0], [1.0], [-float("inf")]], "0 0 1 1", "features must be finite; node 3"),
+            ([[1.0]] * 4, "0 0 1", "silo_of must have shape (4,)"),
+            ([[1.0]] * 4, "0 0 2 2", "silo 1 has no node"),
+            ([[1.0]] * 4, "0 0 one one", "must hold one integer a device"),
+        ],
+        ids=["NaN", "infinite", "too few", "empty silo", "words"],
+    )
+    def test_bad_graphs_of_ones_own_exit_2(
+        self, cli: Cli, tmp_path: Path, features: list[list[float]], silos: str, rule: str
+    ) -> None:
+        """Features that are not finite and assignments of the wrong length or with an empty silo are refused."""
+        ring = np.arange(4)
+        np.savez(tmp_path / "mine.npz", x=np.array(features), y=ring % 2, edge_index=np.stack([ring, (ring + 1) % 4]))
+        (tmp_path / "silos.txt").write_text(silos, encoding="utf-8")
+        result = cli("audit", "--dataset", "mine.npz", "--silo-file", "silos.txt")
+        assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
+        assert rule in result.err
+        assert {path.name for path in tmp_path.iterdir()} == {"mine.npz", "silos.txt"}
 
     def test_failure_leaves_an_old_report_alone(self, cli: Cli, tmp_path: Path) -> None:
         """An audit that stops in its first round leaves the report of an earlier one as it was."""

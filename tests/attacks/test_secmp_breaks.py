@@ -70,10 +70,6 @@ class SingleMessages(AttackConformance):
         run = record(graph, secmp(101, delivery=MuDelivery.TARGET), values)
         assert without_steps(self.read(run)) == expected_rows(run, values, 101, messages_of(graph))
 
-    @pytest.mark.xfail(
-        strict=True,
-        reason="a receiver whose silo is unknown takes the parameters that the last device sent to another observer",
-    )
     def test_observers_share_no_parameters_when_answers_get_lost(self) -> None:
         """With targets that forward mu and lost answers too, every observer reads what it reads alone."""
         for seed in range(10):
