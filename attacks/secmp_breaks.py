@@ -6,6 +6,7 @@ The first two need what HiFGL itself hands to devices; the third needs nothing b
 from __future__ import annotations
 
 from itertools import permutations
+from math import perm
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,11 @@ from fgl_secure.attacks.recovery import RecoveredRows, score_recovered_rows
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, Secret, View
 
-LARGEST_BRUTE_FORCE = 5_000
-"""Most decoders that brute force tries."""
+LARGEST_BRUTE_FORCE = 100_000
+"""Most choices of points that brute force walks through; they collapse to far fewer decoders."""
+
+PROBED = 64
+"""Columns on which brute force compares decoders; a wrong one passes one column with probability 2 / modulus."""
 
 Recovered = tuple[RecoveredRows, ...]
 
@@ -120,12 +124,10 @@ class SmallFieldBruteForce(Attack[Recovered]):
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
         """Decodes every message with every decoder; None where the field is too large for that."""
-        if public.modulus is None or public.T is None or public.modulus > 31:
+        if public.modulus is None or public.T is None or perm(public.modulus - 1, public.T + 1) > LARGEST_BRUTE_FORCE:
             return None
         field = PrimeField(public.modulus)
         weights = decoders(field, public.T)
-        if len(weights) > LARGEST_BRUTE_FORCE:
-            return None
         found = [RecoveredRows(b.step, b.senders, _most_binary(field, weights, b)) for b in view.messages(Phase.CODES)]
         return tuple(found) or None
 
@@ -144,19 +146,20 @@ def decoders(field: PrimeField, T: int) -> NDArray[np.int64]:
 
 
 def _most_binary(field: PrimeField, weights: NDArray[np.int64], batch: ReceivedRows) -> NDArray[np.signedinteger]:
+    """Picks the decoder of each message on a few columns and decodes all columns with it."""
     codes = np.asarray(batch.payload)
-    width = codes.shape[2]
-    best = np.zeros((len(codes), width), dtype=field.dtype)
+    rows = np.empty((len(codes), codes.shape[2]), dtype=field.dtype)
     for start in range(0, len(codes), CHUNK):
         part = codes[start : start + CHUNK]
-        least = np.full(len(part), np.inf)
-        for decoder in weights:
-            candidate = _weighted(field, np.broadcast_to(decoder, (len(part), len(decoder))), part)
+        probe, width = part[..., :PROBED], min(PROBED, codes.shape[2])
+        least, best = np.full(len(part), np.inf), np.zeros(len(part), dtype=np.int64)
+        for index, decoder in enumerate(weights):
+            candidate = _weighted(field, np.broadcast_to(decoder, (len(part), len(decoder))), probe)
             oddity = np.count_nonzero(candidate > 1, axis=1) + np.count_nonzero(candidate, axis=1) / (2 * width)
-            better = oddity < least
-            least[better] = oddity[better]
-            best[start : start + len(part)][better] = candidate[better]
-    return best
+            best = np.where(oddity < least, index, best)
+            least = np.minimum(oddity, least)
+        rows[start : start + len(part)] = _weighted(field, weights[best], part)
+    return rows
 
 
 def _weighted(

@@ -58,11 +58,11 @@ class VisibleDevices(Attack[NamedDevices]):
         if not own:
             return None
         parties, devices = len(view.parties), view.parties.ids(Role.DEVICE)
-        mine = own[0].observers * parties + own[0].values
-        seen = [batch.observers * parties + batch.senders for batch in view.received]
+        mine = own[0].owners * parties + own[0].values
+        seen = [batch.receivers * parties + batch.senders for batch in view.received]
         pairs = np.setdiff1d(np.unique(np.concatenate([*seen, mine])), mine)
         pairs = pairs[np.isin(pairs % parties, devices)]
-        return NamedDevices(pairs // parties, pairs % parties)
+        return NamedDevices(view.parties.index_of(pairs // parties, Role.SILO), pairs % parties)
 
     def score(self, guess: NamedDevices, truth: Truth) -> tuple[Measurement, ...]:
         """The share of devices that a foreign silo sees (vis_node), and the advantage over pairs (device, silo).

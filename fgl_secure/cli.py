@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fgl_secure.learning.loop import Progress as Rounds
 
 OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
+INTERRUPTED, PIPE_CLOSED = 130, 141
 
 
 class _Parser(argparse.ArgumentParser):
@@ -43,13 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(words)
     try:
-        return int(chosen.run(chosen, words))
+        status = int(chosen.run(chosen, words))
+        sys.stdout.flush()
+        return status
     except FglSecureError as error:
         print(f"fgl-secure: error: {error}", file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except KeyboardInterrupt:
         print("fgl-secure: interrupted, nothing was written", file=sys.stderr)
-        return 130
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:

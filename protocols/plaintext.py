@@ -65,6 +65,7 @@ class _PlaintextSession(Session):
     def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
         route = self._routes[step.direction]
         way = route.way
+        route.check_values(values)
         self._channel.note_inputs("values", step, way.row_owner, values)
         readers = way.group_owner if self._path is Path.DIRECT else way.group_custodian
         if self._path is Path.SILO:
@@ -74,7 +75,7 @@ class _PlaintextSession(Session):
         sums = route.arrived(arrived).real_sums(self._one_tape(arrived))
         if self._path is Path.DIRECT:
             return sums
-        return self._one_tape(self._send(Phase.SUMS, step, way.group_custodian, way.group_owner, sums))
+        return self._one_tape(self._send(Phase.SUMS, step, way.group_custodian, way.group_owner, sums)).copy()
 
     def _send(self, phase: Phase, step: Step, senders: Ids, receivers: Ids, payload: NDArray[Any]) -> Delivery:
         on_every_tape = np.broadcast_to(payload, self._channel.batch_shape + payload.shape)

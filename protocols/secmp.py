@@ -27,6 +27,7 @@ from fgl_secure.runtime import (
     Channel,
     Circumstance,
     Claim,
+    Delivery,
     Direction,
     Guarantee,
     Leak,
@@ -37,6 +38,9 @@ from fgl_secure.runtime import (
     Step,
     Strength,
 )
+
+LARGEST_LAYER_BYTES = 2**33
+"""Most bytes of codes that one layer may hold at once, all parties being in one process."""
 
 
 class MuDelivery(StrEnum):
@@ -162,7 +166,16 @@ class SecretMessagePassing(Scheme):
     def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:
         """Lets every silo draw its mu; nothing is sent yet."""
         terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
+        self._check_size(len(grouping.source), width)
         return _SecmpSession(self, channel, grouping, self.fixed_point(terms), width)
+
+    def _check_size(self, messages: int, width: int) -> None:
+        size = messages * (self.T + 1) * width * self.field.dtype.itemsize
+        if size > LARGEST_LAYER_BYTES:
+            raise InputError(
+                f"T must leave the codes of a layer below {LARGEST_LAYER_BYTES:,} bytes; found T={self.T}, which needs "
+                f"{size:,} for {messages:,} messages of {width} coordinates"
+            )
 
 
 def source_encode(field: PrimeField, h: Elements, mu: Mu, row_of: Ids, silo_of: Ids) -> Elements:
@@ -223,18 +236,25 @@ class _SecmpSession(Session):
         self._routes = Route.both_ways(grouping)
         self._silos = np.unique(np.concatenate([grouping.row_custodian, grouping.group_custodian]))
         self._mu = self._draw_mu(width)
-        self._held: tuple[int, Direction] | None = None
-        self._delivered = self._mu
+        self._held: dict[Direction, tuple[int, Mu]] = {}
         self._symmetric = _same_messages(*self._routes.values())
 
     def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
         field, send = self._scheme.field, self._channel.send
         route = self._routes[step.direction]
         way, silo_of_group = route.way, np.searchsorted(self._silos, route.way.group_custodian)
+        route.check_values(values)
+        if values.shape[1] > self._mu.z.shape[-1]:
+            raise InputError(
+                f"values must not be wider than the {self._mu.z.shape[-1]} coordinates that the masks were drawn for; "
+                f"found {values.shape[1]}"
+            )
         h = self._fixed.encode(values)
         self._channel.note_inputs("values", step, way.row_owner, h)
-        self._fetch_mu(route, step)
-        codes = source_encode(field, h, self._delivered, way.source, silo_of_group[way.target])
+        if not len(way.source):
+            return np.zeros((*self._channel.batch_shape, len(way.group_owner), values.shape[1]))
+        mu = self._fetched_mu(route, step)
+        codes = source_encode(field, h, mu, way.source, silo_of_group[way.target])
         received = send(Phase.CODES, step, way.row_owner[way.source], way.group_owner[way.target], codes)
         batch_axes = len(self._channel.batch_shape)
         aggregates = target_aggregate(field, received.payload, route.arrived(received), batch_axes)
@@ -250,7 +270,7 @@ class _SecmpSession(Session):
 
     def _draw_mu(self, width: int) -> Mu:
         T, modulus = self._scheme.T, self._scheme.field.modulus
-        points = np.stack([self._points() for _ in self._silos])
+        points = np.array([self._points() for _ in self._silos], dtype=np.int64).reshape(len(self._silos), 2 * T + 2)
         self._channel.note_coins("alphas and betas", self._silos, points)
         z = self._channel.draw("z", self._silos, modulus, (T, width))
         return Mu(points[:, : T + 1], points[:, T + 1 :], z)
@@ -261,11 +281,14 @@ class _SecmpSession(Session):
             return np.array([*fixed.alphas, *fixed.betas], dtype=np.int64)
         return distinct_elements(self._channel.coins, self._scheme.field.modulus, 2 * self._scheme.T + 2)
 
-    def _fetch_mu(self, route: Route, step: Step) -> None:
-        """Lets every source get the mu of every target's silo, once a round for each set of messages."""
-        needed = (step.round, Direction.FORWARD if self._symmetric else step.direction)
-        if self._held == needed or not len(route.way.source):
-            return
+    def _fetched_mu(self, route: Route, step: Step) -> Mu:
+        """The mu of the targets' silos as the sources received it, once a round for each set of messages."""
+        pairs = Direction.FORWARD if self._symmetric else step.direction
+        if pairs not in self._held or self._held[pairs][0] != step.round:
+            self._held[pairs] = (step.round, self._fetch_mu(route, step))
+        return self._held[pairs][1]
+
+    def _fetch_mu(self, route: Route, step: Step) -> Mu:
         way = route.way
         rows = self._mu.rows(self._scheme.field.dtype)
         silo_of_group = np.searchsorted(self._silos, way.group_custodian)
@@ -280,23 +303,18 @@ class _SecmpSession(Session):
         received = self._send_mu(rows, silos, senders, way.row_owner[way.source], step)
         # All copies of one silo's mu are alike, so the first that arrived stands for all.
         present, first = np.unique(silos, return_index=True)
-        self._delivered = self._mu_of(present, np.take(received, first, axis=len(self._channel.batch_shape)))
-        self._held = needed
+        return self._mu_of(present, np.take(received, first, axis=len(self._channel.batch_shape)))
 
     def _ask_silos(self, way: Grouping, step: Step) -> None:
         empty = np.empty((*self._channel.batch_shape, len(way.source), 0), dtype=np.int8)
         senders, receivers = way.row_owner[way.source], way.group_custodian[way.target]
-        self._channel.send(Phase.PARAMETER_REQUEST, step, senders, receivers, empty)
+        delivery = self._channel.send(Phase.PARAMETER_REQUEST, step, senders, receivers, empty)
+        _check_all_arrived(delivery, senders, receivers, step)
 
     def _send_mu(self, rows: Elements, silos: Ids, senders: Ids, receivers: Ids, step: Step) -> Elements:
         payload = np.take(rows, silos, axis=len(self._channel.batch_shape))
         delivery = self._channel.send(Phase.PARAMETERS, step, senders, receivers, payload)
-        if delivery.rows is not None and len(delivery.rows) < len(silos):
-            lost = int(np.setdiff1d(np.arange(len(silos)), delivery.rows)[0])
-            raise ProtocolError(
-                f"party {receivers[lost]} cannot encode: the coding parameters that party {senders[lost]} sent it "
-                f"in round {step.round} did not arrive"
-            )
+        _check_all_arrived(delivery, senders, receivers, step)
         return delivery.payload
 
     def _mu_of(self, present: Ids, rows: Elements) -> Mu:
@@ -309,9 +327,21 @@ class _SecmpSession(Session):
         return Mu.from_rows(table, self._scheme.T)
 
 
+def _check_all_arrived(delivery: Delivery, senders: Ids, receivers: Ids, step: Step) -> None:
+    """Raises when a request or an answer got lost: the published scheme has no way on without mu."""
+    if delivery.rows is not None and len(delivery.rows) < len(senders):
+        lost = int(np.setdiff1d(np.arange(len(senders)), delivery.rows)[0])
+        raise ProtocolError(
+            f"a source cannot encode: the message about coding parameters from party {senders[lost]} to party "
+            f"{receivers[lost]} in round {step.round} did not arrive"
+        )
+
+
 def _same_messages(forward: Route, backward: Route) -> bool:
     """Whether the backward pass uses the same ordered pairs of parties, so that mu is already where it is needed."""
-    highest = 1 + max(int(forward.way.row_owner.max()), int(forward.way.group_owner.max()))
+    highest = 1 + max(
+        (int(ids.max()) for ids in (forward.way.row_owner, forward.way.group_owner) if len(ids)), default=0
+    )
     pairs = [
         np.unique(route.way.row_owner[route.way.source] * highest + route.way.group_owner[route.way.target])
         for route in (forward, backward)

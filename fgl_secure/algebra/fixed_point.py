@@ -46,8 +46,7 @@ class FixedPoint:
     overflow: Overflow = Overflow.REFUSE
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.bound) and self.bound > 0):
-            raise InputError(f"bound must be a positive number; found {self.bound}")
+        _check_bound(self.bound)
         if self.terms < 1:
             raise InputError(f"terms must be at least 1; found {self.terms}")
         if not 0 <= self.fraction_bits <= 52:
@@ -62,6 +61,7 @@ class FixedPoint:
     @classmethod
     def for_sums(cls, field: PrimeField, *, bound: float, terms: int) -> FixedPoint:
         """The most precise map for sums of up to `terms` values of magnitude up to `bound`."""
+        _check_bound(bound)
         for fraction_bits in range(40, -1, -1):
             if _fits(field, bound, fraction_bits, terms):
                 return cls(field, bound, fraction_bits, terms)
@@ -97,6 +97,14 @@ class FixedPoint:
         return out
 
 
+def _check_bound(bound: float) -> None:
+    if not (math.isfinite(bound) and bound > 0):
+        raise InputError(f"bound must be a positive number; found {bound}")
+
+
 def _fits(field: PrimeField, bound: float, fraction_bits: int, terms: int) -> bool:
-    largest_element = math.floor(bound * 2**fraction_bits + 0.5)
+    scaled = bound * 2.0**fraction_bits
+    if scaled >= field.modulus:  # also infinite, which has no floor
+        return False
+    largest_element = math.floor(scaled + 0.5)
     return bool(terms * largest_element < field.modulus / 2)

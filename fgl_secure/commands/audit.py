@@ -49,8 +49,8 @@ def audit(
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
     """
-    chosen = tuple(attack(name) for name in attacks) or tuple(ATTACKS.values())
-    prepared = prepare(options, protocols or DEMONSTRATED, graph)
+    chosen = tuple(attack(name) for name in dict.fromkeys(attacks)) or tuple(ATTACKS.values())
+    prepared = prepare(options, tuple(dict.fromkeys(protocols)) or DEMONSTRATED, graph)
     references = reference_runs()
     results, records, exposures = {}, [_boundary_record(prepared)], []
     for scheme in prepared.schemes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
@@ -122,6 +123,12 @@ def _federated(options: Options) -> FederatedGraph:
     if options.silo_file is not None:
         return FederatedGraph.from_assignment(data, read_assignment(options.silo_file), masks)
     silo_of = partition(options.partition, data, options.silos, options.seed)
+    idle = np.setdiff1d(np.arange(options.silos), silo_of[masks.train])
+    if len(idle):
+        raise InputError(
+            f"silos must leave a training device to every silo; found {options.silos} for {data.num_nodes:,} devices "
+            f"with seed {options.seed}, and silo {idle[0]} has none"
+        )
     return FederatedGraph.from_assignment(data, silo_of, masks, options.partition)
 
 
