@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.errors import DeviceUnavailableError, UnknownNameError
+from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.hifgl import HiFGL, hierarchy_of
 from fgl_secure.learning.presets import Preset, Selection
@@ -98,7 +98,11 @@ def train_hifgl(
         device: where model compute runs; the CPU by default.
         progress: called after each round.
     """
-    assert len(channel.parties) == len(hierarchy_of(graph))
+    if channel.parties != hierarchy_of(graph):
+        raise InputError(
+            f"channel must join the parties of the graph, {dict(hierarchy_of(graph).counts)}; "
+            f"found {dict(channel.parties.counts)}"
+        )
     method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
     watch = _Watch(graph, preset)
     losses: list[float] = []

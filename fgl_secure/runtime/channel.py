@@ -119,11 +119,13 @@ class Channel:
             raise InputError(
                 f"payload must start with axes {list(expected)}, one row a message; found {list(payload.shape)}"
             )
+        self._check_known(senders, "senders")
+        self._check_known(receivers, "receivers")
         arrived = None if self._loss is None else np.flatnonzero(self._loss(phase, step, senders, receivers))
         if arrived is not None:
             senders, receivers = senders[arrived], receivers[arrived]
             payload = np.take(payload, arrived, axis=len(self.batch_shape))
-        payload = _sealed(payload)
+        payload = _sealed(payload.copy() if self.recording.keeps(step) else payload)
         item_bytes = int(np.prod(payload.shape[len(expected) :], dtype=np.int64)) * payload.itemsize
         self._record(phase, step, senders, receivers, item_bytes, payload)
         return Delivery(senders, receivers, payload, arrived)
@@ -154,12 +156,18 @@ class Channel:
         if self.recording.keeps(step):
             self._keep(Private.INPUT, name, step, owners, self._on_every_tape(values))
 
+    def _check_known(self, ids: NDArray[np.int64], name: str) -> None:
+        if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < len(self.parties)):
+            raise InputError(
+                f"{name} must be identifiers in 0..{len(self.parties) - 1}; found {int(ids.min())}..{int(ids.max())}"
+            )
+
     def _on_every_tape(self, values: NDArray[Any]) -> NDArray[Any]:
         return np.broadcast_to(values, (*self.batch_shape, *values.shape))
 
     def _keep(self, kind: Private, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
         if self.recording.keeps(step):
-            self.transcript.private.append(PrivateBatch(kind, name, step, owners, _sealed(values)))
+            self.transcript.private.append(PrivateBatch(kind, name, step, owners, _sealed(values.copy())))
 
     def _record(
         self,

@@ -108,7 +108,9 @@ class Claim:
             circumstance: under which condition.
         """
         declared = any(
-            leak.secret is secret and leak.circumstance is circumstance and coalition.get(leak.role, 0) > 0
+            leak.secret is secret
+            and leak.circumstance in (Circumstance.ANY, circumstance)
+            and coalition.get(leak.role, 0) > 0
             for leak in self.leaks_by_design
         )
         if declared:

@@ -222,7 +222,6 @@ def test_declared_circumstances_are_few() -> None:
     assert limited == {"single-neighbour-device", "single-neighbour-silo"}
 
 
-@pytest.mark.xfail(strict=True, reason="a protocol named twice runs twice, and its exposures add up to twice its cost")
 def test_a_protocol_named_twice_runs_once(audited: Report) -> None:
     """Naming a protocol or an attack twice changes nothing."""
     twice = audit(QUICK, ("secmp", "secmp"), ("visible-edges", "visible-edges"))

@@ -92,7 +92,6 @@ def test_unknown_devices_are_refused() -> None:
         compute_device("tpu")
 
 
-@pytest.mark.xfail(strict=True, reason="an assert on the number of parties checks the channel")
 @pytest.mark.parametrize("silos", [1, 3])
 def test_a_channel_for_other_parties_is_refused(silos: int) -> None:
     """The channel must be between the parties of the graph, not only as many."""

@@ -25,7 +25,8 @@ ALLOWED: dict[str, set[str]] = {
     "attacks": _MIDDLE - {"dp", "crypto"} | {"audit"},
     "protocols": _LOW | {"runtime", "dp"},
     "learning": _MIDDLE | {"protocols"},
-    "commands": _HIGH,
+    "testing": _LOW | {"runtime", "audit", "protocols"},
+    "commands": _HIGH | {"testing"},
     "cli": _HIGH | {"commands"},
     "__init__": set(),
 }

@@ -47,14 +47,14 @@ class Mutation:
         name: as in the list.
         size: what the run needs more than one of.
         changes: to the sharing.
-        secrets: of the second input; those of the first are zero.
+        secrets: of the second input; those of the first are all 2.
         distance: predicted total variation for a field of p elements; None where the list predicts none.
     """
 
     name: str
     size: dict[str, int]
     changes: dict[str, Any]
-    secrets: tuple[int, ...] = (0, 1)
+    secrets: tuple[int, ...] = (2, 3)
     distance: Callable[[int], Fraction] | None = lambda _: Fraction(1)
 
 
@@ -63,20 +63,20 @@ BROKEN_AT_ANY_SIZE = (
     Mutation("shared mask across targets", {"targets": 2}, {"masks": shared_across(3)}),
     Mutation("shared mask across rounds", {"rounds": 2}, {"masks": shared_across(1)}),
     Mutation("shared mask across layers", {"layers": 2}, {"masks": shared_across(2)}),
-    Mutation("retry with new payload, same mask", {"rounds": 2}, {"masks": from_context(0, 2, 3)}, (1, 2)),
-    Mutation("alpha = beta_1", {}, {"first_alpha": 0}, (1,)),
-    Mutation("polynomial degree T - 1", {}, {"lower_degree": True}, (1,)),
-    Mutation("T + 1 shares to one party", {}, {"extra_share": True}, (1,)),
-    Mutation("masks known to a receiver of a share", {}, {"extra_mask": True}, (1,)),
+    Mutation("retry with new payload, same mask", {"rounds": 2}, {"masks": from_context(0, 2, 3)}),
+    Mutation("alpha = beta_1", {}, {"first_alpha": 0}, (3,)),
+    Mutation("polynomial degree T - 1", {}, {"lower_degree": True}, (3,)),
+    Mutation("T + 1 shares to one party", {}, {"extra_share": True}, (3,)),
+    Mutation("masks known to a receiver of a share", {}, {"extra_mask": True}, (3,)),
     Mutation("seed without sender", {"senders": 2}, {"masks": from_context(1, 2, 3)}),
     Mutation("seed without tag", {"targets": 2}, {"masks": from_context(0, 1, 2)}),
     Mutation("seed without round", {"rounds": 2}, {"masks": from_context(0, 2, 3)}),
     Mutation("seed without layer", {"layers": 2}, {"masks": from_context(0, 1, 3)}),
-    Mutation("guessable seed", {}, {"masks": guessable}, (1,)),
+    Mutation("guessable seed", {}, {"masks": guessable}, (3,)),
 )
 ONLY_SMALL = (
-    Mutation("masks on 0 .. p - 2", {}, {"masks": short_range}, (1,), lambda p: Fraction(1, p - 1)),
-    Mutation("seed folded", {"width": 2}, {"masks": expanded(5)}, (0, 1), None),
+    Mutation("masks on 0 .. p - 2", {}, {"masks": short_range}, (3,), lambda p: Fraction(1, p - 1)),
+    Mutation("seed folded", {"width": 2}, {"masks": expanded(5)}, (2, 3), None),
 )
 
 
@@ -100,7 +100,7 @@ def distance_of(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party
 def test_enumeration_passes_the_sharing_and_rejects_the_mutation(mutation: Mutation, p: int, T: int) -> None:
     """The proof for the sharing holds because the same proof fails for the mutation, by the predicted distance."""
     shape, broken = question_of(mutation, p, T)
-    a, b = shape.inputs(), shape.inputs(*mutation.secrets)
+    a, b = shape.inputs(*(2 for _ in mutation.secrets)), shape.inputs(*mutation.secrets)
     found = assert_exactly_private(Sharing(shape).protocol, a, b, shape.colluders, broken_twin=broken.protocol)
     assert "total variation 0 " in found.statistic
     distance = distance_of(broken.protocol, a, b, shape.colluders)
@@ -138,10 +138,10 @@ def test_seeds_that_name_the_whole_context_are_as_good_as_fresh_masks(T: int) ->
 def test_statistics_find_the_mutation_at_production_size(mutation: Mutation, T: int) -> None:
     """Over 2^31 - 1 elements, where nothing can be enumerated, two-sample tests pass the sharing and not its twin."""
     shape, broken = question_of(mutation, Shape().p, T)
-    b = shape.inputs(*mutation.secrets)
+    a, b = shape.inputs(*(2 for _ in mutation.secrets)), shape.inputs(*mutation.secrets)
     sharing = Sharing(shape).protocol
     found = assert_statistically_private(
-        sharing, shape.inputs(), b, shape.colluders, broken_twin=broken.protocol, advantage=0.1, seed=1
+        sharing, a, b, shape.colluders, broken_twin=broken.protocol, advantage=0.1, seed=1
     )
     assert found.advantage <= 0.1
 
@@ -165,7 +165,7 @@ def test_statistics_find_a_seed_of_eight_bits() -> None:
     ],
 )
 def test_small_bias_is_invisible_to_statistics(name: str, changes: dict[str, Any], p: int) -> None:
-    """A bias below the detectable advantage passes, so as a twin it makes the test an error: only enumeration sees it."""
+    """A bias below the detectable advantage passes, and as a twin makes the test an error: only enumeration sees it."""
     shape = Shape(p=p)
     broken = mutated(shape, name, **changes)
     with pytest.raises(VacuousTestError, match=r"detectable advantage: 0\.\d+ in one bit"):
