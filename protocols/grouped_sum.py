@@ -44,6 +44,11 @@ class Grouping:
             raise InputError(
                 f"source and target must be vectors of one length; found {self.source.shape} and {self.target.shape}"
             )
+        for owners, custodians in ((self.row_owner, self.row_custodian), (self.group_owner, self.group_custodian)):
+            if len(owners) != len(custodians):
+                raise InputError(
+                    f"custodians must be given for every owner; found {len(custodians)} for {len(owners)} owners"
+                )
         for name, index, size in (("source", self.source, len(self.row_owner)),
                                   ("target", self.target, len(self.group_owner))):  # fmt: skip
             if len(index) and not (int(index.min()) >= 0 and int(index.max()) < size):
@@ -73,19 +78,29 @@ class Route:
     Attributes:
         way: the grouping in the direction of the pass.
         segments: its messages by group.
+        senders: int64 [m], who sends each message.
+        receivers: int64 [m], whose group it is for.
+        custodians: int64 [m], who administers that receiver.
     """
 
     way: Grouping
     segments: Segments
+    senders: Ids
+    receivers: Ids
+    custodians: Ids
+
+    @classmethod
+    def along(cls, way: Grouping) -> Route:
+        """Works out the ends of every message; a run of many rounds keeps one copy of them."""
+        ends = (way.row_owner[way.source], way.group_owner[way.target], way.group_custodian[way.target])
+        for ids in ends:
+            ids.flags.writeable = False
+        return cls(way, way.segments, *ends)
 
     @classmethod
     def both_ways(cls, grouping: Grouping) -> dict[Direction, Route]:
         """The forward pass along the grouping, the backward pass along the reversed one."""
-        backward = grouping.reversed()
-        return {
-            Direction.FORWARD: cls(grouping, grouping.segments),
-            Direction.BACKWARD: cls(backward, backward.segments),
-        }
+        return {Direction.FORWARD: cls.along(grouping), Direction.BACKWARD: cls.along(grouping.reversed())}
 
     def check_values(self, values: Reals) -> None:
         """Raises unless there is one row of values for each row of the pass; compiled loops check no bounds."""

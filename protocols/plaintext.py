@@ -67,11 +67,11 @@ class _PlaintextSession(Session):
         way = route.way
         route.check_values(values)
         self._channel.note_inputs("values", step, way.row_owner, values)
-        readers = way.group_owner if self._path is Path.DIRECT else way.group_custodian
+        readers = route.receivers if self._path is Path.DIRECT else route.custodians
         if self._path is Path.SILO:
-            addresses = way.group_owner[way.target].astype(np.int32)[:, None]
-            self._send(Phase.ADDRESSES, step, way.row_owner[way.source], readers[way.target], addresses)
-        arrived = self._send(Phase.VALUES, step, way.row_owner[way.source], readers[way.target], values[way.source])
+            addresses = route.receivers.astype(np.int32)[:, None]
+            self._send(Phase.ADDRESSES, step, route.senders, readers, addresses)
+        arrived = self._send(Phase.VALUES, step, route.senders, readers, values[way.source])
         sums = route.arrived(arrived).real_sums(self._one_tape(arrived))
         if self._path is Path.DIRECT:
             return sums

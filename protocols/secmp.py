@@ -255,7 +255,7 @@ class _SecmpSession(Session):
             return np.zeros((*self._channel.batch_shape, len(way.group_owner), values.shape[1]))
         mu = self._fetched_mu(route, step)
         codes = source_encode(field, h, mu, way.source, silo_of_group[way.target])
-        received = send(Phase.CODES, step, way.row_owner[way.source], way.group_owner[way.target], codes)
+        received = send(Phase.CODES, step, route.senders, route.receivers, codes)
         batch_axes = len(self._channel.batch_shape)
         aggregates = target_aggregate(field, received.payload, route.arrived(received), batch_axes)
         asking = np.unique(way.target)  # a device without neighbours has nothing to decode
@@ -293,23 +293,22 @@ class _SecmpSession(Session):
         rows = self._mu.rows(self._scheme.field.dtype)
         silo_of_group = np.searchsorted(self._silos, way.group_custodian)
         if self._scheme.delivery is MuDelivery.SILO:
-            self._ask_silos(way, step)
-            senders = way.group_custodian[way.target]
+            self._ask_silos(route, step)
+            senders = route.custodians
         else:
             served = np.unique(way.target)
             self._send_mu(rows, silo_of_group[served], way.group_custodian[served], way.group_owner[served], step)
-            senders = way.group_owner[way.target]
+            senders = route.receivers
         silos = silo_of_group[way.target]
-        received = self._send_mu(rows, silos, senders, way.row_owner[way.source], step)
+        received = self._send_mu(rows, silos, senders, route.senders, step)
         # All copies of one silo's mu are alike, so the first that arrived stands for all.
         present, first = np.unique(silos, return_index=True)
         return self._mu_of(present, np.take(received, first, axis=len(self._channel.batch_shape)))
 
-    def _ask_silos(self, way: Grouping, step: Step) -> None:
-        empty = np.empty((*self._channel.batch_shape, len(way.source), 0), dtype=np.int8)
-        senders, receivers = way.row_owner[way.source], way.group_custodian[way.target]
-        delivery = self._channel.send(Phase.PARAMETER_REQUEST, step, senders, receivers, empty)
-        _check_all_arrived(delivery, senders, receivers, step)
+    def _ask_silos(self, route: Route, step: Step) -> None:
+        empty = np.empty((*self._channel.batch_shape, len(route.senders), 0), dtype=np.int8)
+        delivery = self._channel.send(Phase.PARAMETER_REQUEST, step, route.senders, route.custodians, empty)
+        _check_all_arrived(delivery, route.senders, route.custodians, step)
 
     def _send_mu(self, rows: Elements, silos: Ids, senders: Ids, receivers: Ids, step: Step) -> Elements:
         payload = np.take(rows, silos, axis=len(self._channel.batch_shape))
@@ -339,13 +338,8 @@ def _check_all_arrived(delivery: Delivery, senders: Ids, receivers: Ids, step: S
 
 def _same_messages(forward: Route, backward: Route) -> bool:
     """Whether the backward pass uses the same ordered pairs of parties, so that mu is already where it is needed."""
-    highest = 1 + max(
-        (int(ids.max()) for ids in (forward.way.row_owner, forward.way.group_owner) if len(ids)), default=0
-    )
-    pairs = [
-        np.unique(route.way.row_owner[route.way.source] * highest + route.way.group_owner[route.way.target])
-        for route in (forward, backward)
-    ]
+    highest = 1 + max((int(ids.max()) for ids in (forward.senders, forward.receivers) if len(ids)), default=0)
+    pairs = [np.unique(route.senders * highest + route.receivers) for route in (forward, backward)]
     return bool(np.array_equal(pairs[0], pairs[1]))
 
 

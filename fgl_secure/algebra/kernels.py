@@ -1,4 +1,4 @@
-"""Compiled loops over messages and real numbers.
+"""Compiled loops over field elements; everything else in the package calls them through `PrimeField`.
 
 Shapes are fixed here: a leading batch axis B (coin tapes, 1 in production), then messages or rows, then coordinates.
 Elements come in any integer dtype and are worked on in int64: below 2^31 a product and 2^32 sums fit.
@@ -6,20 +6,33 @@ Elements come in any integer dtype and are worked on in int64: below 2^31 a prod
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, compiled, multiply
-
-__all__ = ["MERSENNE_31", "affine_rows", "decode_fixed", "encode_fixed", "segment_sums", "segment_sums_real"]
+MERSENNE_31 = 2**31 - 1
 
 Array = NDArray[Any]
 
 
-@compiled
+def _kernel(function: Callable[..., None]) -> Callable[..., None]:
+    return cast("Callable[..., None]", numba.njit(parallel=True, cache=True, boundscheck=False)(function))
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]  # numba ships no types
+def _reduce(value: int, modulus: int) -> int:
+    """Brings 0 <= value < 2^62 into 0 .. modulus - 1; a shift and an add where the modulus is 2^31 - 1."""
+    if modulus == MERSENNE_31:
+        value = (value & MERSENNE_31) + (value >> 31)
+        value = (value & MERSENNE_31) + (value >> 31)
+        return value - MERSENNE_31 if value >= MERSENNE_31 else value
+    return value % modulus
+
+
+@_kernel
 def affine_rows(
     scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array
 ) -> None:
@@ -31,11 +44,10 @@ def affine_rows(
             for t in range(shares):
                 factor = np.int64(scale[group, t])
                 for k in range(width):
-                    product = multiply(factor, np.int64(rows[row, k]), modulus)
-                    out[b, e, t, k] = canonical(product + np.int64(offset[b, group, t, k]), modulus)
+                    out[b, e, t, k] = _reduce(factor * np.int64(rows[row, k]) + offset[b, group, t, k], modulus)
 
 
-@compiled
+@_kernel
 def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: Array) -> None:
     """out[b, s, k] = sum of values[b, order[i], k] over starts[s] <= i < starts[s + 1], modulo the modulus."""
     batch, segments, width = out.shape
@@ -46,13 +58,11 @@ def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: 
             for i in range(starts[s], starts[s + 1]):
                 for k in range(width):
                     total[k] += values[b, order[i], k]
-                    if modulus == MERSENNE_61:  # only three such elements fit int64
-                        total[k] = canonical(total[k], modulus)
             for k in range(width):
-                out[b, s, k] = canonical(total[k], modulus)
+                out[b, s, k] = _reduce(total[k], modulus)
 
 
-@compiled
+@_kernel
 def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) -> None:
     """The same sum over real numbers, accumulated in float64: values [m, k], out [s, k]."""
     segments, width = out.shape
@@ -65,18 +75,16 @@ def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) ->
             out[s, k] = total[k]
 
 
-@compiled
+@_kernel
 def encode_fixed(values: Array, scale: float, modulus: int, out: Array) -> None:
     """out[i] = round(values[i] * scale) modulo the modulus, halves away from zero, negatives from above."""
     for i in numba.prange(values.size):
         scaled = np.float64(values[i]) * scale
-        size = abs(scaled)
-        whole = np.floor(size)  # adding a half first would round twice: just below it, and beyond 2^52
-        element = canonical(np.int64(whole) + np.int64(size - whole >= 0.5), modulus)
-        out[i] = modulus - element if scaled < 0 and element > 0 else element
+        whole = np.int64(scaled + 0.5) if scaled >= 0 else np.int64(scaled - 0.5)
+        out[i] = whole % modulus
 
 
-@compiled
+@_kernel
 def decode_fixed(elements: Array, scale: float, modulus: int, out: Array) -> None:
     """out[i] = the representative of elements[i] in (-modulus / 2, modulus / 2), divided by scale."""
     half = modulus // 2

@@ -14,8 +14,8 @@ KEY_BYTES = 32
 class FieldStream:
     """AES-256 in counter mode, cut into words and rejection-sampled below a modulus.
 
-    Taking a word modulo p instead would favour small elements (for 4-bit words and p = 11 by a total variation
-    of .3125), so words outside the field are thrown away and never folded back.
+    Taking a word modulo p instead would favour small elements (for 4-bit words and p = 11 two masked secrets would
+    differ by a total variation of up to .3125), so words outside the field are thrown away and never folded back.
 
     Args:
         key: 32 secret bytes, used for one stream only: the counter starts at zero.

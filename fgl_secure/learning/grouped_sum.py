@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import torch
 
-from fgl_secure.errors import FieldRangeError
+from fgl_secure.errors import InputError
 from fgl_secure.protocols.grouped_sum import Session
 from fgl_secure.runtime import Direction, Step
 
@@ -53,6 +53,6 @@ def _through(session: Session, values: torch.Tensor, step: Step) -> torch.Tensor
     rows = values.detach().cpu().contiguous().numpy()
     try:
         sums = session.sum(rows, step)
-    except FieldRangeError as error:
-        raise FieldRangeError(f"{error} (round {step.round}, layer {step.layer}, {step.direction} pass)") from error
+    except InputError as error:
+        raise type(error)(f"{error} (round {step.round}, layer {step.layer}, {step.direction} pass)") from error
     return torch.from_numpy(sums).to(dtype=values.dtype, device=values.device)

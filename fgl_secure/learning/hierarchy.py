@@ -85,27 +85,30 @@ class HierarchyTraffic:
         channel: records the sizes.
         silo_of: int64 [n], the silo of each device.
         model_bytes: size of one model.
+        scored: int64 [k], the devices whose predictions are counted to choose a round.
     """
 
-    def __init__(self, channel: Channel, silo_of: NDArray[np.int64], model_bytes: int) -> None:
+    def __init__(
+        self, channel: Channel, silo_of: NDArray[np.int64], model_bytes: int, scored: NDArray[np.int64]
+    ) -> None:
         self._channel, self._model_bytes = channel, model_bytes
         self._devices = channel.parties.ids(Role.DEVICE)
         self._silos = channel.parties.ids(Role.SILO)
-        self._silo_of = silo_of
+        self._silo_of_device = self._silos[silo_of]
+        self._scored, self._silo_of_scored = self._devices[scored], self._silo_of_device[scored]
         self._server = np.full(len(self._silos), channel.parties.ids(Role.SERVER)[0])
 
     def models_down(self, step: Step) -> None:
         """Server to silos, silos to devices."""
         self._channel.send_sizes(Phase.MODEL, step, self._server, self._silos, self._model_bytes)
-        self._channel.send_sizes(Phase.MODEL, step, self._silos[self._silo_of], self._devices, self._model_bytes)
+        self._channel.send_sizes(Phase.MODEL, step, self._silo_of_device, self._devices, self._model_bytes)
 
     def gradients_up(self, step: Step) -> None:
         """Every device's gradient to its silo, every silo's model to the server."""
-        self._channel.send_sizes(Phase.GRADIENT, step, self._devices, self._silos[self._silo_of], self._model_bytes)
+        self._channel.send_sizes(Phase.GRADIENT, step, self._devices, self._silo_of_device, self._model_bytes)
         self._channel.send_sizes(Phase.MODEL, step, self._silos, self._server, self._model_bytes)
 
-    def scores_up(self, step: Step, scored: NDArray[np.int64]) -> None:
-        """One byte a scored device (int64 indices) to its silo, two 32-bit counts a silo to the server."""
-        silos = self._silos[self._silo_of[scored]]
-        self._channel.send_sizes(Phase.CORRECT, step, self._devices[scored], silos, 1)
+    def scores_up(self, step: Step) -> None:
+        """One byte a scored device to its silo, two 32-bit counts a silo to the server."""
+        self._channel.send_sizes(Phase.CORRECT, step, self._scored, self._silo_of_scored, 1)
         self._channel.send_sizes(Phase.CORRECT, step, self._silos, self._server, 8)

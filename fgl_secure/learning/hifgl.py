@@ -62,7 +62,9 @@ class HiFGL:
         self._silos = SiloModels(make_layers(make, widths, seed), graph.num_silos, preset, self._device)
         self._sum = GroupedSum(scheme.open(channel, neighbour_sums(heard), max(widths[1:])))
         note_membership(channel, graph.silo_of)
-        self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes)
+        by_selection = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}
+        scored = np.flatnonzero(by_selection[preset.selection])
+        self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes, scored)
         self._place(graph, heard)
         self._dropout = torch.Generator(device=self._device).manual_seed(seed)
 
@@ -80,8 +82,6 @@ class HiFGL:
         self._labels = labels.to(self._device)
         self._training = torch.tensor(graph.train_mask).to(self._device)
         self._training_per_silo = [int(graph.train_mask[graph.devices_of(k)].sum()) for k in range(graph.num_silos)]
-        by_selection = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}
-        self._scored = np.flatnonzero(by_selection[self._preset.selection])
 
     def round(self, number: int) -> tuple[float, torch.Tensor]:
         """One round: forward, loss on every training device, backward, a step of every silo, federation.
@@ -96,15 +96,21 @@ class HiFGL:
         self._traffic.models_down(step)
         logits = self._forward(number, training=True)
         losses = functional.cross_entropy(logits[self._training], self._labels[self._training], reduction="sum")
-        judged = self.evaluate(number) if self._preset.dropout else logits.detach()
-        self._traffic.scores_up(step, self._scored)
+        judged = self._predict(number) if self._preset.dropout else logits.detach()
+        self._traffic.scores_up(step)
         losses.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self._traffic.gradients_up(step)
         self._silos.step(self._training_per_silo)
         return float(losses.detach()) / sum(self._training_per_silo), judged
 
     def evaluate(self, number: int) -> torch.Tensor:
-        """Logits [n, classes] of the current models; the messages of one forward pass."""
+        """Hands out the current models and scores them: logits [n, classes], for the messages of one forward pass."""
+        self._traffic.models_down(Step(number))
+        logits = self._predict(number)
+        self._traffic.scores_up(Step(number))
+        return logits
+
+    def _predict(self, number: int) -> torch.Tensor:
         with torch.no_grad():
             return self._forward(number, training=False)
 

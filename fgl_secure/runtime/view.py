@@ -51,7 +51,8 @@ class PrivateRows:
 class View:
     """The rows of a transcript that a coalition may know.
 
-    A view is built by copying rows; it holds no reference to the transcript, the graph or other parties' inputs.
+    A view holds the observers' own rows, read-only, and no reference to the transcript, the graph or other parties'
+    inputs.
     `Transcript.views` puts the views of many separate observers side by side: then a conclusion about observer i may
     rest on rows of observer i only, and an attack joins its tables on the `observers` column.
 
