@@ -1,4 +1,4 @@
-"""The command line: `fgl-secure audit`, `fgl-secure train`, `fgl-secure list`.
+"""The command line: `fgl-secure audit`, `fgl-secure train`, `fgl-secure bench`, `fgl-secure list`.
 
 Exit status 0: done, and no evidence contradicts a claim of a protocol named with --protocol. 3: some does.
 2: bad usage or input, with one line on the standard error stream.
@@ -7,6 +7,7 @@ Exit status 0: done, and no evidence contradicts a claim of a protocol named wit
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import shlex
@@ -20,11 +21,12 @@ from fgl_secure import __version__
 from fgl_secure.errors import FglSecureError, InputError
 
 if TYPE_CHECKING:
+    from fgl_secure.audit import Report
     from fgl_secure.commands.options import Options
     from fgl_secure.learning.loop import Progress as Rounds
 
 OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
-INTERRUPTED, PIPE_CLOSED = 130, 141
+INTERRUPTED = 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -44,17 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = _parser().parse_args(words)
     try:
-        status = int(chosen.run(chosen, words))
-        sys.stdout.flush()
-        return status
+        return int(chosen.run(chosen, words))
     except FglSecureError as error:
         print(f"fgl-secure: error: {error}", file=sys.stderr)
         return BAD_INPUT
-    except BrokenPipeError:  # whoever read the output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return PIPE_CLOSED
+    except MemoryError:
+        print("fgl-secure: error: this run needs more memory than there is", file=sys.stderr)
+        return BAD_INPUT
     except KeyboardInterrupt:
-        print("fgl-secure: interrupted, nothing was written", file=sys.stderr)
+        print("fgl-secure: interrupted", file=sys.stderr)
         return INTERRUPTED
 
 
@@ -81,6 +81,10 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--protocol", default="secmp", metavar="NAME", help="how neighbourhood sums are computed")
     _add_run_options(train)
     train.add_argument("--json", action="store_true", help="print one JSON object")
+    bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
+    bench.set_defaults(run=_bench)
+    bench.add_argument("part", choices=("field", "lcc"), help="field arithmetic, or Lagrange coded computing")
+    bench.add_argument("--json", action="store_true", help="print one JSON object")
     listing = commands.add_parser("list", help="what there is", formatter_class=style)
     listing.set_defaults(run=_list)
     listing.add_argument(
@@ -162,7 +166,7 @@ def _options(chosen: argparse.Namespace) -> Options:
 
 
 def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
-    from fgl_secure.audit import contradictions, print_report, write_report
+    from fgl_secure.audit import contradictions, write_report
     from fgl_secure.commands.audit import audit
 
     _check_folder(chosen.out)
@@ -170,9 +174,26 @@ def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
     with _progress() as bar:
         report = audit(_options(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
     written = write_report(report, chosen.out)
-    print_report(report)
-    print(f"\nwritten: {written[0]} and {written[1]}")
+    _say(_printed(report) + f"\nwritten: {written[0]} and {written[1]}")
     return CONTRADICTED if chosen.protocol and contradictions(report) else OK
+
+
+def _printed(report: Report) -> str:
+    from rich.console import Console
+
+    from fgl_secure.audit import print_report
+
+    there, here = Console(), io.StringIO()
+    print_report(report, Console(file=here, force_terminal=there.is_terminal, width=there.width))
+    return here.getvalue()
+
+
+def _say(text: str) -> None:
+    """Prints; a reader who has closed the pipe has seen enough, and the exit status stays what it is."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_folder(out: Path) -> None:
@@ -195,14 +216,26 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
             json.dumps({**summary(prepared, scheme, result), "command": shlex.join(["fgl-secure", *words])}, indent=2)
         )
     else:
-        print(describe(prepared, scheme, result))
+        _say(describe(prepared, scheme, result))
+    return OK
+
+
+def _bench(chosen: argparse.Namespace, words: list[str]) -> int:
+    from fgl_secure.commands.bench import as_json, bench, describe
+
+    machine, report = bench(chosen.part)
+    command = shlex.join(["fgl-secure", *words])
+    if chosen.json:
+        _say(json.dumps({"command": command, **as_json(machine, report)}, indent=2))
+    else:
+        _say(describe(machine, report))
     return OK
 
 
 def _list(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     from fgl_secure.commands.listing import listing
 
-    print(listing(chosen.what))
+    _say(listing(chosen.what))
     return OK
 
 

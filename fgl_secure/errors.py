@@ -35,3 +35,11 @@ class DeviceUnavailableError(InputError):
 
 class ProtocolError(FglSecureError):
     """A party received something that the protocol does not allow."""
+
+
+class NotEnoughShares(InputError):  # noqa: N818  # the name says what is missing
+    """Fewer shares than decoding at that degree, with that many errors to correct, needs."""
+
+
+class TooManyErrors(ProtocolError):  # noqa: N818  # the name says what was found
+    """Shares disagree in more places than can be corrected."""

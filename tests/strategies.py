@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import MERSENNE_31, Elements, PrimeField
+from fgl_secure.algebra import MERSENNE_31, MERSENNE_61, Elements, PrimeField
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.protocols.grouped_sum import Grouping
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
 
 PRIMES = (2, 3, 5, 11, 101, MERSENNE_31)
+ALL_PRIMES = (*PRIMES, 65521, 131071, MERSENNE_61)
 
 Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -26,6 +27,16 @@ def prime_fields(smallest: int = 2) -> st.SearchStrategy[PrimeField]:
     return st.sampled_from([PrimeField(p) for p in PRIMES if p >= smallest])
 
 
+def all_prime_fields(smallest: int = 2) -> st.SearchStrategy[PrimeField]:
+    """The same, a prime on either side of 2^16, and the field with headroom, whose products need more than 64 bits."""
+    return st.sampled_from([PrimeField(p) for p in ALL_PRIMES if p >= smallest])
+
+
+def integers(shape: tuple[int, ...]) -> st.SearchStrategy[Elements]:
+    """Arrays of any int64, of which field arithmetic takes the remainders."""
+    return hnp.arrays(np.int64, shape, elements=st.integers(-(2**63), 2**63 - 1))
+
+
 def elements(field: PrimeField, shape: tuple[int, ...]) -> st.SearchStrategy[Elements]:
     """Arrays of field elements, both ends of the range included."""
     return hnp.arrays(field.dtype, shape, elements=st.integers(0, field.modulus - 1))
@@ -34,7 +45,7 @@ def elements(field: PrimeField, shape: tuple[int, ...]) -> st.SearchStrategy[Ele
 @st.composite
 def element_pairs(draw: st.DrawFn) -> tuple[PrimeField, Elements, Elements]:
     """A field and two vectors of one length over it."""
-    field = draw(prime_fields())
+    field = draw(all_prime_fields())
     shape = (draw(st.integers(1, 6)),)
     return field, draw(elements(field, shape)), draw(elements(field, shape))
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from fgl_secure.algebra.fixed_point import FixedPoint, Overflow
-from fgl_secure.algebra.lagrange import LagrangeCode, lagrange_matrix
-from fgl_secure.algebra.prime_field import MERSENNE_31, Elements, PrimeField
+from fgl_secure.algebra.lagrange import Decoded, LagrangeCode, lagrange_matrix
+from fgl_secure.algebra.prime_field import Elements, PrimeField
+from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.segments import Segments
 
 __all__ = [
     "MERSENNE_31",
+    "MERSENNE_61",
+    "Decoded",
     "Elements",
     "FixedPoint",
     "LagrangeCode",

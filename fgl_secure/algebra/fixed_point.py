@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import kernels
+from fgl_secure.algebra.array_kinds import arithmetic_of
 from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
+
+LARGEST_ENCODED = 2.0**62
+"""Beyond it a scaled value would no longer fit the integers that it passes through."""
 
 
 class Overflow(StrEnum):
@@ -72,29 +76,35 @@ class FixedPoint:
         """Distance between neighbouring representable values."""
         return 2.0**-self.fraction_bits
 
-    def encode(self, values: NDArray[np.floating[Any]]) -> Elements:
-        """Maps values to elements of the same shape.
+    @overload
+    def encode(self, values: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def encode(self, values: NDArray[np.floating[Any]]) -> Elements: ...
+    def encode(self, values: Any) -> Any:
+        """Maps values, an array or a tensor, to elements of the same shape and kind.
 
         Raises:
             InputError: a value is NaN or infinite.
-            FieldRangeError: a value exceeds the bound (unless wrapping was asked for).
+            FieldRangeError: a value exceeds the bound (unless wrapping was asked for), or 2^62 after scaling.
         """
-        magnitude = float(np.abs(values).max()) if values.size else 0.0
+        arithmetic, _ = arithmetic_of(values)
+        magnitude, scale = arithmetic.largest_magnitude(values), 2.0**self.fraction_bits
         if not math.isfinite(magnitude):
             raise InputError("values must be finite; found NaN or infinity")
         if self.overflow is Overflow.REFUSE and magnitude > self.bound:
             raise FieldRangeError(f"values must not exceed the bound {self.bound:g}; found magnitude {magnitude:g}")
-        out = np.empty(values.shape, dtype=self.field.dtype)
-        flat = np.ascontiguousarray(values).reshape(-1)
-        kernels.encode_fixed(flat, 2.0**self.fraction_bits, self.field.modulus, out.reshape(-1))
-        return out
+        if magnitude * scale >= LARGEST_ENCODED:
+            raise FieldRangeError(f"values * 2^fraction_bits must stay below 2^62; found magnitude {magnitude:g}")
+        return arithmetic.encode_fixed(values, scale, self.field.modulus)
 
-    def decode(self, elements: Elements) -> NDArray[np.float64]:
+    @overload
+    def decode(self, elements: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def decode(self, elements: Elements) -> NDArray[np.float64]: ...
+    def decode(self, elements: Any) -> Any:
         """Maps elements to the representatives of least magnitude, as float64 of the same shape."""
-        out = np.empty(elements.shape, dtype=np.float64)
-        flat = np.ascontiguousarray(elements).reshape(-1)
-        kernels.decode_fixed(flat, 2.0**self.fraction_bits, self.field.modulus, out.reshape(-1))
-        return out
+        arithmetic, _ = arithmetic_of(elements)
+        return arithmetic.decode_fixed(elements, 2.0**self.fraction_bits, self.field.modulus)
 
 
 def _check_bound(bound: float) -> None:

@@ -1,4 +1,4 @@
-"""Compiled loops over field elements; everything else in the package calls them through `PrimeField`.
+"""Compiled loops over messages and real numbers.
 
 Shapes are fixed here: a leading batch axis B (coin tapes, 1 in production), then messages or rows, then coordinates.
 Elements come in any integer dtype and are worked on in int64: below 2^31 a product and 2^32 sums fit.
@@ -6,33 +6,20 @@ Elements come in any integer dtype and are worked on in int64: below 2^31 a prod
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-MERSENNE_31 = 2**31 - 1
+from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, compiled, multiply
+
+__all__ = ["MERSENNE_31", "affine_rows", "decode_fixed", "encode_fixed", "segment_sums", "segment_sums_real"]
 
 Array = NDArray[Any]
 
 
-def _kernel(function: Callable[..., None]) -> Callable[..., None]:
-    return cast("Callable[..., None]", numba.njit(parallel=True, cache=True, boundscheck=False)(function))
-
-
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]  # numba ships no types
-def _reduce(value: int, modulus: int) -> int:
-    """Brings 0 <= value < 2^62 into 0 .. modulus - 1; a shift and an add where the modulus is 2^31 - 1."""
-    if modulus == MERSENNE_31:
-        value = (value & MERSENNE_31) + (value >> 31)
-        value = (value & MERSENNE_31) + (value >> 31)
-        return value - MERSENNE_31 if value >= MERSENNE_31 else value
-    return value % modulus
-
-
-@_kernel
+@compiled
 def affine_rows(
     scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array
 ) -> None:
@@ -44,10 +31,11 @@ def affine_rows(
             for t in range(shares):
                 factor = np.int64(scale[group, t])
                 for k in range(width):
-                    out[b, e, t, k] = _reduce(factor * np.int64(rows[row, k]) + offset[b, group, t, k], modulus)
+                    product = multiply(factor, np.int64(rows[row, k]), modulus)
+                    out[b, e, t, k] = canonical(product + np.int64(offset[b, group, t, k]), modulus)
 
 
-@_kernel
+@compiled
 def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: Array) -> None:
     """out[b, s, k] = sum of values[b, order[i], k] over starts[s] <= i < starts[s + 1], modulo the modulus."""
     batch, segments, width = out.shape
@@ -58,11 +46,13 @@ def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: 
             for i in range(starts[s], starts[s + 1]):
                 for k in range(width):
                     total[k] += values[b, order[i], k]
+                    if modulus == MERSENNE_61:  # only three such elements fit int64
+                        total[k] = canonical(total[k], modulus)
             for k in range(width):
-                out[b, s, k] = _reduce(total[k], modulus)
+                out[b, s, k] = canonical(total[k], modulus)
 
 
-@_kernel
+@compiled
 def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) -> None:
     """The same sum over real numbers, accumulated in float64: values [m, k], out [s, k]."""
     segments, width = out.shape
@@ -75,16 +65,18 @@ def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) ->
             out[s, k] = total[k]
 
 
-@_kernel
+@compiled
 def encode_fixed(values: Array, scale: float, modulus: int, out: Array) -> None:
     """out[i] = round(values[i] * scale) modulo the modulus, halves away from zero, negatives from above."""
     for i in numba.prange(values.size):
         scaled = np.float64(values[i]) * scale
-        whole = np.int64(scaled + 0.5) if scaled >= 0 else np.int64(scaled - 0.5)
-        out[i] = whole % modulus
+        size = abs(scaled)
+        whole = np.floor(size)  # adding a half first would round twice: just below it, and beyond 2^52
+        element = canonical(np.int64(whole) + np.int64(size - whole >= 0.5), modulus)
+        out[i] = modulus - element if scaled < 0 and element > 0 else element
 
 
-@_kernel
+@compiled
 def decode_fixed(elements: Array, scale: float, modulus: int, out: Array) -> None:
     """out[i] = the representative of elements[i] in (-modulus / 2, modulus / 2), divided by scale."""
     half = modulus // 2

@@ -1,41 +1,40 @@
-"""Lagrange coded computing over a prime field (Yu et al. 2019, AISTATS, section 3)."""
+"""Lagrange coded computing over a prime field (Yu et al. 2019, AISTATS, section 3), with all four parameters.
+
+K data blocks, T colluding workers who learn nothing, S stragglers who don't answer, A adversaries who answer wrongly:
+decoding needs (K + T - 1) degree + 1 + 2 A of the N shares, whichever they are, so N = that + S.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.prime_field import Elements, PrimeField
-from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.algebra.array_kinds import arithmetic_of
+from fgl_secure.algebra.interpolation import lagrange_matrix, vanishing_matrix
+from fgl_secure.algebra.prime_field import Elements, ElementsT, PrimeField
+from fgl_secure.algebra.shares import Word
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.errors import FieldRangeError, InputError, NotEnoughShares
+
+__all__ = ["Decoded", "LagrangeCode", "lagrange_matrix"]
 
 
-def lagrange_matrix(field: PrimeField, nodes: Sequence[int], at: Sequence[int]) -> NDArray[np.int64]:
-    """Values of the Lagrange basis polynomials on `nodes` at other points.
+@dataclass(frozen=True, slots=True, eq=False)
+class Decoded(Generic[ElementsT]):
+    """What decoding found.
 
-    Entry [i, j] is the product over k != j of (at_i - node_k) / (node_j - node_k): the row that turns values at the
-    nodes into the value at `at_i`.
-
-    Returns:
-        int64 [len(at), len(nodes)].
+    Attributes:
+        blocks: elements [K, ...], of the kind and on the device of the shares.
+        faulty: the workers, in ascending order, whose shares are wrong at one coordinate or more.
     """
-    p = field.modulus
-    matrix = np.empty((len(at), len(nodes)), dtype=np.int64)
-    for j, node in enumerate(nodes):
-        others = [other for k, other in enumerate(nodes) if k != j]
-        denominator = 1
-        for other in others:
-            denominator = denominator * (node - other) % p
-        scale = pow(denominator, -1, p)
-        for i, x in enumerate(at):
-            value = scale
-            for other in others:
-                value = value * (x - other) % p
-            matrix[i, j] = value
-    return matrix
+
+    blocks: ElementsT
+    faulty: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,59 +94,130 @@ class LagrangeCode:
         """int64 [N, K + T]: shares are this matrix times blocks and masks (the paper's U, transposed)."""
         return lagrange_matrix(self.field, self.betas, self.alphas)
 
-    def encode(self, blocks: Elements, coins: Coins) -> Elements:
+    def encode(self, blocks: ElementsT, coins: Coins) -> ElementsT:
         """Encodes with masks drawn for this encoding alone.
 
         Args:
-            blocks: elements [K, ...].
+            blocks: elements [K, ...], an array or a tensor.
             coins: where the masks come from.
 
         Returns:
             Elements [*coins.batch_shape, N, ...].
         """
-        self._check_blocks(blocks, self.K, "blocks")
+        _check_rows(blocks, self.K, "blocks")
         masks = coins.uniform(self.field.modulus, (self.T, *blocks.shape[1:]))
         return self.encode_with_masks(blocks, masks)
 
-    def encode_with_masks(self, blocks: Elements, masks: NDArray[np.int64]) -> Elements:
+    def encode_with_masks(self, blocks: ElementsT, masks: ElementsT | NDArray[np.int64]) -> ElementsT:
         """Encodes with masks that the caller vouches for: uniform, secret and never used before or after.
 
         Args:
-            blocks: elements [K, ...].
+            blocks: elements [K, ...], an array or a tensor.
             masks: elements [*batch, T, ...].
 
         Returns:
             Elements [*batch, N, ...].
-        """
-        self._check_blocks(blocks, self.K, "blocks")
-        batch = masks.shape[: masks.ndim - blocks.ndim]
-        data = np.broadcast_to(blocks, (*batch, *blocks.shape))
-        return self.field.combine(self.encoding_matrix, np.concatenate([data, masks], axis=len(batch)), axis=len(batch))
 
-    def decode(self, shares: Elements, workers: Sequence[int], *, degree: int = 1) -> Elements:
-        """Interpolates the blocks of a polynomial computation from the shares of some workers.
+        Raises:
+            FieldRangeError: a block or a mask is no element of the field.
+        """
+        _check_rows(blocks, self.K, "blocks")
+        arithmetic, like = arithmetic_of(blocks)
+        placed: ElementsT = arithmetic.integers(masks, like)
+        axis = placed.ndim - blocks.ndim
+        data = blocks.reshape(*[1] * axis, *blocks.shape)
+        return self.field.combine_elements(self.encoding_matrix, data, placed, axis=axis)
+
+    def decode(
+        self,
+        shares: ElementsT,
+        workers: Sequence[int],
+        *,
+        degree: int = 1,
+        max_errors: int = 0,
+        coins: Coins | None = None,
+    ) -> Decoded[ElementsT]:
+        """Interpolates the blocks of a polynomial computation from the shares of some workers, correcting wrong ones.
+
+        With at most `max_errors` wrong workers the answer is right and `faulty` names exactly those, with certainty
+        and over every field. With more, up to m - threshold - max_errors of them (m - threshold where max_errors is 0)
+        are always noticed; beyond that the shares may be those of other blocks, and nobody can tell. All shares
+        beyond the threshold serve as checks.
 
         Args:
-            shares: elements [m, ...], one row a worker.
+            shares: elements [m, ...], one row a worker; an array or a tensor.
             workers: the m distinct worker indices, 0 .. N - 1, in the order of the rows.
+            degree: total degree of what the workers computed.
+            max_errors: A, the most workers whose shares may be wrong.
+            coins: coins of the random combination in which errors are located; the operating system's unless given.
+                They change how long it takes, never the answer.
+
+        Returns:
+            Blocks [K, ...] and the wrong workers.
+
+        Raises:
+            NotEnoughShares: fewer shares than `recovery_threshold(degree)` + 2 max_errors.
+            TooManyErrors: more than max_errors workers are wrong.
+            InputError: worker indices repeated or unknown, or shares of another number than workers.
+            FieldRangeError: a share is no element of the field.
+        """
+        self._check_request(workers, degree, max_errors)
+        _check_rows(shares, len(workers), "shares")
+        self._check_elements(shares, "shares")
+        alphas = tuple(self.alphas[worker] for worker in workers)
+        flat = shares.reshape(len(workers), math.prod(shares.shape[1:]))
+        word = Word(self.field, alphas, flat, self.recovery_threshold(degree), max_errors)
+        blocks, wrong = word.decode(self.betas[: self.K], coins or SystemCoins())
+        return Decoded(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in wrong)))
+
+    def zero_shares(self, coins: Coins, shape: tuple[int, ...], *, degree: int) -> Elements:
+        """Shares of zero at the degree of a computation, to be added to what the workers computed before decoding.
+
+        The polynomial is uniform among those of degree (K + T - 1) degree that vanish at betas[:K]. Added to the
+        workers' results it leaves the decoded blocks as they are and makes the decoder's raw view a uniform sharing
+        of them. Without it the shares of a product tell more than the product: for K = 1 whether a factor is zero, for
+        K >= 2 more than that. Whoever deals these shares must not decode; shares that several parties deal may be
+        added up, and one honest dealer is enough.
+
+        Args:
+            coins: where the polynomial comes from; one draw serves one decoding.
+            shape: shape of one block.
             degree: total degree of what the workers computed.
 
         Returns:
-            Elements [K, ...].
-
-        Raises:
-            InputError: fewer shares than `recovery_threshold(degree)`, or worker indices repeated or unknown.
+            Elements [*coins.batch_shape, N, *shape], a numpy array (`PrimeField.add` also adds it to a tensor).
         """
-        self._check_blocks(shares, len(workers), "shares")
+        _check_degree(degree)
+        free = self.recovery_threshold(degree) - self.K
+        coefficients = coins.uniform(self.field.modulus, (free, *shape))
+        matrix = vanishing_matrix(self.field, self.betas[: self.K], self.alphas, free)
+        return self.field.combine(matrix, coefficients, axis=coefficients.ndim - len(shape) - 1)
+
+    def _check_request(self, workers: Sequence[int], degree: int, max_errors: int) -> None:
+        _check_degree(degree)
+        if max_errors < 0:
+            raise InputError(f"max_errors must be at least 0; found {max_errors}")
         if len(set(workers)) != len(workers) or not all(0 <= worker < self.N for worker in workers):
             raise InputError(f"workers must be distinct indices in 0..{self.N - 1}; found {list(workers)}")
-        needed = self.recovery_threshold(degree)
+        needed = self.recovery_threshold(degree) + 2 * max_errors
         if len(workers) < needed:
-            raise InputError(f"shares must number at least {needed} for degree {degree}; found {len(workers)}")
-        nodes = [self.alphas[worker] for worker in workers[:needed]]
-        return self.field.combine(lagrange_matrix(self.field, nodes, self.betas[: self.K]), shares[:needed])
+            correcting = f" with {max_errors} errors" if max_errors else ""
+            raise NotEnoughShares(
+                f"shares must number at least {needed} for degree {degree}{correcting}; found {len(workers)}"
+            )
 
-    @staticmethod
-    def _check_blocks(array: Elements, rows: int, name: str) -> None:
-        if array.ndim < 1 or len(array) != rows:
-            raise InputError(f"{name} must have {rows} rows on the first axis; found shape {list(array.shape)}")
+    def _check_elements(self, array: Any, name: str) -> None:
+        arithmetic, like = arithmetic_of(array)
+        integers = arithmetic.integers(array, like)
+        if not arithmetic.all_elements(integers, self.field.modulus):
+            raise FieldRangeError(f"{name} must be elements, 0..{self.field.modulus - 1}; found others")
+
+
+def _check_rows(array: Any, rows: int, name: str) -> None:
+    if array.ndim < 1 or len(array) != rows:
+        raise InputError(f"{name} must have {rows} rows on the first axis; found shape {list(array.shape)}")
+
+
+def _check_degree(degree: int) -> None:
+    if degree < 1:
+        raise InputError(f"degree must be at least 1; found {degree}")

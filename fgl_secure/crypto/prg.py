@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numba
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
@@ -9,13 +12,18 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 
 KEY_BYTES = 32
+CHUNK_BYTES = 2**19
+"""Keystream made at a time: it is cut into elements while it is still in cache."""
+BLOCK_BYTES = 16
+
+_ZEROS = memoryview(bytes(CHUNK_BYTES))
 
 
 class FieldStream:
     """AES-256 in counter mode, cut into words and rejection-sampled below a modulus.
 
-    Taking a word modulo p instead would favour small elements (for 4-bit words and p = 11 two masked secrets would
-    differ by a total variation of up to .3125), so words outside the field are thrown away and never folded back.
+    Taking a word modulo p instead would favour small elements (for 4-bit words and p = 11 by a total variation
+    of .3125), so words outside the field are thrown away and never folded back.
 
     Args:
         key: 32 secret bytes, used for one stream only: the counter starts at zero.
@@ -46,17 +54,45 @@ class FieldStream:
         out = np.empty(count, dtype=np.int64)
         filled = 0
         while filled < count:
-            accepted = self._accepted_words(modulus, count - filled)[: count - filled]
-            out[filled : filled + len(accepted)] = accepted
-            filled += len(accepted)
+            filled += self._fill(modulus, out[filled:])
         return out
 
-    def _accepted_words(self, modulus: int, wanted: int) -> NDArray[np.int64]:
+    def _fill(self, modulus: int, out: NDArray[np.int64]) -> int:
+        """Writes accepted words to the front of `out`, fewer than it holds now and then; says how many.
+
+        What the cipher gives beyond the last element is thrown away, so a stream repeats only for equal draws.
+        """
         bits = (modulus - 1).bit_length()
         word = np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if 8 * size >= bits)}")
         # 2^bits / modulus words are needed per element on average; a few more make a second pass rare.
-        draws = int(wanted * (2**bits / modulus) * 1.02) + 16
-        raw = np.frombuffer(self._encryptor.update(bytes(draws * word.itemsize)), dtype=word)
-        words: NDArray[np.unsignedinteger] = raw & word.type(2**bits - 1)
-        accepted = words if 2**bits == modulus else words[words < modulus]
-        return np.asarray(accepted, dtype=np.int64)
+        left = (int(len(out) * (2**bits / modulus) * 1.02) + 16) * word.itemsize
+        buffer = bytearray(min(left, CHUNK_BYTES) + BLOCK_BYTES)
+        keystream, filled = memoryview(buffer), 0
+        while left:
+            size = min(left, CHUNK_BYTES)
+            self._encryptor.update_into(_ZEROS[:size], buffer)
+            words = np.frombuffer(keystream[:size], dtype=word)
+            filled += _accept(words, word.type(2**bits - 1), np.uint64(modulus), out[filled:])
+            left -= size
+        return filled
+
+
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _accept(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[np.int64]) -> int:
+    """Writes the masked words below the modulus to the front of `out`, in order, as many as fit; says how many."""
+    if len(words) <= len(out):  # in large fields hardly a word is rejected, and copying all of them takes wide steps
+        rejected = 0
+        for i in range(len(words)):
+            masked = np.uint64(words[i] & mask)
+            out[i] = masked
+            rejected += masked >= modulus
+        if rejected == 0:
+            return len(words)
+    filled = 0
+    for i in range(len(words)):
+        if filled == len(out):
+            break
+        masked = np.uint64(words[i] & mask)
+        out[filled] = masked
+        filled += masked < modulus  # writes over a rejected word next time, without a branch
+    return filled

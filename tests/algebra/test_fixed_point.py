@@ -39,6 +39,24 @@ def test_halves_go_away_from_zero(value: float, element: int) -> None:
     assert fixed.encode(np.array([value])).tolist() == [element]
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_value_just_below_a_half_goes_to_zero(sign: int) -> None:
+    """The largest float below one half is nearer to zero than to one."""
+    fixed = FixedPoint(PrimeField(11), bound=3.0, fraction_bits=0, terms=1)
+    assert fixed.encode(np.array([sign * math.nextafter(0.5, 0.0)])).tolist() == [0]
+
+
+@pytest.mark.parametrize(("value", "fraction_bits"), [(2.0**63, 0), (-(2.0**64), 0), (4096.0, 52)])
+def test_wrapping_keeps_the_class_of_any_value(value: float, fraction_bits: int) -> None:
+    """Under WRAP a value becomes its integer modulo p however large it is, or is refused."""
+    fixed = FixedPoint(PrimeField(11), 1.0, fraction_bits, 1, Overflow.WRAP)
+    try:
+        element = fixed.encode(np.array([value])).tolist()
+    except FieldRangeError:
+        return
+    assert element == [whole(value, fraction_bits) % 11]
+
+
 @given(st.data(), st.integers(1, 8), st.sampled_from([32, 64]))
 def test_decoded_sums_are_within_the_stated_error(data: st.DataObject, terms: int, width: Literal[32, 64]) -> None:
     """A decoded sum of k terms is within k * 2^-(f + 1) of the sum, in exact arithmetic."""

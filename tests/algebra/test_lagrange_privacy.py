@@ -58,21 +58,22 @@ def test_one_share_more_tells_the_block(p: int, T: int) -> None:
 
 
 def pair_view(p: int, T: int, secrets: Secret, *, shared: bool) -> View:
-    """One share of each of two encodings, with masks of their own or the same masks."""
-    code = LagrangeCode(PrimeField(p), 1, T, T + 1)
+    """T shares of each of two encodings, with masks of their own or the same masks."""
+    code = LagrangeCode(PrimeField(p), 1, T, T)
     tapes = TapeCoins(p, T if shared else 2 * T)
     masks = [tapes.uniform(p, (T,))] if shared else [tapes.uniform(p, (T,)) for _ in range(2)]
     first = code.encode_with_masks(np.array(secrets[:1]), masks[0])
     second = code.encode_with_masks(np.array(secrets[1:]), masks[-1])
-    return np.stack([first[:, 0], second[:, 0]], axis=1)
+    return np.concatenate([first[:, :T], second[:, :T]], axis=1)
 
 
 @pytest.mark.parametrize("p", PRIMES)
-def test_masks_shared_between_encodings_are_rejected(p: int) -> None:
-    """With the same masks one share of each of two encodings tells the blocks' difference; fresh masks tell nothing."""
+@pytest.mark.parametrize("T", [1, 2])
+def test_masks_shared_between_encodings_are_rejected(p: int, T: int) -> None:
+    """With the same masks T shares of each of two encodings tell the blocks' difference; fresh masks tell nothing."""
     secrets = [(0, h) for h in range(p)]
-    assert smallest_distance(lambda s: pair_view(p, 1, s, shared=True), secrets) == 1
-    assert largest_distance(lambda s: pair_view(p, 1, s, shared=False), secrets) == 0
+    assert smallest_distance(lambda s: pair_view(p, T, s, shared=True), secrets) == 1
+    assert largest_distance(lambda s: pair_view(p, T, s, shared=False), secrets) == 0
 
 
 @pytest.mark.parametrize("p", PRIMES)

@@ -39,6 +39,9 @@ class EveryWord:
         start, self._position = self._position, self._position + len(data)
         return bytes(ALL_BYTES[i % 256] for i in range(start, self._position))
 
+    def update_into(self, data: bytes, buffer: bytearray) -> None:
+        buffer[: len(data)] = self.update(data)
+
 
 def test_cipher_answers_as_nist_published() -> None:
     """AES-256 in counter mode, made as the stream makes it, gives the standard's ciphertext."""

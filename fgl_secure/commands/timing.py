@@ -1,0 +1,121 @@
+"""Times of repeated calls, and figures that are held against a bound."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import torch
+
+Work = Callable[[], object]
+
+
+class Side(StrEnum):
+    """On which side of its bound a figure should lie."""
+
+    AT_LEAST = "at least"
+    AT_MOST = "at most"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one piece of work.
+
+    Attributes:
+        name: what was done.
+        device: "cpu", or "cuda" with times taken after synchronising.
+        median: of the repeats, as are the next two.
+        least: fastest repeat.
+        most: slowest repeat.
+        repeats: how many, after one that isn't counted.
+        items: elements that came out; 0 where that says nothing.
+        moved: bytes read and written by the caller's arrays.
+        multiply_adds: products added up.
+    """
+
+    name: str
+    device: str
+    median: float
+    least: float
+    most: float
+    repeats: int
+    items: int = 0
+    moved: int = 0
+    multiply_adds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A measured ratio and its bound.
+
+    Attributes:
+        name: what is compared with what.
+        value: the ratio of medians; None where there is nothing to compare with.
+        side: on which side of the bound it should lie.
+        bound: what was asked for.
+        note: what limits it, where the bound isn't reached, or why there is no value.
+    """
+
+    name: str
+    value: float | None
+    side: Side
+    bound: float
+    note: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the bound is reached; None without a value."""
+        if self.value is None:
+            return None
+        return self.value >= self.bound if self.side is Side.AT_LEAST else self.value <= self.bound
+
+
+def measure(
+    work: Work,
+    name: str,
+    *,
+    device: str = "cpu",
+    repeats: int = 7,
+    items: int = 0,
+    moved: int = 0,
+    multiply_adds: int = 0,
+) -> Timing:
+    """Times `repeats` calls after one that compiles and touches the memory."""
+    _seconds(work, device)
+    seconds = [_seconds(work, device) for _ in range(repeats)]
+    median = statistics.median(seconds)
+    return Timing(name, device, median, min(seconds), max(seconds), repeats, items, moved, multiply_adds)
+
+
+def _seconds(work: Work, device: str) -> float:
+    start = time.perf_counter()
+    work()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def line(timing: Timing, copy_rate: float) -> str:
+    """One line for people: median, spread, throughput, and bytes a second as a share of a memory copy's."""
+    parts = [f"{timing.name:<72} {timing.device:<5}{1e3 * timing.median:9.2f} ms"]
+    parts.append(f"({1e3 * timing.least:.2f}-{1e3 * timing.most:.2f})")
+    if timing.items:
+        parts.append(f"{timing.items / timing.median / 1e6:9.1f} M elements/s")
+    if timing.multiply_adds:
+        parts.append(f"{timing.multiply_adds / timing.median / 1e9:6.2f} G multiply-adds/s")
+    if timing.moved:
+        rate = timing.moved / timing.median
+        parts.append(f"{rate / 1e9:6.2f} GB/s = {rate / copy_rate:.0%} of a memory copy's")
+    return "  ".join(parts)
+
+
+def verdict(figure: Figure) -> str:
+    """One line for people, and one more on what limits a figure that misses its bound."""
+    if figure.value is None:
+        return f"{figure.name}: not measured, {figure.note} (bound: {figure.side} {figure.bound:g})"
+    reached = "reached" if figure.reached else "NOT reached"
+    text = f"{figure.name}: {figure.value:.2f} (bound: {figure.side} {figure.bound:g}, {reached})"
+    return text if figure.reached else f"{text}\n    {figure.note}"
