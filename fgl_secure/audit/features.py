@@ -1,0 +1,144 @@
+"""What a two-sample test looks at: coordinates of a view, pairs of them, and linear relations between many.
+
+Tests of single coordinates miss a mask that is used twice: each share is uniform and only their difference is not.
+So modular differences, sums, ratios and equality of pairs are features in their own right, and so is every linear
+combination of coordinates that was constant in a sample taken before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sympy import isprime
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.errors import FieldRangeError, InputError
+
+Ints = NDArray[np.int64]
+
+MAX_PAIRS = 60
+"""Pairs of coordinates that a test looks at unless told otherwise."""
+
+_LARGEST_MODULUS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of coordinates that are looked at.
+
+    Attributes:
+        chosen: pairs (i, j) with i < j, the likeliest first.
+        possible: how many pairs there are, so that a report can say how many were left out.
+    """
+
+    chosen: tuple[tuple[int, int], ...]
+    possible: int
+
+    @classmethod
+    def among(cls, positions: Sequence[int], varying: Sequence[int], most: int = MAX_PAIRS) -> Pairs:
+        """Pairs of coordinates at the same position of two messages first: that is where a mask used twice shows.
+
+        Args:
+            positions: position of each coordinate inside its message.
+            varying: the coordinates that are not constant; a pair with a constant tells what the other tells alone.
+            most: how many pairs to keep.
+        """
+        if most < 0:
+            raise InputError(f"pairs must not be negative; found {most}")
+        position, columns = np.asarray(positions, dtype=np.int64), np.asarray(varying, dtype=np.int64)
+        i, j = columns[np.stack(np.triu_indices(len(columns), k=1))]
+        order = np.argsort(position[i] != position[j], kind="stable")[:most]
+        return cls(tuple(zip(i[order].tolist(), j[order].tolist(), strict=True)), len(i))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joins:
+    """Which coordinates of a view are looked at together.
+
+    Attributes:
+        pairs: two at a time.
+        relations: int64 [r, d], coefficients of linear combinations (`affine_relations`).
+    """
+
+    pairs: Pairs
+    relations: Ints
+
+    def columns(self, modulus: int) -> int:
+        """How many derived columns `features_of` makes, equality flags not counted."""
+        return (3 if has_ratios(modulus) else 2) * len(self.pairs.chosen) + len(self.relations)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """Named columns derived from a sample of views.
+
+    Attributes:
+        raw: int64 [n, d], the coordinates themselves.
+        joint: int64 [n, k * (2 or 3) + r], differences, sums and (over a prime field) ratios of the k pairs, and the
+            r linear combinations.
+        equal: bool [n, k], whether the two coordinates of a pair are equal.
+        joint_names: what each column of `joint` is, over the labels of the coordinates.
+        equal_names: the same for `equal`.
+    """
+
+    raw: Ints
+    joint: Ints
+    equal: NDArray[np.bool_]
+    joint_names: tuple[str, ...]
+    equal_names: tuple[str, ...]
+
+
+def features_of(views: Ints, modulus: int, joins: Joins, labels: Sequence[str]) -> Features:
+    """Derives the columns that two-sample tests look at.
+
+    Args:
+        views: int64 [n, d], a sample of views.
+        modulus: size of the ring that messages live in; ratios need a prime.
+        joins: which of the d coordinates to look at together; relations need a prime modulus.
+        labels: a name for each coordinate.
+    """
+    if not 2 <= modulus < _LARGEST_MODULUS:
+        raise FieldRangeError(f"modulus must lie in 2..2^62 - 1; found {modulus}")
+    pairs = joins.pairs
+    first, second = np.array(pairs.chosen, dtype=np.int64).reshape(-1, 2).T
+    a, b = views[:, first] % modulus, views[:, second] % modulus
+    names = [(labels[i], labels[j]) for i, j in pairs.chosen]
+    joint, joint_names = [(a - b) % modulus, (a + b) % modulus], [f"{x} - {y}" for x, y in names]
+    joint_names += [f"{x} + {y}" for x, y in names]
+    if has_ratios(modulus):
+        joint.append(_ratios(PrimeField(modulus), a, b))
+        joint_names += [f"{x} / {y}" for x, y in names]
+    if len(joins.relations):
+        joint.append(PrimeField(modulus).combine(joins.relations, views % modulus, axis=1).astype(np.int64))
+        joint_names += [_relation_name(row, labels) for row in joins.relations]
+    equal = views[:, first] == views[:, second]
+    return Features(
+        views, np.concatenate(joint, axis=1), equal, tuple(joint_names), tuple(f"{x} = {y}" for x, y in names)
+    )
+
+
+def _relation_name(coefficients: Ints, labels: Sequence[str]) -> str:
+    terms = [f"{coefficients[j]} * {labels[j]}" for j in np.flatnonzero(coefficients).tolist()]
+    more = f" and {len(terms) - 3} more" if len(terms) > 3 else ""
+    return f"the combination {' + '.join(terms[:3])}{more}"
+
+
+def has_ratios(modulus: int) -> bool:
+    """Whether elements can be divided: the modulus is a prime that `PrimeField` takes."""
+    if not isprime(modulus):
+        return False
+    try:
+        PrimeField(modulus)
+    except FieldRangeError:
+        return False
+    return True
+
+
+def _ratios(field: PrimeField, a: Ints, b: Ints) -> Ints:
+    """Elements a / b, with 0 for b = 0."""
+    if not b.size:
+        return np.zeros_like(b)
+    return np.where(b == 0, 0, field.multiply(a, field.inverse(np.where(b == 0, 1, b)))).astype(np.int64)

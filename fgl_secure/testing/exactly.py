@@ -1,0 +1,91 @@
+"""Privacy by enumeration: over all coin tapes, both inputs show the coalition each view equally often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from numpy.typing import ArrayLike
+
+from fgl_secure.audit.exact import ExactComparison, compare_exactly
+from fgl_secure.runtime import Party
+from fgl_secure.testing.arms import Arm
+from fgl_secure.testing.errors import NotPrivateError
+from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.protocol import Protocol, Question, words
+from fgl_secure.testing.twins import judge, require_twin
+from fgl_secure.testing.views import Aligned, aligned
+
+_SHOWN = 12  # coordinates of a view in a message
+
+
+def assert_exactly_private(
+    protocol: Protocol,
+    inputs_a: ArrayLike,
+    inputs_b: ArrayLike,
+    coalition: Iterable[Party],
+    *,
+    broken_twin: Protocol,
+) -> Evidence:
+    """Proves that a coalition's joint view has the same distribution for two inputs.
+
+    The view is everything the coalition received, its own inputs and its own coins, over all rounds. Every coin tape
+    is run, so the protocol must be over a small field: `modulus ** coins` may not exceed 2^24.
+
+    Args:
+        protocol: what is tested.
+        inputs_a: one row for each owner; the two inputs must give the coalition equal allowed information.
+        inputs_b: the same shape, with the same rows for the coalition's members.
+        coalition: who pools views.
+        broken_twin: the same protocol with a flaw that this check must find.
+
+    Raises:
+        NotPrivateError: the distributions differ.
+        VacuousTestError: those of the twin do not.
+        InputError: for inputs that make no fair question, or too many tapes.
+    """
+    __tracebackhide__ = True
+    require_twin(protocol, broken_twin)
+    question = Question.about(protocol, inputs_a, inputs_b, coalition)
+
+    def check(tested: Protocol) -> Evidence:
+        return exact_evidence(
+            "exact privacy",
+            Arm(tested, question.a, question.coalition),
+            Arm(tested, question.b, question.coalition),
+            ("inputs_a", "inputs_b"),
+        )
+
+    return judge(
+        check, protocol, broken_twin, NotPrivateError, "{protocol} lets a coalition tell inputs_a from inputs_b"
+    )
+
+
+def exact_evidence(check: str, a: Arm, b: Arm, names: tuple[str, str]) -> Evidence:
+    """Compares two arms over all of their tapes."""
+    views = aligned(a.on_all_tapes(), b.on_all_tapes(), a.protocol.parties)
+    found = compare_exactly(views.a, views.b)
+    tapes = str(found.tapes_a) if found.tapes_a == found.tapes_b else f"{found.tapes_a} and {found.tapes_b}"
+    distance = found.total_variation
+    return Evidence(
+        check,
+        str(a.protocol),
+        words(a.coalition),
+        not found.equal,
+        f"total variation {distance} ({float(distance):.4g}) of the joint views over {tapes} coin tapes, "
+        f"{found.distinct} different views of {views.a.shape[1]} coordinates",
+        "any: all coin tapes are counted",
+        0.0,
+        _witness(found, views, names),
+    )
+
+
+def _witness(found: ExactComparison, views: Aligned, names: tuple[str, str]) -> tuple[str, ...]:
+    if found.witness is None:
+        return ()
+    pairs = list(zip(views.labels, found.witness.view, strict=True))
+    seen = ", ".join(f"{label} = {value}" for label, value in pairs[:_SHOWN])
+    seen += f" and {len(pairs) - _SHOWN} more coordinates" if len(pairs) > _SHOWN else ""
+    return (
+        f"for example, {names[0]} shows this view on {found.witness.count_a} tapes and {names[1]} on "
+        f"{found.witness.count_b}: {seen}",
+    )

@@ -1,0 +1,67 @@
+"""The rule that no check can avoid: what passes the protocol must reject its broken twin."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from fgl_secure.errors import InputError
+from fgl_secure.testing.errors import PrivacyAssertionError, VacuousTestError
+from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.protocol import Protocol
+from fgl_secure.testing.settings import CURRENT
+
+_LOG = logging.getLogger("fgl_secure.testing")
+
+Check = Callable[[Protocol], Evidence]
+
+
+def require_twin(protocol: Protocol, broken_twin: Protocol) -> None:
+    """Refuses what is not a protocol between the same parties, before anything runs."""
+    for name, value in (("protocol", protocol), ("broken_twin", broken_twin)):
+        if not isinstance(value, Protocol):
+            raise InputError(f"{name} must be a Protocol; found {type(value).__name__}")
+    if protocol.parties.counts != broken_twin.parties.counts:
+        raise InputError(
+            f"broken_twin must run between the protocol's parties {dict(protocol.parties.counts)}; "
+            f"found {dict(broken_twin.parties.counts)}"
+        )
+
+
+def judge(
+    check: Check,
+    protocol: Protocol,
+    broken_twin: Protocol,
+    failure: type[PrivacyAssertionError],
+    headline: str,
+    *,
+    check_twin: Check | None = None,
+) -> Evidence:
+    """Runs one check on the protocol and on its twin.
+
+    Args:
+        check: the check.
+        protocol: what must pass it.
+        broken_twin: what must not.
+        failure: what to raise for the protocol.
+        headline: first line of that error, with {protocol} in it.
+        check_twin: the same check where a first rejection may be sure enough without a second; None is `check`.
+
+    Raises:
+        PrivacyAssertionError: of the type `failure`, when the protocol is rejected.
+        VacuousTestError: when the twin is not.
+    """
+    __tracebackhide__ = True
+    evidence = check(protocol)
+    _LOG.info(evidence.summary)
+    CURRENT.get().report(evidence.summary)
+    if evidence.rejected:
+        raise failure(evidence.message(headline.format(protocol=protocol)))
+    on_twin = (check_twin or check)(broken_twin)
+    _LOG.info("broken twin: %s", on_twin.summary)
+    if not on_twin.rejected:
+        raise VacuousTestError(
+            on_twin.message(f"{evidence.check}: the broken twin {broken_twin} was not rejected, so the test of "
+                            f"{protocol} shows nothing")
+        )  # fmt: skip
+    return evidence

@@ -1,0 +1,121 @@
+"""The plugin as a user meets it: a test file outside the package, run by a pytest of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fgl_secure
+
+USERS_FILE = """
+from functools import partial
+
+import numpy as np
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.runtime import Directory, Party, Phase, Role, Step
+from fgl_secure.testing import Protocol, assert_exactly_private, assert_statistically_private
+
+PARTIES = Directory({Role.DEVICE: 2, Role.SERVER: 2})
+SERVER = [Party(Role.SERVER, 0)]
+
+
+def share(inputs, channel, p, masks=2):
+    devices, servers = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SERVER)
+    mask = np.broadcast_to(channel.coins.uniform(p, (masks,)), (*channel.batch_shape, 2))
+    channel.send(Phase.CODES, Step(0), devices, servers[[0, 0]], PrimeField(p).add(inputs[devices], mask))
+    channel.send(Phase.CODES, Step(0), devices, servers[[1, 1]], mask)
+
+"""
+PASSING = """
+def test_one_server_learns_nothing():
+    good = Protocol(partial(share, p=11), PARTIES)
+    twin = Protocol(partial(share, p=11, masks=1), PARTIES)
+    assert_exactly_private(good, [3, 4, 0, 0], [3, 5, 0, 0], SERVER, broken_twin=twin)
+"""
+FAILING = """
+def test_one_server_learns_nothing():
+    twin = Protocol(partial(share, p=11, masks=1), PARTIES)
+    assert_exactly_private(twin, [3, 4, 0, 0], [3, 5, 0, 0], SERVER, broken_twin=twin)
+"""
+STATISTICAL = """
+def test_one_server_learns_nothing():
+    good, twin = (Protocol(partial(share, p=2**31 - 1, masks=m), PARTIES, 2**31 - 1) for m in (2, 1))
+    assert_statistically_private(good, [3, 4, 0, 0], [3, 5, 0, 0], SERVER, broken_twin=twin, advantage=.1)
+"""
+
+
+def pytest_on(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest with the plugin and no other on a user's file."""
+    (folder / "test_users.py").write_text(USERS_FILE + tests)
+    paths = [str(Path(fgl_secure.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
+    command = [sys.executable, "-m", "pytest", "-p", "fgl_secure.testing.plugin", "-p", "no:cacheprovider", *options]
+    return subprocess.run(
+        [*command, "--rootdir", str(folder), str(folder)],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def test_a_users_protocol_passes_in_four_lines(tmp_path: Path) -> None:
+    """The test passes, and the summary says what it would have found."""
+    done = pytest_on(tmp_path, PASSING)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "= privacy tests =" in done.stdout
+    assert "exact privacy, share, server 0: no difference found (total variation 0 (0)" in done.stdout
+    assert "detectable advantage: any" in done.stdout
+    quiet = pytest_on(tmp_path, PASSING, "-q")
+    assert "1 privacy checks; without -q each says what it detects" in quiet.stdout
+
+
+def test_a_users_broken_protocol_fails_with_a_readable_message(tmp_path: Path) -> None:
+    """The failure points at the user's line and names coalition, statistic and detectable advantage."""
+    done = pytest_on(tmp_path, FAILING)
+    assert done.returncode == 1
+    for part in ("coalition: server 0", "statistic: total variation 1 (1)", "detectable advantage: any"):
+        assert part in done.stdout
+    assert ">       assert_exactly_private(twin" in done.stdout
+    assert "twins.py" not in done.stdout
+
+
+def test_options_set_sample_and_seed(tmp_path: Path) -> None:
+    """A seed repeats a run to the digit, a larger sample detects less, and one too small is refused."""
+    first, second = (pytest_on(tmp_path, STATISTICAL, "--privacy-seed", "4") for _ in range(2))
+    assert first.returncode == 0, first.stdout + first.stderr
+    lines = [[line for line in run.stdout.splitlines() if "statistical privacy" in line] for run in (first, second)]
+    assert lines[0] == lines[1] != []
+    assert "detectable advantage: 0.1 in one bit" in lines[0][0]
+    nightly = pytest_on(tmp_path, STATISTICAL, "--privacy-samples", "20000")
+    assert "detectable advantage: 0.0318 in one bit" in nightly.stdout
+    refused = pytest_on(tmp_path, STATISTICAL, "--privacy-samples", "50")
+    assert refused.returncode == 1
+    assert "SampleTooSmallError: samples must number at least 2021 per arm" in refused.stdout
+
+
+@pytest.mark.parametrize("heavy", ["numpy", "torch", "scipy", "sklearn", "numba"])
+def test_the_plugin_loads_nothing_heavy(heavy: str) -> None:
+    """Every pytest run of a user loads the plugin, so it imports the standard library and pytest alone."""
+    code = f"import sys, fgl_secure.testing.plugin; sys.exit({heavy!r} in sys.modules)"
+    root = str(Path(fgl_secure.__file__).resolve().parents[1])
+    assert (
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": root}, check=False).returncode
+        == 0
+    )
+
+
+def test_every_public_name_is_there() -> None:
+    """Names are loaded when first used, and unknown ones are unknown."""
+    import fgl_secure.testing as kit
+
+    for name in kit.__all__:
+        assert getattr(kit, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'assert_secure'"):
+        kit.assert_secure  # noqa: B018
