@@ -47,6 +47,7 @@ class Measurement:
         reachable: the value that a complete break would have.
         exact: whether it is a rate of exact recovery (else an advantage).
         finding: the figure in one plain sentence.
+        context: whether the figure only describes the size of something, and is no evidence of its own.
     """
 
     metric: str
@@ -58,6 +59,7 @@ class Measurement:
     reachable: float
     exact: bool
     finding: str
+    context: bool = False
 
 
 @dataclass(frozen=True, slots=True)

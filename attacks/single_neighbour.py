@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
 from fgl_secure.attacks.coding_parameters import basis_at
+from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.metrics import exact_proportion, exact_rows_recovered
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, Role, Secret, Step, View
@@ -61,7 +62,7 @@ class SingleNeighbourAtDevice(Attack[SingleSums]):
         return SingleSums(decoded[0].step, decoded[0].receivers[single], values)
 
     def score(self, guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
-        """The share of all devices whose only neighbour's embedding was read exactly, in the first layer."""
+        """How many claimed embeddings are exact, and how many devices of all that exposes, in the first layer."""
         return _score(guess, truth)
 
 
@@ -102,27 +103,30 @@ class SingleNeighbourAtSilo(Attack[SingleSums]):
         return SingleSums(batch.step, batch.senders[single], embeddings)
 
     def score(self, guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
-        """The share of all devices whose only neighbour's embedding was read exactly, in the first layer."""
+        """How many claimed embeddings are exact, and how many devices of all that exposes, in the first layer."""
         return _score(guess, truth)
 
 
 def _score(guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
-    """The share of all devices whose only neighbour's embedding was read exactly, in the first layer.
-
-    Without the transcript a guess would have to hit a whole real-valued row, so random and prior are 0.
-    """
+    """The share of claimed embeddings that are exact, and the share of all devices that this exposes."""
     target = truth.parties.index_of(guess.targets, Role.DEVICE)
     source = truth.only_source[target]
-    rows = truth.embeddings[guess.step]
-    hit = exact_rows_recovered(guess.values, rows[source].astype(guess.values.dtype, copy=False)) & (source >= 0)
-    devices = len(truth.silo_of)
+    secret = truth.embeddings[guess.step][source].astype(guess.values.dtype, copy=False)
+    hit = exact_rows_recovered(guess.values, secret) & (source >= 0)
+    devices, hits = len(truth.silo_of), int(hit.sum())
+    exact, exposed = exact_proportion(hits, len(hit)), exact_proportion(hits, devices)
     there = float((truth.only_source >= 0).mean())
-    exposed = exact_proportion(int(hit.sum()), devices)
     finding = (
-        f"{int(hit.sum()):,} of {devices:,} devices have one neighbour whose embedding was read exactly; "
-        f"{len(hit) - int(hit.sum()):,} further guesses were wrong."
+        f"{hits:,} of {len(hit):,} sums taken for one neighbour's embedding are exactly that; "
+        f"{hits:,} of {devices:,} devices are exposed so."
     )
-    return (Measurement("exposed devices", exposed.value, exposed.interval, devices, 0.0, 0.0, there, True, finding),)
+    share = Measurement(
+        "exposed devices", exposed.value, exposed.interval, devices, 0.0, 0.0, there, True, finding, context=True
+    )
+    if not len(hit):
+        return (share,)
+    prior = largest_share(secret)
+    return (Measurement("exact recovery", exact.value, exact.interval, len(hit), 0.0, prior, 1.0, True, finding), share)
 
 
 def _at(field: PrimeField, nodes: Ids, x: Ids, sums: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:

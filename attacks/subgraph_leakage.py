@@ -125,14 +125,34 @@ class VisibleEdges(Attack[NamedEdges]):
         return NamedEdges(sources, targets)
 
     def score(self, guess: NamedEdges, truth: Truth) -> tuple[Measurement, ...]:
-        """The share of cross-silo edges that a silo sees (vis_edge); chance is the density of such edges."""
+        """The share of cross-silo edges that a silo sees (vis_edge); chance is the density of such edges.
+
+        As for devices, silos that name an edge wrongly know none for certain.
+        """
         devices = len(truth.silo_of)
         crossing = truth.edges[:, truth.silo_of[truth.edges[0]] != truth.silo_of[truth.edges[1]]]
-        named = truth.parties.index_of(guess.sources, Role.DEVICE) * devices + truth.parties.index_of(
-            guess.targets, Role.DEVICE
-        )
-        hit = np.isin(crossing[0] * devices + crossing[1], named)
+        source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
+        named, there = source * devices + target, truth.edges[0] * devices + truth.edges[1]
+        certain = bool(np.isin(named, there).all())
+        hit = np.isin(crossing[0] * devices + crossing[1], named) & certain
         share = node_block_proportion(hit, crossing, devices, seed=0)
         density = crossing.shape[1] / max(devices * (devices - 1), 1)
-        finding = f"{int(hit.sum()):,} of {len(hit):,} cross-silo messages show a silo both of their ends."
-        return (Measurement("vis_edge", share.value, share.interval, share.n, density, density, 1.0, True, finding),)
+        finding = (
+            f"{int(hit.sum()):,} of {len(hit):,} cross-silo messages show a silo both of their ends."
+            if len(named)
+            else "No message to a silo names both ends of an edge, so there was nothing to read."
+        )
+        return (
+            Measurement(
+                "vis_edge",
+                share.value,
+                share.interval,
+                share.n,
+                density,
+                density,
+                1.0,
+                True,
+                finding,
+                context=not len(named),
+            ),
+        )

@@ -37,10 +37,10 @@ class Truth:
         """Gathers the truth of a recorded run on a graph (the one whose edges carried the messages)."""
         devices = transcript.parties.ids(Role.DEVICE)
         embeddings: dict[Step, NDArray[Any]] = {}
-        for batch in transcript.inputs("values"):
+        for batch in transcript.secrets():
             if not np.array_equal(batch.owners, devices):
                 raise InputError("transcript must hold one input row a device, in the order of the devices")
-            embeddings[batch.step] = batch.values
+            embeddings[batch.step] = batch.values.copy()
         return cls(transcript.parties, graph.silo_of, graph.edges, embeddings)
 
     def permuted(self, seed: int) -> Truth:

@@ -18,7 +18,16 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements, FixedPoint, LagrangeCode, Overflow, PrimeField, Segments, lagrange_matrix
+from fgl_secure.algebra import (
+    MERSENNE_31,
+    Elements,
+    FixedPoint,
+    LagrangeCode,
+    Overflow,
+    PrimeField,
+    Segments,
+    lagrange_matrix,
+)
 from fgl_secure.algebra.kernels import affine_rows
 from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
@@ -41,6 +50,9 @@ from fgl_secure.runtime import (
 
 LARGEST_LAYER_BYTES = 2**33
 """Most bytes of codes that one layer may hold at once, all parties being in one process."""
+
+
+LARGEST_T = 64
 
 
 class MuDelivery(StrEnum):
@@ -112,6 +124,10 @@ class SecretMessagePassing(Scheme):
     points: Points | None = None
 
     def __post_init__(self) -> None:
+        if self.field.modulus > MERSENNE_31:
+            raise FieldRangeError(
+                f"field must have at most 2^31 - 1 elements, so that a product fits 64 bits; found {self.field.modulus}"
+            )
         if self.T < 1:
             raise InputError(f"T must be at least 1; found {self.T}")
         needed = 2 * self.T + 2
@@ -120,6 +136,8 @@ class SecretMessagePassing(Scheme):
                 f"T={self.T} needs 2 T + 2 = {needed} distinct points; the field has {self.field.modulus} "
                 f"elements, enough for T <= {(self.field.modulus - 2) // 2}"
             )
+        if self.T > LARGEST_T:
+            raise InputError(f"T must be at most {LARGEST_T}, a message carries T + 1 codes; found {self.T}")
         if self.points is not None:
             LagrangeCode(self.field, 1, self.T, self.T + 1, self.points.alphas, self.points.betas)
 

@@ -125,8 +125,31 @@ class TestAudit:
         assert cli(*AUDIT, *names, "--attack", "visible-devices").status == CONTRADICTED
 
     def test_protocol_that_is_not_contradicted_exits_0(self, cli: Cli) -> None:
-        """An attack that finds nothing leaves the status 0: silos see no edges."""
-        assert cli(*AUDIT, "--protocol", "secmp", "--attack", "visible-edges").status == OK
+        """Attacks that find nothing leave the status 0: where there is one silo, it sees no foreign device."""
+        result = cli(*AUDIT, "--silos", "1", "--protocol", "secmp", "--attack", "visible-devices")
+        assert (result.status, result.err) == (OK, "")
+        assert "not detected" in result.out
+        assert "Contradicted" not in result.out
+
+    def test_declared_leak_exits_0(self, cli: Cli) -> None:
+        """What a protocol says of itself contradicts nothing, however completely it is read."""
+        result = cli(*AUDIT, "--preset", "paper", "--protocol", "secmp", "--attack", "single-neighbour-device")
+        assert (result.status, result.err) == (OK, "")
+        assert "broken" in result.out
+
+    def test_few_devices_of_one_neighbour_exit_3(self, cli: Cli, tmp_path: Path) -> None:
+        """Ten devices of one neighbour among two hundred are enough for a silo to contradict the claim."""
+        ring, leaves = np.arange(190), np.arange(190, 200)
+        pairs = np.hstack([np.stack([ring, np.roll(ring, -1)]), np.stack([leaves, ring[:10]])])
+        rows, edges = np.random.default_rng(0).random((200, 8)), np.hstack([pairs, pairs[::-1]])
+        np.savez(tmp_path / "mine.npz", x=rows, y=np.arange(200) % 3, edge_index=edges)
+        words = ("--dataset", "mine.npz", "--protocol", "secmp", "--attack", "single-neighbour-silo")
+        result = cli(*AUDIT, *words)
+        assert (result.status, result.err) == (CONTRADICTED, "")
+        report = json.loads((tmp_path / "fgl-secure-report/report.json").read_text(encoding="utf-8"))
+        found = [record for record in report["records"] if record["metric"] == "exact recovery"]
+        assert "secmp" in {record["protocol"] for record in found}
+        assert {(record["value"], record["n"], record["contradicts_claim"]) for record in found} == {(1, 10, True)}
 
     def test_report_is_replaced(self, cli: Cli, tmp_path: Path) -> None:
         """A second audit into the same folder replaces the report and leaves other files alone."""
@@ -231,6 +254,10 @@ BAD = {
     "bound of zero": ("audit", "--bound", "0"),
     "T too large for the field": ("audit", "--field", "11", "--T", "5"),
     "T of zero": ("audit", "--T", "0"),
+    "T beyond what a message carries": ("audit", "--T", "65"),
+    "attack that measures nothing of its protocol": (*AUDIT, "--protocol", "secmp", "--attack", "clear-values"),
+    "attack that has nothing to measure": (*AUDIT, "--protocol", "secmp", "--attack", "visible-edges"),
+    "attack that measures one protocol of two": (*AUDIT, *CHEAP, "--protocol", "secmp"),
     "field too small for the sums": ("audit", "--field", "11"),
     "field too small for points": ("audit", "--field", "3", "--allow-wrap"),
     "field not a prime": ("audit", "--field", "12"),
@@ -356,6 +383,23 @@ class TestProcess:
         assert "\r" not in done.stdout
         assert "training under" not in done.stdout
         assert (tmp_path / "out/report.json").is_file()
+
+    @pytest.mark.parametrize(
+        ("words", "status"),
+        [(("list",), OK), ((*AUDIT, "--protocol", "secmp", "--attack", "all-codes"), CONTRADICTED)],
+        ids=["list", "audit"],
+    )
+    def test_closed_pipe_keeps_the_status(self, tmp_path: Path, words: tuple[str, ...], status: int) -> None:
+        """A reader who has gone away changes neither the exit status nor what is written, and is not complained of."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-W", "error", "-m", "fgl_secure.cli", *words]
+        with open(writing, "wb") as closed:
+            done = subprocess.run(
+                command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False, timeout=120
+            )
+        assert (done.returncode, done.stderr) == (status, b"")
+        assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
 
     def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:
         """A mistake gives status 2 and one line, no traceback."""

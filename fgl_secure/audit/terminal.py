@@ -18,6 +18,11 @@ from fgl_secure.audit.verdict import Verdict
 WIDE = 140
 """Columns from which the table has room for the findings in words."""
 
+USUAL = 80
+"""Columns from which the names of attacks stay whole."""
+
+ATTACK_WIDTH = 23
+
 STYLES = {
     Verdict.BROKEN: "bold red",
     Verdict.LEAKS: "bold yellow",
@@ -51,14 +56,15 @@ def _print_verdicts(report: Report, console: Console) -> None:
         records = wording.by_severity([record for record in report.records if record.protocol == protocol])
         if records:
             console.print(_text(protocol, "bold"))
-            console.print(_verdict_table(records, findings=console.width >= WIDE))
+            console.print(_verdict_table(records, findings=console.width >= WIDE, roomy=console.width >= USUAL))
             console.print()
 
 
-def _verdict_table(records: list[Record], *, findings: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+def _verdict_table(records: list[Record], *, findings: bool, roomy: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     table.add_column("verdict", no_wrap=True)
-    for heading in ("attack", "metric", "value [95 %]", "prior", *(("finding",) if findings else ())):
+    table.add_column("attack", overflow="fold", min_width=ATTACK_WIDTH if roomy else None)
+    for heading in ("metric", "value [95 %]", "prior", *(("finding",) if findings else ())):
         table.add_column(heading, overflow="fold", justify="right" if heading == "prior" else "left")
     for record in records:
         table.add_row(

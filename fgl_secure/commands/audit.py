@@ -15,6 +15,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.runs import RecordedRun, reference_runs, variant_runs
 from fgl_secure.commands.train import accuracy_figures, cost_figures, train
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, boundary_nodes
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.protocols.grouped_sum import Scheme
@@ -59,7 +60,19 @@ def audit(
         exposures += _exposures(scheme, result)
         for run in _runs(prepared, scheme, result):
             records += [record for each in chosen for record in _records(each, run, scheme, references, prepared)]
+    if protocols:
+        _check_measured(prepared, records)
     return _report(prepared, results, records, exposures, command)
+
+
+def _check_measured(prepared: Prepared, records: list[Record]) -> None:
+    """Refuses to say of a named protocol that nothing contradicts it when nothing was measured."""
+    for scheme in prepared.schemes:
+        names = {each.name for each in (scheme, *scheme.variants)}
+        if not any(record.protocol in names and record.verdict.is_measured for record in records):
+            raise InputError(
+                f"attack must name at least one that can read a run of {scheme.name}; those chosen measured nothing"
+            )
 
 
 def _recorded_training(
@@ -94,9 +107,11 @@ def _records(
     if guess is None:
         return
     positive = _positive_control(each, references[each.card.reference])
-    permuted = each.score(guess, run.truth.permuted(prepared.options.seed + 1))
-    for found, null in zip(each.score(guess, run.truth), permuted, strict=True):
-        yield _record(_Evidence(each, run, found, null, positive[found.metric]), scheme.claim, prepared)
+    permuted = {null.metric: null for null in each.score(guess, run.truth.permuted(prepared.options.seed + 1))}
+    for found in each.score(guess, run.truth):
+        if found.metric in permuted:  # without a null control a figure is no evidence
+            evidence = _Evidence(each, run, found, permuted[found.metric], positive[found.metric])
+            yield _record(evidence, scheme.claim, prepared)
 
 
 def _positive_control(each: Attack[Any], reference: RecordedRun) -> dict[str, float]:
@@ -119,6 +134,7 @@ class _Evidence:
 def _record(evidence: _Evidence, claim: Claim, prepared: Prepared) -> Record:
     found, each = evidence.found, evidence.attack
     verdict = judge(found.value, found.interval, found.prior, exact=found.exact)
+    verdict = Verdict.CONTEXT if found.context else verdict
     record = Record(
         attack=each.card.name,
         view=f"{each.card.observer}, {evidence.run.what}",
@@ -256,6 +272,8 @@ def _notes() -> tuple[str, ...]:
         "Attacks read the payloads of the first round of training; messages and bytes are counted over all rounds.",
         "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
         "takes them from the operating system.",
+        "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
+        "training; the claim is the same, so what contradicts it there counts.",
         "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
         "Parameter gradients and models are counted by size; their values are not laid out message by message.",
     )

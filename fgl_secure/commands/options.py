@@ -13,7 +13,7 @@ from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random
 from fgl_secure.learning.backbones import LAYERS
 from fgl_secure.learning.hifgl import neighbour_sums
 from fgl_secure.learning.loop import compute_device
-from fgl_secure.learning.presets import PRESETS, Preset, preset
+from fgl_secure.learning.presets import PRESETS, Preset, Selection, preset
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
@@ -94,6 +94,7 @@ def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph 
     schemes = tuple(make_scheme(name, options.parameters) for name in protocols)
     graph = _federated(options) if graph is None else graph
     training = preset(options.preset, graph.graph.name).with_epochs(options.epochs)
+    _check_selection(training, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges(schemes, heard)
     return Prepared(options, graph, heard, schemes, training, device)
@@ -112,6 +113,15 @@ def _check_names(options: Options) -> None:
         raise InputError(f"seed must lie in 0..2^63 - 1; found {options.seed}")
     if options.epochs is not None and options.epochs < 1:
         raise InputError(f"epochs must be at least 1; found {options.epochs}")
+
+
+def _check_selection(training: Preset, graph: FederatedGraph) -> None:
+    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[training.selection]
+    if not chosen_on.any():
+        raise InputError(
+            f"masks.{training.selection} must mark at least one node, the {training.name} preset chooses the round on "
+            f"them; found none"
+        )
 
 
 def _federated(options: Options) -> FederatedGraph:

@@ -64,16 +64,22 @@ def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[R
             continue
         binary = (graph.features > graph.features.mean()).astype(np.float64)
         frequent = np.sort(np.argsort(-binary.sum(axis=0), kind="stable")[:NARROW])
-        for columns in (binary, binary[:, frequent]):
+        for columns in (binary, binary[:, frequent])[: 1 + (binary.shape[1] > NARROW)]:
             yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
 
 
 def recorded_exchange(
-    scheme: Scheme, graph: FederatedGraph, values: NDArray[np.float64], what: str, seed: int
+    scheme: Scheme,
+    graph: FederatedGraph,
+    values: NDArray[np.float64],
+    what: str,
+    seed: int,
+    *,
+    both_ways: bool = False,
 ) -> RecordedRun:
     """One exchange with everything recorded, under repeatable coins."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
-    exchange(graph, scheme, channel, values)
+    exchange(graph, scheme, channel, values, both_ways=both_ways)
     small = (scheme.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD
     material = Material.FEATURES if small else Material.TRAINING
     truth = Truth.of(channel.transcript, graph)
@@ -92,7 +98,10 @@ def reference_runs() -> dict[Reference, RecordedRun]:
         Reference.SILO_PATH: Plaintext(Path.SILO),
     }
     values = graph.features.astype(np.float64)
-    return {which: recorded_exchange(scheme, graph, values, "reference", 0) for which, scheme in schemes.items()}
+    return {
+        which: recorded_exchange(scheme, graph, values, "reference", 0, both_ways=True)
+        for which, scheme in schemes.items()
+    }
 
 
 def _reference_graph(devices: int = 300, silos: int = 3, features: int = 64) -> FederatedGraph:

@@ -87,16 +87,16 @@ def cost_figures(result: TrainingResult) -> dict[str, object]:
 def describe(prepared: Prepared, scheme: Scheme, result: TrainingResult) -> str:
     """The figures of a training run for people."""
     graph, accuracy, transcript = prepared.graph, result.accuracy, result.transcript
-    per_silo = "  ".join("none" if share is None else f"{share:.2%}" for share in accuracy.per_silo)
+    per_silo = "  ".join(_percent(share) for share in accuracy.per_silo)
     rows = {
         "method": f"{prepared.options.method}, {prepared.options.backbone}, {prepared.preset.name} preset",
         "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
         f"{prepared.heard.edges.shape[1]:,} messages a layer, "
         f"{graph.num_silos} silos ({graph.partition})",
         "protocol": scheme.name,
-        "test accuracy": f"{accuracy.test:.2%} pooled over {int(graph.test_mask.sum()):,} devices",
+        "test accuracy": f"{_percent(accuracy.test)} pooled over {int(graph.test_mask.sum()):,} devices",
         "per silo": per_silo,
-        "validation": f"{accuracy.validation:.2%}",
+        "validation": _percent(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, chosen on "
         f"{prepared.preset.selection} accuracy",
         "messages": f"{transcript.message_count:,}",
@@ -104,3 +104,7 @@ def describe(prepared: Prepared, scheme: Scheme, result: TrainingResult) -> str:
         "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {prepared.device}",
     }
     return "\n".join(f"{name:<14} {text}" for name, text in rows.items())
+
+
+def _percent(share: float | None) -> str:
+    return "not measured" if share is None else f"{share:.2%}"

@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
 
+MOST_CLASSES = 2**16
+"""A larger label is a number of another kind, and a model would get an output for every number below it."""
+
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
@@ -146,6 +149,9 @@ def _checked_labels(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     if labels.min() < 0:
         node = int(np.argmax(labels < 0))
         raise InputError(f"labels must be 0 or more; node {node} has label {labels[node]}")
+    if labels.max() >= MOST_CLASSES:
+        node = int(np.argmax(labels >= MOST_CLASSES))
+        raise InputError(f"labels must stay below {MOST_CLASSES}; node {node} has label {labels[node]}")
     return labels
 
 

@@ -65,7 +65,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
     except (ValueError, OSError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} must be an .npz file of plain arrays; {error}") from error
+        raise InputError(f"{path} must be an .npz file of plain arrays, without Python objects") from error
 
 
 def _must_exist(path: Path) -> None:

@@ -29,13 +29,13 @@ class Accuracy:
     """Shares of correct predictions at the selected round.
 
     Attributes:
-        test: over all test devices pooled.
-        validation: over all validation devices pooled.
+        test: over all test devices pooled; None without any.
+        validation: over all validation devices pooled; None without any.
         per_silo: over the test devices of each silo; None for a silo without any.
     """
 
-    test: float
-    validation: float
+    test: float | None
+    validation: float | None
     per_silo: tuple[float | None, ...]
 
 
@@ -128,7 +128,7 @@ class _Watch:
 
     def __init__(self, graph: FederatedGraph, preset: Preset) -> None:
         self._graph, self._preset = graph, preset
-        self.best = Accuracy(0.0, 0.0, ())
+        self.best = Accuracy(None, None, ())
         self.best_round = -1
 
     def see(self, number: int, logits: torch.Tensor) -> None:
@@ -136,7 +136,10 @@ class _Watch:
         now = Accuracy(
             _share(correct, self._graph.test_mask),
             _share(correct, self._graph.validation_mask),
-            tuple(self._of_silo(correct, silo) for silo in range(self._graph.num_silos)),
+            tuple(
+                _share(correct, self._graph.test_mask & (self._graph.silo_of == silo))
+                for silo in range(self._graph.num_silos)
+            ),
         )
         if self.best_round < 0 or self._score(now) > self._score(self.best):
             self.best, self.best_round = now, number
@@ -146,12 +149,9 @@ class _Watch:
         return patience is not None and number - self.best_round >= patience
 
     def _score(self, accuracy: Accuracy) -> float:
-        return accuracy.validation if self._preset.selection is Selection.VALIDATION else accuracy.test
-
-    def _of_silo(self, correct: NDArray[np.bool_], silo: int) -> float | None:
-        tested = self._graph.test_mask & (self._graph.silo_of == silo)
-        return _share(correct, tested) if tested.any() else None
+        by_selection = {Selection.VALIDATION: accuracy.validation, Selection.TEST: accuracy.test}
+        return by_selection[self._preset.selection] or 0.0
 
 
-def _share(correct: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float:
-    return float(correct[mask].mean()) if mask.any() else 0.0
+def _share(correct: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:
+    return float(correct[mask].mean()) if mask.any() else None

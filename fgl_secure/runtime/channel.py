@@ -125,7 +125,7 @@ class Channel:
         if arrived is not None:
             senders, receivers = senders[arrived], receivers[arrived]
             payload = np.take(payload, arrived, axis=len(self.batch_shape))
-        payload = _sealed(payload.copy() if self.recording.keeps(step) else payload)
+        payload = _own_copy(payload) if self.recording.keeps(step) else _read_only(payload)
         item_bytes = int(np.prod(payload.shape[len(expected) :], dtype=np.int64)) * payload.itemsize
         self._record(phase, step, senders, receivers, item_bytes, payload)
         return Delivery(senders, receivers, payload, arrived)
@@ -167,7 +167,7 @@ class Channel:
 
     def _keep(self, kind: Private, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
         if self.recording.keeps(step):
-            self.transcript.private.append(PrivateBatch(kind, name, step, owners, _sealed(values.copy())))
+            self.transcript.private.append(PrivateBatch(kind, name, step, owners, _own_copy(values)))
 
     def _record(
         self,
@@ -182,7 +182,14 @@ class Channel:
         self.transcript.messages.append(MessageBatch(phase, step, senders, receivers, item_bytes, kept))
 
 
-def _sealed(values: NDArray[Any]) -> NDArray[Any]:
-    sealed = values.view()
-    sealed.flags.writeable = False
-    return sealed
+def _own_copy(values: NDArray[Any]) -> NDArray[Any]:
+    """A copy that nobody can write to, not even by way of its base."""
+    copy = values.copy()
+    copy.flags.writeable = False
+    return copy
+
+
+def _read_only(values: NDArray[Any]) -> NDArray[Any]:
+    view = values.view()
+    view.flags.writeable = False
+    return view

@@ -16,6 +16,9 @@ from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
 
 Payload = NDArray[Any]
 
+SECRETS = "values"
+"""Name of the inputs that a scheme sums: the embeddings and gradients of single devices."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageBatch:
@@ -112,15 +115,19 @@ class Transcript:
         return self._view(" and ".join(map(str, members)), observer_of)
 
     def views(self, role: Role) -> View:
-        """What each party of a role saw alone, side by side: observer i is the party of index i."""
+        """What each party of a role saw alone, side by side: observer i is the party of index i.
+
+        The parties' own embeddings and gradients are left out: side by side they are the very secrets that attacks
+        are scored on. The view of one party alone has that party's own.
+        """
         observer_of = np.full(len(self.parties), -1, dtype=np.int64)
         ids = self.parties.ids(role)
         observer_of[ids] = np.arange(len(ids))
-        return self._view(f"each {role} alone", observer_of)
+        return self._view(f"each {role} alone", observer_of, hidden=SECRETS)
 
-    def inputs(self, name: str) -> tuple[PrivateBatch, ...]:
-        """All parties' inputs of a name: the truth that attacks are scored against, never part of a foreign view."""
-        return tuple(batch for batch in self.private if batch.kind is Private.INPUT and batch.name == name)
+    def secrets(self) -> tuple[PrivateBatch, ...]:
+        """What all parties put into the sums: the truth that attacks are scored against, never part of a view."""
+        return tuple(batch for batch in self.private if batch.kind is Private.INPUT and batch.name == SECRETS)
 
     def traffic(self) -> tuple[Traffic, ...]:
         """Messages and bytes by phase, sending role and receiving role, in order of first appearance."""
@@ -135,9 +142,10 @@ class Transcript:
                 entry[1] += int(count) * batch.item_bytes
         return tuple(Traffic(*key, *entry) for key, entry in totals.items())
 
-    def _view(self, name: str, observer_of: NDArray[np.int64]) -> View:
+    def _view(self, name: str, observer_of: NDArray[np.int64], hidden: str | None = None) -> View:
         received = [_received(batch, observer_of, self.batch_axes) for batch in self.messages]
-        private = [_owned(batch, observer_of, self.batch_axes) for batch in self.private]
+        shown = [batch for batch in self.private if batch.name != hidden]
+        private = [_owned(batch, observer_of, self.batch_axes) for batch in shown]
         return View(
             name,
             self.parties,
@@ -149,6 +157,9 @@ class Transcript:
 def _received(batch: MessageBatch, observer_of: NDArray[np.int64], batch_axes: int) -> ReceivedRows:
     observers = observer_of[batch.receivers]
     seen = np.flatnonzero(observers >= 0)
+    # The order in which a scheme lays out its messages is nothing that anybody receives, and may tell who sent what
+    # for whom: a view is in an order that its own columns give.
+    seen = seen[np.lexsort((batch.senders[seen], batch.receivers[seen]))]
     payload = None if batch.payload is None else _rows(batch.payload, seen, batch_axes)
     return ReceivedRows(
         batch.phase, batch.step, observers[seen], batch.senders[seen], batch.receivers[seen], batch.item_bytes, payload
@@ -164,6 +175,6 @@ def _owned(batch: PrivateBatch, observer_of: NDArray[np.int64], batch_axes: int)
 
 
 def _rows(values: Payload, seen: NDArray[np.int64], batch_axes: int) -> Payload:
-    if len(seen) == values.shape[batch_axes]:  # recorded arrays are read-only, so sharing them is safe
-        return values
+    if len(seen) == values.shape[batch_axes] and bool((np.diff(seen) == 1).all()):
+        return values  # recorded arrays are read-only, so sharing them is safe
     return np.take(values, seen, axis=batch_axes)

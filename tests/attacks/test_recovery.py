@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,8 +9,8 @@ from hypothesis import strategies as st
 
 from fgl_secure.attacks.recovery import RecoveredRows, largest_share, score_recovered_rows
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Role, Step
-from tests.attacks.recorded import record, star_and_path
+from fgl_secure.runtime import Direction, Role, Step
+from tests.attacks.recorded import record, star_and_path, whole_numbers
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), min_size=1, max_size=12))
@@ -32,5 +34,35 @@ def test_prior_is_the_most_frequent_row_of_the_attacked_messages() -> None:
     assert found.value == pytest.approx(3 / 4)
     assert found.prior == pytest.approx(3 / 4)
     assert found.random == 0
-    assert found.finding.startswith("3 of 4 messages read exactly")
-    assert "33.3% of all messages" in found.finding  # 4 of the 12 that were sent
+    assert found.finding.startswith("3 of 4 rows of 1 coordinates read exactly")
+    assert "33.3% of all such messages" in found.finding  # 4 of the 12 that were sent
+
+
+def test_gradients_are_scored_apart_from_embeddings() -> None:
+    """What was read on the way back has a figure of its own, which misses on the way there leave alone."""
+    forward, backward = Step(0, 0), Step(0, 0, Direction.BACKWARD)
+    run = record(star_and_path(), Plaintext(), whole_numbers(9, 4, 40))
+    embeddings = run.truth.embeddings[forward]
+    truth = replace(run.truth, embeddings={forward: embeddings, backward: -embeddings})
+    devices = run.transcript.parties.ids(Role.DEVICE)
+    guess = [RecoveredRows(forward, devices, embeddings + 1), RecoveredRows(backward, devices, -embeddings)]
+    found = score_recovered_rows(guess, truth)
+    assert [(each.metric, each.value, each.n) for each in found] == [
+        ("exact recovery", 0, 9),
+        ("exact gradients", 1, 9),
+    ]
+    assert [each.metric for each in score_recovered_rows(guess[1:], truth)] == ["exact gradients"]
+
+
+def test_rows_of_zeros_count_neither_for_nor_against() -> None:
+    """A row of zeros is no secret: reading it is no success, misreading it no failure, and alone it is no figure."""
+    values = whole_numbers(9, 4, 40)
+    values[[0, 1]] = 0
+    run = record(star_and_path(), Plaintext(), values)
+    devices, read = run.transcript.parties.ids(Role.DEVICE), values.copy()
+    read[[1, 2]] += 1
+    (found,) = score_recovered_rows([RecoveredRows(Step(0, 0), devices, read)], run.truth)
+    assert found.value == pytest.approx(6 / 7)
+    assert found.n == 7
+    assert found.prior == pytest.approx(1 / 7)
+    assert score_recovered_rows([RecoveredRows(Step(0, 0), devices[:2], values[:2])], run.truth) == ()

@@ -100,7 +100,7 @@ class SingleMessages(AttackConformance):
         (found,) = self.attack.score(spoiled, run.truth)
         total = sum(len(rows.senders) for rows in guess)
         assert found.value == pytest.approx((total - total // 2) / total)
-        assert f"of {total:,} messages" in found.finding
+        assert f"of {total:,} rows" in found.finding
 
 
 class TestOneCodeAndMu(SingleMessages):

@@ -41,12 +41,12 @@ class SingleNeighbour(AttackConformance):
         run = record(star_and_path(), secmp(MERSENNE_31), whole_numbers(9, 8, 1000))
         guess = self.attack.infer(run.transcript.views(self.attack.card.observer), run.public)
         assert guess is not None
-        (found,) = self.attack.score(guess, run.truth)
-        assert found.value == pytest.approx(6 / 9)
-        assert found.reachable == pytest.approx(6 / 9)
-        assert found.n == 9
-        assert found.finding.startswith("6 of 9 devices")
-        assert "0 further guesses were wrong" in found.finding
+        exact, share = self.attack.score(guess, run.truth)
+        assert (exact.value, exact.n, exact.context) == (1, 6, False)
+        assert share.value == pytest.approx(6 / 9)
+        assert share.reachable == pytest.approx(6 / 9)
+        assert (share.n, share.context) == (9, True)
+        assert share.finding.endswith("6 of 9 devices are exposed so.")
 
     @pytest.mark.parametrize("seed", range(5))
     def test_matches_a_count_of_messages_on_directed_graphs(self, seed: int) -> None:
@@ -116,10 +116,10 @@ class TestSingleNeighbourAtSilo(SingleNeighbour):
         run = record(graph, secmp(11), whole_numbers(13, 16, 5))
         guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
         assert guess is not None
-        (found,) = self.attack.score(guess, run.truth)
+        exact, share = self.attack.score(guess, run.truth)
         assert len(guess.targets) == 1
-        assert found.value == 0
-        assert "1 further guesses were wrong" in found.finding
+        assert (exact.value, share.value) == (0, 0)
+        assert exact.finding.startswith("0 of 1 sums")
 
 
 def _star() -> Run:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +105,26 @@ class TestVisibleEdges(AttackConformance):
         graph = random_graph(2, directed=False)
         values = [_measured(self.attack, graph, each)[0].value for each in (Plaintext(Path.SILO), ASKING, FORWARDING)]
         assert values == [1, 0, 0]
+
+    def test_messages_that_name_no_edge_are_no_evidence(self) -> None:
+        """Where no message names both ends there is nothing to read: context, and else evidence."""
+        graph = random_graph(2, directed=False)
+        context = [
+            _measured(self.attack, graph, each)[0].context for each in (Plaintext(Path.SILO), ASKING, FORWARDING)
+        ]
+        assert context == [False, True, True]
+
+    def test_one_wrong_name_makes_all_uncertain(self) -> None:
+        """Edges named beside one that does not exist count for nothing, and still are evidence."""
+        run = record(star_and_path(), Plaintext(Path.SILO), words(9, 2))
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        lonely = run.transcript.parties.ids(Role.DEVICE)[8:]
+        wrong = NamedEdges(np.append(guess.sources, lonely), np.append(guess.targets, lonely))
+        values = [
+            (found.value, found.context) for each in (guess, wrong) for found in self.attack.score(each, run.truth)
+        ]
+        assert values == [(1, False), (0, False)]
 
     def test_chance_is_the_density_of_crossing_edges(self) -> None:
         """The baseline is the share of ordered pairs of devices that are cross-silo edges."""

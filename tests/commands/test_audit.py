@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Attack, Measurement
@@ -11,7 +12,8 @@ from fgl_secure.attacks.registry import ATTACKS, attack
 from fgl_secure.audit import Interval, Record, Report, Verdict, contradictions
 from fgl_secure.audit.report import render_json
 from fgl_secure.commands.audit import audit
-from fgl_secure.errors import FglSecureError, UnknownNameError
+from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
+from fgl_secure.graph import FederatedGraph, Graph, random_split
 from fgl_secure.runtime import Circumstance
 from tests.commands.conftest import QUICK
 
@@ -66,11 +68,13 @@ def test_both_breaks_and_the_request_leak_contradict_the_claims(audited: Report)
 def test_single_messages_are_read_exactly(audited: Report, name: str) -> None:
     """Under both readings of who hands out mu every attacked embedding is recovered."""
     for protocol in ("secmp", "secmp[mu=target]"):
-        (record,) = _found(audited, name, protocol)
-        assert record.value == 1
-        assert record.verdict is Verdict.BROKEN
-    assert "(100.0% of all messages" in _found(audited, name, "secmp[mu=target]")[0].finding
-    assert "(100.0% of all messages" not in _found(audited, name)[0].finding
+        for record in _found(audited, name, protocol):
+            assert record.value == 1
+            assert record.verdict is Verdict.BROKEN
+    assert [record.metric for record in _found(audited, name)] == ["exact recovery", "exact gradients"]
+    (forwarded,) = _found(audited, name, "secmp[mu=target]")
+    assert "100.0% of all such messages" in forwarded.finding
+    assert "100.0% of all such messages" not in _found(audited, name)[0].finding
 
 
 def test_small_field_is_exact_on_whole_and_narrow_rows(audited: Report) -> None:
@@ -92,8 +96,11 @@ def test_visible_devices_equal_the_boundary(audited: Report) -> None:
 
 def test_plaintext_contradicts_nothing_that_it_never_promised(demonstration: Report) -> None:
     """The oracle is read completely, and that contradicts nothing."""
-    (record,) = _found(demonstration, "clear-values", "plaintext")
-    assert (record.value, record.verdict) == (1, Verdict.BROKEN)
+    records = _found(demonstration, "clear-values", "plaintext")
+    assert [(r.metric, r.value, r.verdict) for r in records] == [
+        ("exact recovery", 1, Verdict.BROKEN),
+        ("exact gradients", 1, Verdict.BROKEN),
+    ]
     assert not any(record.contradicts_claim for record in demonstration.records if record.protocol == "plaintext")
 
 
@@ -142,9 +149,12 @@ def test_only_named_protocols_and_attacks_run(audited: Report) -> None:
     assert few.run["protocols"] == ["secmp"]
     assert {record.attack for record in few.records} == {"boundary", "one-code-and-mu", "visible-edges"}
     assert set(few.records) <= set(audited.records)
-    plain = audit(QUICK, ("plaintext",), ("all-codes",))
-    assert {record.attack for record in plain.records} == {"boundary"}
-    assert not contradictions(plain)
+
+
+def test_a_named_protocol_that_nothing_measured_is_refused() -> None:
+    """An audit that could not have found anything says so instead of finding nothing."""
+    with pytest.raises(InputError, match="attack must name at least one that can read a run of plaintext"):
+        audit(QUICK, ("plaintext",), ("all-codes",))
 
 
 def test_unknown_attacks_are_refused_before_anything_runs() -> None:
@@ -168,17 +178,32 @@ def test_progress_counts_the_rounds_of_each_protocol() -> None:
     def progress(name: str) -> Any:
         return lambda done, most: calls.append((name, done, most))
 
-    audit(replace(QUICK, epochs=2), ("plaintext", "secmp"), ("clear-values",), progress=progress)
+    audit(replace(QUICK, epochs=2), ("plaintext", "secmp"), ("visible-devices",), progress=progress)
     assert calls == [("plaintext", 1, 2), ("plaintext", 2, 2), ("secmp", 1, 2), ("secmp", 2, 2)]
 
 
 def test_declared_leaks_contradict_nothing_and_others_do() -> None:
     """Where splits leave devices with one neighbour, the silo's reading contradicts a claim and the device's not."""
     report = audit(replace(QUICK, preset="paper"), ("secmp",), ("single-neighbour-device", "single-neighbour-silo"))
-    (device,), (silo,) = (_found(report, f"single-neighbour-{who}") for who in ("device", "silo"))
-    assert device.value == silo.value > 0.1
-    assert (device.verdict, silo.verdict) == (Verdict.LEAKS, Verdict.LEAKS)
+    (device, share), (silo, same) = (_found(report, f"single-neighbour-{who}") for who in ("device", "silo"))
+    assert share.value == same.value > 0.1
+    assert (share.verdict, same.verdict) == (Verdict.CONTEXT, Verdict.CONTEXT)
+    assert (device.value, device.verdict, silo.value, silo.verdict) == (1, Verdict.BROKEN, 1, Verdict.BROKEN)
     assert (device.contradicts_claim, silo.contradicts_claim) == (False, True)
+
+
+def test_few_certain_readings_contradict_a_claim() -> None:
+    """Ten devices of one neighbour among two hundred are enough: what is read exactly is read."""
+    ring = np.arange(190)
+    ends = np.concatenate([ring, np.arange(190, 200)])
+    pairs = np.stack([ends, np.concatenate([np.roll(ring, -1), ring[:10]])])
+    rows = np.random.default_rng(0).random((200, 8))
+    graph = Graph.from_arrays("ring with ten leaves", rows, np.arange(200) % 3, np.hstack([pairs, pairs[::-1]]))
+    federated = FederatedGraph.from_assignment(graph, np.arange(200) % 4, random_split(200, 0))
+    report = audit(QUICK, ("secmp",), ("single-neighbour-silo",), graph=federated)
+    exact, share = _found(report, "single-neighbour-silo")
+    assert (exact.value, exact.n, share.value) == (1, 10, 0.05)
+    assert exact.contradicts_claim
 
 
 class _Tampered(Attack[Any]):
@@ -224,8 +249,8 @@ def test_declared_circumstances_are_few() -> None:
 
 def test_a_protocol_named_twice_runs_once(audited: Report) -> None:
     """Naming a protocol or an attack twice changes nothing."""
-    twice = audit(QUICK, ("secmp", "secmp"), ("visible-edges", "visible-edges"))
-    assert [r for r in audited.records if r.attack in ("boundary", "visible-edges")] == list(twice.records)
+    twice = audit(QUICK, ("secmp", "secmp"), ("visible-devices", "visible-devices"))
+    assert [r for r in audited.records if r.attack in ("boundary", "visible-devices")] == list(twice.records)
     assert twice.exposures == audited.exposures
 
 
@@ -248,6 +273,8 @@ def test_few_silos_are_audited_too(silos: int) -> None:
 def test_other_choices_are_broken_alike(change: dict[str, Any]) -> None:
     """GraphSAGE and Louvain silos are read by the same attacks, exactly."""
     report = audit(replace(QUICK, **change), ("secmp",), READING[:1])
-    (record,) = _found(report, READING[0])
-    assert record.value == 1
-    assert record.contradicts_claim
+    records = _found(report, READING[0])
+    assert len(records) == 2
+    for record in records:
+        assert record.value == 1
+        assert record.contradicts_claim

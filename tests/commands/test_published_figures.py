@@ -54,7 +54,9 @@ def test_devices_with_one_neighbour_are_exposed_on_cora(cora: Report, data_root:
     for who in ("device", "silo"):
         record = _one(cora, f"single-neighbour-{who}", "exposed devices")
         assert record.value == pytest.approx(share)
-        assert record.contradicts_claim is (who == "silo")
+        exact = _one(cora, f"single-neighbour-{who}", "exact recovery")
+        assert (exact.value, exact.n) == (1, 485)
+        assert exact.contradicts_claim is (who == "silo")
 
 
 def test_null_controls_sit_at_chance_on_cora(cora: Report) -> None:

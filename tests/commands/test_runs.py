@@ -45,13 +45,16 @@ def test_only_the_small_field_is_read_by_brute_force() -> None:
 
 @pytest.mark.parametrize("delivery", MuDelivery)
 def test_the_published_scheme_varies_in_field_and_delivery(delivery: MuDelivery) -> None:
-    """Its variants are the paper's field on whole and on narrow 0/1 rows, and the other reading of who hands out mu."""
+    """Its variants are the paper's field on 0/1 rows, and the other reading of who hands out mu.
+
+    The few features of this graph are not exchanged a second time as the narrow ones.
+    """
     ring = np.arange(6)
     graph = federated(np.stack([ring, (ring + 1) % 6]), ring % 2)
     runs = list(variant_runs(SecretMessagePassing(delivery=delivery), graph, 0))
-    assert [run.public.modulus for run in runs] == [11, 11, 2**31 - 1]
-    assert [run.material for run in runs] == [Material.FEATURES, Material.FEATURES, Material.TRAINING]
-    assert ("mu=target" in runs[2].protocol) is (delivery is MuDelivery.SILO)
+    assert [run.public.modulus for run in runs] == [11, 2**31 - 1]
+    assert [run.material for run in runs] == [Material.FEATURES, Material.TRAINING]
+    assert ("mu=target" in runs[1].protocol) is (delivery is MuDelivery.SILO)
 
 
 def test_variants_exchange_binary_rows_of_the_stated_widths() -> None:
