@@ -212,9 +212,7 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     with _progress() as bar:
         result = train(prepared, scheme, progress=bar(scheme.name))
     if chosen.json:
-        print(
-            json.dumps({**summary(prepared, scheme, result), "command": shlex.join(["fgl-secure", *words])}, indent=2)
-        )
+        _say(json.dumps({**summary(prepared, scheme, result), "command": shlex.join(["fgl-secure", *words])}, indent=2))
     else:
         _say(describe(prepared, scheme, result))
     return OK

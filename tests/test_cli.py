@@ -386,8 +386,12 @@ class TestProcess:
 
     @pytest.mark.parametrize(
         ("words", "status"),
-        [(("list",), OK), ((*AUDIT, "--protocol", "secmp", "--attack", "all-codes"), CONTRADICTED)],
-        ids=["list", "audit"],
+        [
+            (("list",), OK),
+            ((*TRAIN, "--json"), OK),
+            ((*AUDIT, "--protocol", "secmp", "--attack", "all-codes"), CONTRADICTED),
+        ],
+        ids=["list", "train", "audit"],
     )
     def test_closed_pipe_keeps_the_status(self, tmp_path: Path, words: tuple[str, ...], status: int) -> None:
         """A reader who has gone away changes neither the exit status nor what is written, and is not complained of."""

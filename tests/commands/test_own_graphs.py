@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,9 @@ from tests.attacks.recorded import star_and_path
 
 
 def _data(**changes: Any) -> Any:
-    from torch_geometric.data import Data
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own imports are deprecated in torch
+        from torch_geometric.data import Data
 
     ring = torch.arange(6)
     parts = {"x": torch.ones(6, 3), "y": ring % 2, "edge_index": torch.stack([ring, (ring + 1) % 6])}
