@@ -92,7 +92,7 @@ def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], s
     found, wrong = int((named & positive).sum()), int((named & negative).sum())
     gain = advantage(found, int(positive.sum()), wrong, int(negative.sum()))
     finding = (
-        f"of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {found:,} are "
+        f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {found:,} are "
         f"known to the silo, with {wrong:,} false ones."
     )
     return Measurement("advantage", gain.value, gain.interval, gain.n, 0.0, 0.0, 1.0, False, finding)

@@ -21,7 +21,7 @@ class Verdict(StrEnum):
     NOT_DETECTED = "not detected"
     PROVED = "proved"
     CONTEXT = "context"
-    """A property of graph and partition: no evidence about a protocol."""
+    """The size of something, or a property of graph and partition: no evidence of its own."""
 
     @property
     def is_exposure(self) -> bool:

@@ -23,7 +23,7 @@ MEANING = {
     Verdict.NOT_DETECTED: "This attack, on this many samples, found nothing. A smaller leak, or a better attack, "
     "remains possible.",
     Verdict.PROVED: "Shown for every input by enumerating all coins, or by exact accounting; no sampling involved.",
-    Verdict.CONTEXT: "A property of the graph and its partition. It says nothing about a protocol.",
+    Verdict.CONTEXT: "The size of something, or a property of graph and partition: no evidence of its own.",
 }
 
 TERMS = (

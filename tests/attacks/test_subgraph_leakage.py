@@ -71,7 +71,7 @@ class TestVisibleDevices(AttackConformance):
         assert seen.value == pytest.approx(7 / 9)
         assert seen.n == 9
         # 0 has neighbours in both other silos, 6 too; 1, 2, 4, 5 and 7 in one: nine pairs of 18.
-        assert "of 9 pairs" in advantage.finding
+        assert "Of 9 pairs" in advantage.finding
         assert advantage.n == 18
 
     def test_a_silo_that_names_wrongly_counts_for_nothing(self) -> None:
