@@ -73,7 +73,7 @@ def test_random_liars_are_corrected(field: PrimeField) -> None:
     """Over the production field random liars with random lies at random coordinates are named and corrected."""
     code, rng = LagrangeCode(field, K=2, T=1, N=8), np.random.default_rng(0)
     blocks, shares = encoded(code, 3)
-    for _ in range(1000):
+    for _ in range(10_000):
         liars = sorted(rng.permutation(8)[: rng.integers(1, 3)].tolist())
         wrong, at = shares.copy(), rng.integers(0, 3, len(liars))
         wrong[liars, at] = (wrong[liars, at].astype(np.int64) + rng.integers(1, field.modulus)) % field.modulus
