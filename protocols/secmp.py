@@ -32,20 +32,15 @@ from fgl_secure.algebra.kernels import affine_rows
 from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Route, Scheme, Session
+from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
 from fgl_secure.runtime import (
     Channel,
-    Circumstance,
     Claim,
     Delivery,
     Direction,
-    Guarantee,
-    Leak,
     Phase,
     PublicParameters,
-    Role,
-    Secret,
     Step,
-    Strength,
 )
 
 LARGEST_LAYER_BYTES = 2**33
@@ -359,50 +354,3 @@ def _same_messages(forward: Route, backward: Route) -> bool:
     highest = 1 + max((int(ids.max()) for ids in (forward.senders, forward.receivers) if len(ids)), default=0)
     pairs = [np.unique(route.senders * highest + route.receivers) for route in (forward, backward)]
     return bool(np.array_equal(pairs[0], pairs[1]))
-
-
-PUBLISHED_CLAIM = Claim(
-    guarantees=(
-        Guarantee(
-            Secret.EMBEDDING,
-            {Role.DEVICE: 1},
-            Strength.PERFECT,
-            "a device cannot decode the embedding of a neighbour from the codes it receives",
-            "HiFGL 5.1, node-level privacy, Eq. 5 and Lemma 5.1",
-        ),
-        Guarantee(
-            Secret.EMBEDDING,
-            {Role.SILO: 1},
-            Strength.PERFECT,
-            "a silo decodes sums and cannot know the raw embedding of a neighbour",
-            "HiFGL 4.2.3 step 2 and 5.1",
-        ),
-        Guarantee(
-            Secret.FOREIGN_NODE,
-            {Role.SILO: 1},
-            Strength.PERFECT,
-            "0 % subgraph-level privacy is leaked: no silo sees a node of another silo",
-            "HiFGL 5.1, subgraph-level privacy, measured by A.1, Eq. 6",
-        ),
-        Guarantee(
-            Secret.CROSS_EDGE,
-            {Role.SILO: 1},
-            Strength.PERFECT,
-            "cross-silo edges are known to their two devices only",
-            "HiFGL 4.1.1 and 5.1",
-        ),
-    ),
-    leaks_by_design=(
-        Leak(
-            Secret.EMBEDDING,
-            Role.DEVICE,
-            Circumstance.SINGLE_NEIGHBOUR,
-            "a device with one neighbour gets that neighbour's embedding as its sum (4.2.3, last paragraph)",
-        ),
-    ),
-    assumptions=(
-        "all parties are semi-honest (3.3)",
-        "z is uniform (4.1.2); that it must also be fresh and secret is not said",
-        "senders are anonymous to receivers and devices run in a trusted execution environment (4.2.3)",
-    ),
-)
