@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Segments
+from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Claim, Delivery, Direction, PublicParameters, Step
 
@@ -65,6 +65,12 @@ class Grouping:
         """Messages by group."""
         return Segments.by_group(self.target, len(self.group_owner))
 
+    def answered(self, minimum: int) -> Grouping:
+        """Without the messages to groups of fewer than `minimum`, whose sums are not computed."""
+        sizes = np.bincount(self.target, minlength=len(self.group_owner))
+        kept = sizes[self.target] >= minimum
+        return self if kept.all() else replace(self, source=self.source[kept], target=self.target[kept])
+
     @property
     def largest_group(self) -> int:
         """Most messages in one sum."""
@@ -90,17 +96,30 @@ class Route:
     custodians: Ids
 
     @classmethod
-    def along(cls, way: Grouping) -> Route:
-        """Works out the ends of every message; a run of many rounds keeps one copy of them."""
+    def along(cls, way: Grouping, minimum: int = 1) -> Route:
+        """Works out the ends of every message; a run of many rounds keeps one copy of them.
+
+        Args:
+            way: who sends what to whom.
+            minimum: least messages of a sum that is computed; smaller groups are left out.
+        """
+        way = way.answered(minimum)
         ends = (way.row_owner[way.source], way.group_owner[way.target], way.group_custodian[way.target])
         for ids in ends:
             ids.flags.writeable = False
         return cls(way, way.segments, *ends)
 
     @classmethod
-    def both_ways(cls, grouping: Grouping) -> dict[Direction, Route]:
-        """The forward pass along the grouping, the backward pass along the reversed one."""
-        return {Direction.FORWARD: cls.along(grouping), Direction.BACKWARD: cls.along(grouping.reversed())}
+    def both_ways(cls, grouping: Grouping, minimum: int = 1) -> dict[Direction, Route]:
+        """The forward pass along the grouping, the backward pass along the reverse of what was answered forward.
+
+        With a minimum, a backward sum over fewer than that is left out as well.
+        """
+        forward = grouping.answered(minimum)
+        return {
+            Direction.FORWARD: cls.along(forward),
+            Direction.BACKWARD: cls.along(forward.reversed(), minimum),
+        }
 
     def check_values(self, values: Reals) -> None:
         """Raises unless there is one row of values for each row of the pass; compiled loops check no bounds."""
@@ -147,6 +166,31 @@ class Scheme(ABC):
     @abstractmethod
     def public(self) -> PublicParameters:
         """What everybody knows of the scheme, attackers included."""
+
+    @property
+    @abstractmethod
+    def minimum_group(self) -> int:
+        """Least messages of a sum that is computed; the owner of a smaller group gets zero and is told nothing."""
+
+    @abstractmethod
+    def gradient_scheme(self, members: int) -> Scheme | None:
+        """What sums parameter gradients of up to that many devices for their silo; None where they go in the clear.
+
+        Its sums of so many gradients must stay below 2^53 units of its fixed point, which float64 holds exactly.
+        """
+
+    @abstractmethod
+    def fixed_point(self, terms: int) -> FixedPoint | None:
+        """The map into the field for sums of up to `terms` rows; None for a scheme over real numbers.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums.
+        """
+
+    @property
+    @abstractmethod
+    def relays(self) -> int:
+        """How many relays take part beside the parties of the grouping."""
 
     @property
     @abstractmethod

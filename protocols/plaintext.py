@@ -25,22 +25,40 @@ class Plaintext(Scheme):
     """Every row is sent as it is, and the receiver adds up.
 
     Attributes:
+        minimum_group: least messages of a sum that is computed, to compare with schemes that refuse small groups.
         path: DIRECT sends each value to the owner of its sum. SILO sends it to the silo of that owner, which adds
             up: how frameworks work that let silos read the neighbours of their nodes, the setting that HiFGL's
             leakage measure (A.1, Eq. 6) was made for.
     """
 
     path: Path = Path.DIRECT
+    minimum_group: int = 1
 
     @property
     def name(self) -> str:
-        """`plaintext`, with the path where it is not direct."""
-        return "plaintext" if self.path is Path.DIRECT else "plaintext[path=silo]"
+        """`plaintext`, with the path and the least group where they differ from the default."""
+        extras = [
+            "path=silo" if self.path is Path.SILO else "",
+            f"k_min={self.minimum_group}" if self.minimum_group > 1 else "",
+        ]
+        named = ",".join(extra for extra in extras if extra)
+        return f"plaintext[{named}]" if named else "plaintext"
 
     @property
     def claim(self) -> Claim:
         """No promise."""
         return Claim(guarantees=(), leaks_by_design=(), assumptions=())
+
+    def gradient_scheme(self, members: int) -> None:  # whatever the silo's size
+        """None: nothing is hidden."""
+
+    def fixed_point(self, terms: int) -> None:  # real numbers
+        """None: values are summed as they are."""
+
+    @property
+    def relays(self) -> int:
+        """None."""
+        return 0
 
     @property
     def public(self) -> PublicParameters:
@@ -54,13 +72,13 @@ class Plaintext(Scheme):
 
     def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:  # noqa: ARG002  # any width will do
         """Needs no set-up."""
-        return _PlaintextSession(channel, grouping, self.path)
+        return _PlaintextSession(channel, grouping, self)
 
 
 class _PlaintextSession(Session):
-    def __init__(self, channel: Channel, grouping: Grouping, path: Path) -> None:
-        self._channel, self._path = channel, path
-        self._routes = Route.both_ways(grouping)
+    def __init__(self, channel: Channel, grouping: Grouping, scheme: Plaintext) -> None:
+        self._channel, self._path = channel, scheme.path
+        self._routes = Route.both_ways(grouping, scheme.minimum_group)
 
     def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
         route = self._routes[step.direction]

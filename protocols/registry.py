@@ -10,6 +10,7 @@ from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 
 
@@ -24,6 +25,9 @@ class Parameters:
         fraction_bits: bits behind the binary point; None takes as many as fit.
         overflow: whether a field that is too small is refused or wraps.
         mu_delivery: who hands the coding parameters to a source.
+        relays: number of relays; None takes as few as T allows.
+        k_min: least messages of a sum that is computed.
+        profile: what relays may know of who talks to whom.
     """
 
     modulus: int = MERSENNE_31
@@ -32,6 +36,9 @@ class Parameters:
     fraction_bits: int | None = None
     overflow: Overflow = Overflow.REFUSE
     mu_delivery: MuDelivery = MuDelivery.SILO
+    relays: int | None = None
+    k_min: int = 3
+    profile: Profile = Profile.BASE
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +65,22 @@ def _secmp(parameters: Parameters) -> Scheme:
     )
 
 
+def _relay_coded(parameters: Parameters) -> Scheme:
+    return RelayCoded(
+        PrimeField(parameters.modulus),
+        parameters.T,
+        parameters.T + 1 if parameters.relays is None else parameters.relays,
+        parameters.k_min,
+        parameters.bound,
+        parameters.fraction_bits,
+        parameters.profile,
+    )
+
+
 PROTOCOLS: Mapping[str, Protocol] = MappingProxyType({
     "plaintext": Protocol("plaintext", "every value in the clear; the oracle of correctness", _plaintext),
     "secmp": Protocol("secmp", "Secret Message Passing as HiFGL publishes it (KDD 2024)", _secmp),
+    "relay-coded": Protocol("relay-coded", "message passing over relays, the repair of secmp", _relay_coded),
 })  # fmt: skip
 
 

@@ -162,6 +162,19 @@ class SecretMessagePassing(Scheme):
         return (small, replace(self, delivery=other))
 
     @property
+    def minimum_group(self) -> int:
+        """1: the paper sums over single neighbours too (4.2.3, last paragraph)."""
+        return 1
+
+    def gradient_scheme(self, members: int) -> None:  # whatever the silo's size
+        """None: the paper holds gradients not to be private and sends them to the silo as they are (4.3)."""
+
+    @property
+    def relays(self) -> int:
+        """None."""
+        return 0
+
+    @property
     def public(self) -> PublicParameters:
         """Field and T, as printed in the paper."""
         return PublicParameters(self.field.modulus, self.T)

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, compiled, multiply
 
-__all__ = ["MERSENNE_31", "affine_rows", "decode_fixed", "encode_fixed", "segment_sums", "segment_sums_real"]
+__all__ = [
+    "MERSENNE_31",
+    "affine_rows",
+    "decode_fixed",
+    "encode_fixed",
+    "masked_rows",
+    "rounded_outer_sums",
+    "segment_sums",
+    "segment_sums_real",
+]
 
 Array = NDArray[Any]
 
@@ -33,6 +42,36 @@ def affine_rows(
                 for k in range(width):
                     product = multiply(factor, np.int64(rows[row, k]), modulus)
                     out[b, e, t, k] = canonical(product + np.int64(offset[b, group, t, k]), modulus)
+
+
+@compiled
+def masked_rows(weights: Array, rows: Array, row_of: Array, masks: Any, modulus: int, out: Array) -> None:
+    """out[b, e, k] = weights[0] * rows[row_of[e], k] + sum of weights[1 + t] * masks[t][b, e, k]; row -1 is zero.
+
+    Weights may be negative; where their magnitudes add up to less than 2^31 and elements have 31 bits, one reduction
+    is enough.
+    """
+    batch, messages, width = out.shape
+    size = np.int64(0)
+    for w in weights:
+        size += abs(w)
+    lazy = modulus <= MERSENNE_31 and size < MERSENNE_31
+    for e in numba.prange(messages):
+        row = row_of[e]
+        own = np.int64(weights[0]) if row >= 0 else np.int64(0)
+        row = max(row, 0)
+        for b in range(batch):
+            if lazy and len(masks) == 1:
+                weight, mask = np.int64(weights[1]), masks[0]
+                for k in range(width):
+                    out[b, e, k] = canonical(own * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus)
+            else:
+                for k in range(width):
+                    total = multiply(canonical(own, modulus), np.int64(rows[row, k]), modulus)
+                    for t in range(len(masks)):
+                        weight = canonical(np.int64(weights[1 + t]), modulus)
+                        total = canonical(total + multiply(weight, np.int64(masks[t][b, e, k]), modulus), modulus)
+                    out[b, e, k] = total
 
 
 @compiled
@@ -63,6 +102,36 @@ def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) ->
                 total[k] += values[order[i], k]
         for k in range(width):
             out[s, k] = total[k]
+
+
+@compiled
+def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array) -> None:
+    """out[i, k] += sum over v of round(scale * sum over t of left[t, v, i] * right[t, v, k]), as `encode_fixed` rounds.
+
+    Factors are float32, and so are products and their sum, as a dense array of them would be; then adding a half in
+    float64 is exact. The sums are integers and stay below 2^53, so float64 holds them exactly and wide steps work.
+    """
+    terms, rows, height = left.shape
+    for i in numba.prange(height):
+        total = np.zeros(right.shape[2], dtype=np.float64)
+        for v in range(rows):
+            empty = True
+            for t in range(terms):
+                empty = empty and left[t, v, i] == 0
+            if not empty and terms == 1:
+                factor = left[0, v, i]
+                for k in range(right.shape[2]):
+                    scaled = np.float64(factor * right[0, v, k]) * scale
+                    total[k] += np.copysign(np.floor(abs(scaled) + 0.5), scaled)
+            elif not empty:
+                for k in range(right.shape[2]):
+                    element = left[0, v, i] * right[0, v, k]
+                    for t in range(1, terms):
+                        element += left[t, v, i] * right[t, v, k]
+                    scaled = np.float64(element) * scale
+                    total[k] += np.copysign(np.floor(abs(scaled) + 0.5), scaled)
+        for k in range(right.shape[2]):
+            out[i, k] += np.int64(total[k])
 
 
 @compiled

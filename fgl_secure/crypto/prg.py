@@ -26,15 +26,17 @@ class FieldStream:
     of .3125), so words outside the field are thrown away and never folded back.
 
     Args:
-        key: 32 secret bytes, used for one stream only: the counter starts at zero.
+        key: 32 secret bytes, used for one stream only unless every stream has a nonce of its own.
+        nonce: 16 bytes, the counter block that the stream starts from.
     """
 
     __slots__ = ("_encryptor",)
 
-    def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise InputError(f"key must have {KEY_BYTES} bytes; found {len(key)}")
-        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+    def __init__(self, key: bytes, nonce: bytes = bytes(BLOCK_BYTES)) -> None:
+        for name, value, size in (("key", key, KEY_BYTES), ("nonce", nonce, BLOCK_BYTES)):
+            if len(value) != size:
+                raise InputError(f"{name} must have {size} bytes; found {len(value)}")
+        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(nonce)).encryptor()
 
     def __repr__(self) -> str:
         return "FieldStream(key=<secret>)"
@@ -62,8 +64,8 @@ class FieldStream:
 
         What the cipher gives beyond the last element is thrown away, so a stream repeats only for equal draws.
         """
+        word, mask = word_of(modulus)
         bits = (modulus - 1).bit_length()
-        word = np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if 8 * size >= bits)}")
         # 2^bits / modulus words are needed per element on average; a few more make a second pass rare.
         left = (int(len(out) * (2**bits / modulus) * 1.02) + 16) * word.itemsize
         buffer = bytearray(min(left, CHUNK_BYTES) + BLOCK_BYTES)
@@ -72,9 +74,16 @@ class FieldStream:
             size = min(left, CHUNK_BYTES)
             self._encryptor.update_into(_ZEROS[:size], buffer)
             words = np.frombuffer(keystream[:size], dtype=word)
-            filled += _accept(words, word.type(2**bits - 1), np.uint64(modulus), out[filled:])
+            filled += _accept(words, mask, np.uint64(modulus), out[filled:])
             left -= size
         return filled
+
+
+def word_of(modulus: int) -> tuple[np.dtype[Any], Any]:
+    """The unsigned words that a key stream is cut into for a range, and the mask of the bits that count."""
+    bits = (modulus - 1).bit_length()
+    word = np.dtype(f"<u{next(size for size in (1, 2, 4, 8) if 8 * size >= bits)}")
+    return word, word.type(2**bits - 1)
 
 
 @numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types

@@ -22,23 +22,63 @@ class Degrees:
 
     Attributes:
         full: float [n, 1], number of neighbours in the graph.
-        heard: float [n, 1], number of neighbours that send to it.
+        heard: float [n, 1], number of neighbours that it exchanges messages with.
+        summed: float [n, 1], number of messages in the sum that it gets: `heard`, or 0 where a scheme refuses a sum
+            over so few.
     """
 
     full: torch.Tensor
     heard: torch.Tensor
+    summed: torch.Tensor
 
     def of(self, members: torch.Tensor) -> Degrees:
         """The degrees of some devices, int64 [k]."""
-        return Degrees(self.full[members], self.heard[members])
+        return Degrees(self.full[members], self.heard[members], self.summed[members])
+
+
+Watch = Callable[[nn.Parameter, torch.Tensor | None, torch.Tensor], None]
+"""Given a parameter, the rows [n, d_in] that it was multiplied with (None for a bias), and the result [n, d_out]."""
 
 
 class MessageLayer(nn.Module, ABC):
-    """One layer of a graph neural network whose neighbourhood sum is somebody else's business."""
+    """One layer of a graph neural network whose neighbourhood sum is somebody else's business.
+
+    Attributes:
+        watch: told of every product with a parameter and of every bias added, where devices' gradients are needed.
+    """
+
+    watch: Watch | None = None
+
+    def project(self, h: torch.Tensor, weight: nn.Parameter) -> torch.Tensor:
+        """The product h @ weight, [n, d_in] to [n, d_out]."""
+        product = h @ weight
+        if self.watch is not None:
+            self.watch(weight, h, product)
+        return product
+
+    def shift(self, h: torch.Tensor, bias: nn.Parameter) -> torch.Tensor:
+        """The sum h + bias."""
+        shifted = h + bias
+        if self.watch is not None:
+            self.watch(bias, None, shifted)
+        return shifted
+
+    @property
+    @abstractmethod
+    def message_weight(self) -> nn.Parameter:
+        """[d_in, d_out], what a source projects with."""
 
     @abstractmethod
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """What a source multiplies its row with, float [n, 1]."""
+
     def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """What a device sends: float [n, d_in] to [n, d_out]."""
+        return self.project(h, self.message_weight) * self.source_scale(degrees)
+
+    def raw_message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """What a device sends where the sum is projected by its target, so that it outlives the weights: [n, d_in]."""
+        return h * self.source_scale(degrees)
 
     @abstractmethod
     def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
@@ -56,13 +96,19 @@ class GCNLayer(MessageLayer):
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
         self.bias = nn.Parameter(torch.zeros(d_out))
 
-    def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """Projects, and divides by the root of the own degree + 1."""
-        return h @ self.weight / torch.sqrt(degrees.heard + 1)
+    @property
+    def message_weight(self) -> nn.Parameter:
+        """The one weight of the layer."""
+        return self.weight
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """One over the root of the own degree + 1."""
+        return torch.rsqrt(degrees.heard + 1)
 
     def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """Adds the own row, divides by the root of the own degree + 1 and adds the bias."""
-        return (sums + self.message(h, degrees)) / torch.sqrt(degrees.heard + 1) + self.bias
+        """Adds the own row, divides by the root of the number of summed rows + 1 and adds the bias."""
+        root = torch.sqrt(degrees.summed + 1)
+        return self.shift((sums + self.project(h, self.weight) / root) / root, self.bias)
 
 
 class PublishedGCNLayer(MessageLayer):
@@ -77,13 +123,18 @@ class PublishedGCNLayer(MessageLayer):
         self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
         self.bias = nn.Parameter(torch.zeros(d_out))
 
-    def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """Projects, and divides by the root of the full degree + 1."""
-        return h @ self.weight / torch.sqrt(degrees.full + 1)
+    @property
+    def message_weight(self) -> nn.Parameter:
+        """The one weight of the layer."""
+        return self.weight
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """One over the root of the full degree + 1."""
+        return torch.rsqrt(degrees.full + 1)
 
     def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Adds the own row unscaled, and divides by (received + 1)^(3/2)."""
-        return (sums + h @ self.weight) / (degrees.heard + 1) ** 1.5 + self.bias
+        return self.shift((sums + self.project(h, self.weight)) / (degrees.summed + 1) ** 1.5, self.bias)
 
 
 class SAGELayer(MessageLayer):
@@ -95,13 +146,18 @@ class SAGELayer(MessageLayer):
         self.neighbour_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
         self.bias = nn.Parameter(torch.zeros(d_out))
 
-    def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # the target takes the mean
-        """Projects with the neighbour weight."""
-        return h @ self.neighbour_weight
+    @property
+    def message_weight(self) -> nn.Parameter:
+        """The neighbour weight."""
+        return self.neighbour_weight
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """1: the target takes the mean."""
+        return torch.ones_like(degrees.heard)
 
     def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Divides the sum by the number of messages and adds the own projection and the bias."""
-        return sums / degrees.heard.clamp(min=1) + h @ self.own_weight + self.bias
+        return self.shift(sums / degrees.summed.clamp(min=1) + self.project(h, self.own_weight), self.bias)
 
 
 LayerMaker = Callable[[int, int], MessageLayer]

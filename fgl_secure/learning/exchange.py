@@ -28,7 +28,7 @@ def exchange(
     Args:
         graph: who is whose neighbour, and in which silo.
         scheme: how the sums are computed.
-        channel: between the parties of `hierarchy_of(graph)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
         values: [n, d], the row of each device.
         both_ways: whether the rows also travel along the reversed edges, as gradients do.
 

@@ -38,17 +38,25 @@ class SiloModels:
 
     def __init__(self, layers: nn.ModuleList, silos: int, preset: Preset, device: torch.device) -> None:
         self.models = [copy.deepcopy(layers).to(device) for _ in range(silos)]
-        self._federation = preset.federation
+        self._federation, self._proximal = preset.federation, preset.proximal
         self._optimisers = [torch.optim.Adam(model.parameters(), lr=preset.learning_rate) for model in self.models]
         self._schedules = [
             torch.optim.lr_scheduler.StepLR(optimiser, preset.decay_every, preset.decay)
             for optimiser in self._optimisers
         ]
+        self._keep_global()
 
     @property
     def bytes(self) -> int:
         """Size of one model on the wire, in bytes of float32."""
         return sum(parameter.numel() for parameter in self.models[0].parameters()) * FLOAT_BYTES
+
+    def set_gradients(self, sums: list[NDArray[np.float64]]) -> None:
+        """Replaces the gradients of all silos by sums that arrived: for each parameter float64 [silos, elements]."""
+        for silo, model in enumerate(self.models):
+            for parameter, arrived in zip(model.parameters(), sums, strict=True):
+                own = torch.from_numpy(arrived[silo].reshape(parameter.shape))
+                parameter.grad = own.to(dtype=parameter.dtype, device=parameter.device)
 
     def step(self, devices_with_loss: list[int]) -> None:
         """One local step of every silo on the mean gradient of its devices, then federation.
@@ -62,12 +70,32 @@ class SiloModels:
                     parameter.grad /= count
         if self._federation is Federation.SHARED:
             self._average([[p.grad for p in model.parameters() if p.grad is not None] for model in self.models])
+        if self._federation is Federation.FEDPROX:
+            self._pull_to_global()
         for optimiser, schedule in zip(self._optimisers, self._schedules, strict=True):
             optimiser.step()
             optimiser.zero_grad()
             schedule.step()
-        if self._federation is Federation.FEDAVG:
-            self._average([[p.data for p in model.parameters()] for model in self.models])
+        self._average([[p.data for p in self._averaged_part(model).parameters()] for model in self.models])
+        self._keep_global()
+
+    def _averaged_part(self, model: nn.ModuleList) -> nn.ModuleList:
+        """The layers whose parameters the server averages."""
+        layers = len(model)
+        averaged = {Federation.FEDAVG: layers, Federation.FEDPROX: layers, Federation.FEDPER: layers - 1}
+        return model[: averaged.get(self._federation, 0)]
+
+    def _keep_global(self) -> None:
+        """Keeps the model that the server sends; only FedProx looks back at it."""
+        if self._federation is Federation.FEDPROX:
+            self._global = [parameter.detach().clone() for parameter in self.models[0].parameters()]
+
+    def _pull_to_global(self) -> None:
+        """Adds the gradient of FedProx's proximal term, mu (w - w_global): zero at the first step of a round."""
+        for model in self.models:
+            for parameter, sent in zip(model.parameters(), self._global, strict=True):
+                if parameter.grad is not None:
+                    parameter.grad += self._proximal * (parameter.detach() - sent)
 
     @staticmethod
     def _average(tensors: list[list[torch.Tensor]]) -> None:
@@ -103,9 +131,8 @@ class HierarchyTraffic:
         self._channel.send_sizes(Phase.MODEL, step, self._server, self._silos, self._model_bytes)
         self._channel.send_sizes(Phase.MODEL, step, self._silo_of_device, self._devices, self._model_bytes)
 
-    def gradients_up(self, step: Step) -> None:
-        """Every device's gradient to its silo, every silo's model to the server."""
-        self._channel.send_sizes(Phase.GRADIENT, step, self._devices, self._silo_of_device, self._model_bytes)
+    def models_up(self, step: Step) -> None:
+        """Every silo's model to the server."""
         self._channel.send_sizes(Phase.MODEL, step, self._silos, self._server, self._model_bytes)
 
     def scores_up(self, step: Step) -> None:

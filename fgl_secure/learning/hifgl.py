@@ -9,6 +9,7 @@ from torch.nn import functional
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
+from fgl_secure.learning.device_gradients import ClearGradients, Collector, SummedGradients, gathered
 from fgl_secure.learning.grouped_sum import GroupedSum
 from fgl_secure.learning.hierarchy import HierarchyTraffic, SiloModels, note_membership
 from fgl_secure.learning.presets import Preset, Selection
@@ -16,9 +17,9 @@ from fgl_secure.protocols.grouped_sum import Grouping, Scheme
 from fgl_secure.runtime import Channel, Directory, Role, Step
 
 
-def hierarchy_of(graph: FederatedGraph) -> Directory:
-    """The parties of a federated graph: one server, its silos, and a device for every node."""
-    return Directory.hierarchy(graph.num_silos, graph.num_devices)
+def hierarchy_of(graph: FederatedGraph, relays: int = 0) -> Directory:
+    """The parties of a federated graph: one server, its silos, a device for every node, and the relays of a scheme."""
+    return Directory.hierarchy(graph.num_silos, graph.num_devices, relays)
 
 
 def neighbour_sums(graph: FederatedGraph) -> Grouping:
@@ -34,7 +35,7 @@ class HiFGL:
     Args:
         graph: who has what.
         scheme: how neighbourhood sums are computed.
-        channel: between the parties of `hierarchy_of(graph)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of the initial weights and of dropout; coins come from the channel.
@@ -57,18 +58,24 @@ class HiFGL:
         self._device = device or torch.device("cpu")
         self._preset = preset
         heard = graph.restricted_to_split() if preset.split_restricted else graph
-        widths = (graph.graph.num_features, preset.hidden, graph.num_classes)
+        widths = preset.widths(graph.graph.num_features, graph.num_classes)
         make = (PUBLISHED_LAYERS if preset.published_aggregation else LAYERS)[backbone]
         self._silos = SiloModels(make_layers(make, widths, seed), graph.num_silos, preset, self._device)
-        self._sum = GroupedSum(scheme.open(channel, neighbour_sums(heard), max(widths[1:])))
+        sums = neighbour_sums(heard)
+        self._sum = GroupedSum(scheme.open(channel, sums, max(widths if preset.static_first_layer else widths[1:])))
+        self._static: torch.Tensor | None = None
         note_membership(channel, graph.silo_of)
         by_selection = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}
         scored = np.flatnonzero(by_selection[preset.selection])
         self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes, scored)
-        self._place(graph, heard)
+        self._place(graph, heard, sums.answered(scheme.minimum_group))
+        self._collectors = [Collector(model) for model in self._silos.models]
+        self._clear = ClearGradients(channel, graph.silo_of)
+        summing = scheme.gradient_scheme(int(np.bincount(graph.silo_of).max()))
+        self._summed = None if summing is None else SummedGradients(summing, channel, graph.silo_of)
         self._dropout = torch.Generator(device=self._device).manual_seed(seed)
 
-    def _place(self, graph: FederatedGraph, heard: FederatedGraph) -> None:
+    def _place(self, graph: FederatedGraph, heard: FederatedGraph, answered: Grouping) -> None:
         def column(degree: np.ndarray) -> torch.Tensor:
             return torch.from_numpy(degree.astype(np.float32)[:, None]).to(self._device)
 
@@ -76,7 +83,8 @@ class HiFGL:
         self._members = [member.to(self._device) for member in members]
         self._node_order = torch.argsort(torch.cat(members)).to(self._device)
         features, labels = torch.tensor(graph.features), torch.tensor(graph.labels)
-        degrees = Degrees(column(graph.in_degree), column(heard.in_degree))
+        summed = np.bincount(answered.target, minlength=graph.num_devices)
+        degrees = Degrees(column(graph.in_degree), column(heard.in_degree), column(summed))
         self._degrees = [degrees.of(member) for member in self._members]
         self._features = [features[member].to(self._device) for member in members]
         self._labels = labels.to(self._device)
@@ -99,9 +107,18 @@ class HiFGL:
         judged = self._predict(number) if self._preset.dropout else logits.detach()
         self._traffic.scores_up(step)
         losses.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self._traffic.gradients_up(step)
+        self._gradients_up(step)
+        self._traffic.models_up(step)
         self._silos.step(self._training_per_silo)
         return float(losses.detach()) / sum(self._training_per_silo), judged
+
+    def _gradients_up(self, step: Step) -> None:
+        """Every device's gradient to its silo: summed by the scheme, or in the clear."""
+        factors = gathered(self._collectors, self._node_order.cpu().numpy())
+        if self._summed is None:
+            self._clear.send(factors, step)
+        else:
+            self._silos.set_gradients(self._summed.sums(factors, step))
 
     def evaluate(self, number: int) -> torch.Tensor:
         """Hands out the current models and scores them: logits [n, classes], for the messages of one forward pass."""
@@ -118,15 +135,30 @@ class HiFGL:
         h, depth = self._features, len(self._silos.models[0])
         for layer in range(depth):
             local = [self._layer(silo, layer) for silo in range(len(h))]
-            sent = [part.message(own, d) for part, own, d in zip(local, h, self._degrees, strict=True)]
-            sums = self._sum(torch.cat(sent)[self._node_order], Step(number, layer, evaluation=not training))
-            h = [
-                part.update(own, sums[member], d)
-                for part, own, member, d in zip(local, h, self._members, self._degrees, strict=True)
-            ]
+            sums = self._sums(local, h, Step(number, layer, evaluation=not training))
+            h = [part.update(own, s, d) for part, own, s, d in zip(local, h, sums, self._degrees, strict=True)]
             if layer < depth - 1:
                 h = [self._activate(own, training=training) for own in h]
         return torch.cat(h)[self._node_order]
+
+    def _sums(self, local: list[MessageLayer], h: list[torch.Tensor], step: Step) -> list[torch.Tensor]:
+        """What each silo's devices get of their neighbours in one layer, [n_s, d_out] a silo."""
+        if step.layer == 0 and self._preset.static_first_layer:
+            rows = self._static_sums(local, h)
+            return [
+                part.project(rows[member], part.message_weight)
+                for part, member in zip(local, self._members, strict=True)
+            ]
+        sent = [part.message(own, d) for part, own, d in zip(local, h, self._degrees, strict=True)]
+        sums = self._sum(torch.cat(sent)[self._node_order], step)
+        return [sums[member] for member in self._members]
+
+    def _static_sums(self, local: list[MessageLayer], features: list[torch.Tensor]) -> torch.Tensor:
+        """The sums of the neighbours' scaled features [n, d_in], exchanged when first asked for and kept."""
+        if self._static is None:
+            raw = [part.raw_message(own, d) for part, own, d in zip(local, features, self._degrees, strict=True)]
+            self._static = self._sum(torch.cat(raw)[self._node_order], Step(0, 0)).detach()
+        return self._static
 
     def _layer(self, silo: int, layer: int) -> MessageLayer:
         part = self._silos.models[silo][layer]

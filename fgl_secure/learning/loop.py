@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.hifgl import HiFGL, hierarchy_of
@@ -50,6 +52,7 @@ class TrainingResult:
         seconds: wall time of all rounds.
         seconds_per_round: median over the rounds; the first includes compilation.
         losses: mean training loss of each round.
+        budget_spent: whether training stopped because the privacy budget had nothing left for another round.
         transcript: what was said.
     """
 
@@ -59,6 +62,7 @@ class TrainingResult:
     seconds: float
     seconds_per_round: float
     losses: tuple[float, ...]
+    budget_spent: bool
     transcript: Transcript
 
 
@@ -91,25 +95,33 @@ def train_hifgl(
     Args:
         graph: who has what.
         scheme: how neighbourhood sums are computed.
-        channel: between the parties of `hierarchy_of(graph)`; keeps what its recording says.
+        channel: between the parties of `hierarchy_of(graph, scheme.relays)`; keeps what its recording says.
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
     """
-    if channel.parties != hierarchy_of(graph):
+    parties = hierarchy_of(graph, scheme.relays)
+    if channel.parties != parties:
         raise InputError(
-            f"channel must join the parties of the graph, {dict(hierarchy_of(graph).counts)}; "
+            f"channel must join the parties of the graph and the scheme, {dict(parties.counts)}; "
             f"found {dict(channel.parties.counts)}"
         )
     method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
     watch = _Watch(graph, preset)
     losses: list[float] = []
     seconds: list[float] = []
+    budget_spent = False
     for number in range(preset.epochs):
         start = time.perf_counter()
-        loss, logits = method.round(number)
+        try:
+            loss, logits = method.round(number)
+        except BudgetExhaustedError:
+            if not losses:
+                raise
+            budget_spent = True
+            break
         watch.see(number, logits)
         seconds.append(time.perf_counter() - start)
         losses.append(loss)
@@ -117,9 +129,18 @@ def train_hifgl(
             progress(number + 1, preset.epochs)
         if watch.stale(number):
             break
-    watch.see(len(losses), method.evaluate(len(losses)))
+    with suppress(BudgetExhaustedError):
+        watch.see(len(losses), method.evaluate(len(losses)))
+    rounds = len(losses)
     return TrainingResult(
-        watch.best, watch.best_round, len(losses), sum(seconds), median(seconds), tuple(losses), channel.transcript
+        watch.best,
+        watch.best_round,
+        rounds,
+        sum(seconds),
+        median(seconds),
+        tuple(losses),
+        budget_spent,
+        channel.transcript,
     )
 
 

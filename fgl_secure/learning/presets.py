@@ -22,6 +22,15 @@ class Federation(StrEnum):
     """Each silo takes a step with its own optimiser, the server averages the models (HiFGL 4.3)."""
     SHARED = "shared"
     """One model and one optimiser for all silos, as in the public code."""
+    LOCAL = "local"
+    """Each silo keeps what it has learnt: nothing is averaged."""
+    FEDPROX = "fedprox"
+    """FedAvg with (mu / 2) |w - w_global|^2 added to each silo's loss (Li et al. 2020, Eq. 2), w_global being the model
+    that the server sent last. A round here is *one* local step and starts at w_global, where the gradient of that term
+    is mu (w - w_global) = 0: so the step is FedAvg's, bit for bit and for every mu. Only a second local step, which
+    HiFGL's rounds (4.3, Alg. 1) do not have, would feel the term."""
+    FEDPER = "fedper"
+    """FedAvg of all layers but the last, which stays with its silo (Arivazhagan et al. 2019)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +39,7 @@ class Preset:
 
     Attributes:
         name: "honest" or "paper".
-        hidden: width of the hidden layer.
+        hidden: width of the hidden layers.
         epochs: most rounds; a round is one full-graph step of every silo.
         learning_rate: of Adam, without weight decay.
         decay_every: rounds after which the rate is multiplied by `decay`.
@@ -41,6 +50,10 @@ class Preset:
         federation: how the silos' models become one.
         split_restricted: whether only devices of the same split exchange messages.
         published_aggregation: whether GCN aggregates as the public code does.
+        static_first_layer: whether devices sum their neighbours' features once and for all, and project the sum with
+            each round's weights, instead of summing projected features anew in every round.
+        layers: number of layers, at least 1; all but the last are followed by ReLU.
+        proximal: mu of FedProx.
     """
 
     name: str
@@ -55,6 +68,17 @@ class Preset:
     federation: Federation = Federation.FEDAVG
     split_restricted: bool = False
     published_aggregation: bool = False
+    static_first_layer: bool = False
+    layers: int = 2
+    proximal: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.layers < 1:
+            raise InputError(f"layers must be at least 1; found {self.layers}")
+
+    def widths(self, features: int, classes: int) -> tuple[int, ...]:
+        """Width of the input and of every layer's output, layers + 1 numbers."""
+        return (features, *(self.hidden,) * (self.layers - 1), classes)
 
     def with_epochs(self, epochs: int | None) -> Preset:
         """The same preset with another number of rounds; None changes nothing."""

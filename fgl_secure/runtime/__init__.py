@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording
+from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered
 from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Direction, Phase, Step
-from fgl_secure.runtime.transcript import MessageBatch, Private, PrivateBatch, Traffic, Transcript
+from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Traffic, Transcript
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Direction",
     "Directory",
     "Guarantee",
+    "Incident",
     "Leak",
     "Level",
     "MessageBatch",
@@ -32,6 +33,7 @@ __all__ = [
     "Secret",
     "Step",
     "Strength",
+    "Tampered",
     "Traffic",
     "Transcript",
     "View",

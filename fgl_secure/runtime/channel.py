@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,7 +15,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Phase, Step
-from fgl_secure.runtime.transcript import MessageBatch, Private, PrivateBatch, Transcript
+from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Transcript
 
 SETUP = Step(round=0)
 
@@ -29,6 +30,27 @@ class Level(StrEnum):
     EVERYTHING = "everything"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tampered:
+    """What becomes of a batch of messages on a hostile network.
+
+    Attributes:
+        rows: int64 [k], which messages arrive and in which order; one that is named twice arrives twice.
+        payload: [*batch, k, ...], what they carry on arrival.
+        sizes: int64 [k], bytes that arrive of each; None where all arrive whole.
+        by_network: whether somebody on the way did it, whom authentication catches, and not the sender itself.
+    """
+
+    rows: NDArray[np.int64]
+    payload: NDArray[Any]
+    sizes: NDArray[np.int64] | None = None
+    by_network: bool = False
+
+
+Tamper = Callable[[Phase, Step, NDArray[np.int64], NDArray[np.int64], NDArray[Any]], Tampered | None]
+"""Decides from phase, step, senders [m], receivers [m] and payload what arrives; None leaves a batch alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """What a channel keeps: sizes always, payloads, inputs and coins on demand.
@@ -36,19 +58,22 @@ class Recording:
     Attributes:
         level: sizes only, or everything.
         rounds: payloads are kept for rounds 0 .. rounds - 1; None keeps all.
+        phases: payloads are kept of messages of these phases alone, and inputs and coins not at all; None keeps all.
     """
 
     level: Level = Level.SIZES
     rounds: int | None = None
+    phases: frozenset[Phase] | None = None
 
     @classmethod
     def everything(cls, rounds: int | None = None) -> Recording:
         """Payloads, inputs and coins of the first `rounds` rounds, or of all."""
         return cls(Level.EVERYTHING, rounds)
 
-    def keeps(self, step: Step) -> bool:
-        """Whether payloads of this step are kept."""
-        return self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds)
+    def keeps(self, step: Step, phase: Phase | None = None) -> bool:
+        """Whether payloads of this step, and of this phase where it is given, are kept."""
+        in_time = self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds)
+        return in_time and (self.phases is None or phase in self.phases)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,12 +85,17 @@ class Delivery:
         receivers: int64 [m], party identifiers.
         payload: [*batch, m, ...], read-only.
         rows: int64 [m], position of each in the batch that was sent; None when all of it arrived.
+        sizes: int64 [m], bytes that arrived of each message; None when all arrived whole.
+        genuine: bool [m], which messages are as their sender sent them, as authenticated encryption would tell; None
+            when all are.
     """
 
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
     payload: NDArray[Any]
     rows: NDArray[np.int64] | None = None
+    sizes: NDArray[np.int64] | None = None
+    genuine: NDArray[np.bool_] | None = None
 
 
 class Channel:
@@ -78,16 +108,28 @@ class Channel:
         coins: where all randomness of the schemes on this channel comes from.
         recording: what to keep of the messages.
         loss: a network that loses messages; None loses none.
+        tamper: a network that repeats, reorders, cuts or changes messages; None leaves them alone.
     """
 
     def __init__(
-        self, parties: Directory, coins: Coins, recording: Recording | None = None, loss: Loss | None = None
+        self,
+        parties: Directory,
+        coins: Coins,
+        recording: Recording | None = None,
+        loss: Loss | None = None,
+        tamper: Tamper | None = None,
     ) -> None:
         self.parties = parties
-        self._loss = loss
+        self._loss, self._tamper = loss, tamper
         self.recording = recording or Recording()
         self.transcript = Transcript(parties, batch_axes=len(coins.batch_shape))
         self._coins = coins
+
+    def keeping_only(self, *phases: Phase) -> Channel:
+        """The same channel to those whose payloads are too large to keep: sizes of all, payloads of some phases."""
+        quiet = copy.copy(self)
+        quiet.recording = replace(self.recording, phases=frozenset(phases))
+        return quiet
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -101,6 +143,8 @@ class Channel:
         senders: NDArray[np.int64],
         receivers: NDArray[np.int64],
         payload: NDArray[Any],
+        *,
+        wire_bytes: int | None = None,
     ) -> Delivery:
         """Delivers a batch of messages.
 
@@ -110,6 +154,8 @@ class Channel:
             senders: int64 [m], party identifiers.
             receivers: int64 [m], party identifiers.
             payload: [*batch_shape, m, ...]; becomes read-only.
+            wire_bytes: size of one message where that is not its payload's: headers and authentication included, or
+                a message that the payload holds in a shorter form.
 
         Returns:
             What the receivers got.
@@ -125,10 +171,16 @@ class Channel:
         if arrived is not None:
             senders, receivers = senders[arrived], receivers[arrived]
             payload = np.take(payload, arrived, axis=len(self.batch_shape))
-        payload = _own_copy(payload) if self.recording.keeps(step) else _read_only(payload)
+        changed = None if self._tamper is None else self._tamper(phase, step, senders, receivers, payload)
+        genuine = None
+        if changed is not None:
+            genuine = self._genuine(payload, changed)
+            senders, receivers, payload = senders[changed.rows], receivers[changed.rows], changed.payload
+            arrived = changed.rows if arrived is None else arrived[changed.rows]
+        payload = _own_copy(payload) if self.recording.keeps(step, phase) else _read_only(payload)
         item_bytes = int(np.prod(payload.shape[len(expected) :], dtype=np.int64)) * payload.itemsize
-        self._record(phase, step, senders, receivers, item_bytes, payload)
-        return Delivery(senders, receivers, payload, arrived)
+        self._record(phase, step, senders, receivers, item_bytes if wire_bytes is None else wire_bytes, payload)
+        return Delivery(senders, receivers, payload, arrived, None if changed is None else changed.sizes, genuine)
 
     def send_sizes(
         self, phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64], item_bytes: int
@@ -141,10 +193,12 @@ class Channel:
         """The coins, for samplers that need more than uniform elements; note their results with `note_coins`."""
         return self._coins
 
-    def draw(self, name: str, owners: NDArray[np.int64], modulus: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
+    def draw(
+        self, name: str, owners: NDArray[np.int64], modulus: int, shape: tuple[int, ...], step: Step = SETUP
+    ) -> NDArray[np.int64]:
         """Draws secret coins for each owner: int64 [*batch_shape, len(owners), *shape], below `modulus`."""
         values = self._coins.uniform(modulus, (len(owners), *shape))
-        self._keep(Private.COINS, name, SETUP, owners, values)
+        self._keep(Private.COINS, name, step, owners, values)
         return values
 
     def note_coins(self, name: str, owners: NDArray[np.int64], values: NDArray[np.int64]) -> None:
@@ -155,6 +209,19 @@ class Channel:
         """Records what owners bring into the run: values [m, ...]."""
         if self.recording.keeps(step):
             self._keep(Private.INPUT, name, step, owners, self._on_every_tape(values))
+
+    def note_incident(self, step: Step, party: int, what: str) -> None:
+        """Records that something went wrong and was dealt with; `party` is the identifier of the one at fault."""
+        self.transcript.incidents.append(Incident(step, self.parties.party_of(party), what))
+
+    def _genuine(self, sent: NDArray[Any], changed: Tampered) -> NDArray[np.bool_] | None:
+        """Which messages are as they were sent; None where only their senders can have changed them."""
+        if not changed.by_network:
+            return None
+        axis = len(self.batch_shape)
+        same = np.moveaxis(np.take(sent, changed.rows, axis=axis) == changed.payload, axis, 0)
+        genuine: NDArray[np.bool_] = same.reshape(len(same), int(np.prod(same.shape[1:]))).all(axis=1)
+        return genuine
 
     def _check_known(self, ids: NDArray[np.int64], name: str) -> None:
         if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < len(self.parties)):
@@ -178,7 +245,7 @@ class Channel:
         item_bytes: int,
         payload: NDArray[Any] | None,
     ) -> None:
-        kept = payload if self.recording.keeps(step) else None
+        kept = payload if self.recording.keeps(step, phase) else None
         self.transcript.messages.append(MessageBatch(phase, step, senders, receivers, item_bytes, kept))
 
 

@@ -16,10 +16,12 @@ class PublicParameters:
     Attributes:
         modulus: size of the field, None for a scheme over real numbers.
         T: number of masks, None where there are none.
+        fraction_bits: bits behind the binary point of one element, None where that depends on the run.
     """
 
     modulus: int | None = None
     T: int | None = None
+    fraction_bits: int | None = None
 
 
 class Strength(StrEnum):
@@ -36,6 +38,8 @@ class Secret(StrEnum):
     EMBEDDING = "the embedding or gradient that one device sends"
     FOREIGN_NODE = "which devices of other silos are neighbours of a silo's devices"
     CROSS_EDGE = "which cross-silo edges exist"
+    DEGREE = "how many neighbours a device has"
+    PARAMETER_GRADIENT = "one device's gradient of the model parameters"
 
 
 class Circumstance(StrEnum):
@@ -43,6 +47,9 @@ class Circumstance(StrEnum):
 
     ANY = "any"
     SINGLE_NEIGHBOUR = "the target has one neighbour only"
+    SPARSE_SUM = "the sum is exact and its rows are sparse"
+    REPEATED_SUM = "the same rows are summed in several rounds, by different senders"
+    MALICIOUS_DEVICE = "a device departs from the protocol"
 
 
 @dataclass(frozen=True, slots=True)

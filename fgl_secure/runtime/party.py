@@ -13,11 +13,12 @@ from fgl_secure.errors import InputError
 
 
 class Role(StrEnum):
-    """The levels of HiFGL's hierarchy (section 4.1)."""
+    """The levels of HiFGL's hierarchy (section 4.1), and the relays of schemes that split trust among several."""
 
     SERVER = "server"
     SILO = "silo"
     DEVICE = "device"
+    RELAY = "relay"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,9 +45,10 @@ class Directory:
     counts: Mapping[Role, int]
 
     @classmethod
-    def hierarchy(cls, silos: int, devices: int) -> Directory:
-        """One server, `silos` silos and `devices` devices."""
-        return cls({Role.SERVER: 1, Role.SILO: silos, Role.DEVICE: devices})
+    def hierarchy(cls, silos: int, devices: int, relays: int = 0) -> Directory:
+        """One server, `silos` silos, `devices` devices and, where a scheme needs them, `relays` relays."""
+        helpers = {Role.RELAY: relays} if relays else {}
+        return cls({Role.SERVER: 1, Role.SILO: silos, Role.DEVICE: devices, **helpers})
 
     def __post_init__(self) -> None:
         for role, count in self.counts.items():
@@ -71,6 +73,11 @@ class Directory:
         if party.role not in self.counts or not 0 <= party.index < self.counts[party.role]:
             raise InputError(f"party must exist in this run; found {party}")
         return self._first(party.role) + party.index
+
+    def party_of(self, identifier: int) -> Party:
+        """The party of an identifier."""
+        role = self.roles[int(self.role_of(np.array([identifier]))[0])]
+        return Party(role, identifier - self._first(role))
 
     def role_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 like `ids`: position in `roles` of each party's role."""

@@ -17,6 +17,17 @@ class Phase(Enum):
     CODES = ("codes", "T + 1 Lagrange codes of one embedding or gradient")
     AGGREGATE = ("aggregate", "T + 1 sums of codes, to be decoded")
     DECODED = ("decoded", "the decoded sum of the neighbours' embeddings or gradients")
+    KEYS = ("public keys", "X25519 public keys, between devices and relays")
+    TAGS = ("tags", "the fresh tag of a target's sum, to its neighbours")
+    SHARE_HEADERS = ("share headers", "tag, slot and attempt of a message whose share the relay expands by itself")
+    SHARE_SEEDS = ("share seeds", "tag and seed of a message whose share the relay expands by itself")
+    SHARES = ("shares", "one Shamir share of one embedding or gradient, under its tag")
+    ROSTERS = ("rosters", "which messages a relay holds for each tag, as a digest")
+    FETCH = ("fetches", "the opening of a tag: a demand for its sum, forwarded by a silo")
+    SHARE_SUMS = ("share sums", "the sum of the shares under one tag, or a refusal")
+    COUNTS = ("counts", "how many messages a sum of shares has; 0 where it is refused")
+    RESENDS = ("resend requests", "a relay asks a sender for a message that another relay holds")
+    SEALED = ("sealed", "a ciphertext on its way between a device and a relay")
     MODEL = ("model", "model parameters")
     GRADIENT = ("parameter gradient", "one device's gradient of the model parameters, in the clear")
     CORRECT = ("correct predictions", "whether, or how often, a validation or test prediction was right")
@@ -42,9 +53,11 @@ class Step:
         layer: layer of the model, from 0; -1 for what belongs to no layer.
         direction: forward or backward pass.
         evaluation: whether a forward pass serves to score the model and not to train it.
+        part: which slice of rows that are too wide for one step, from 0.
     """
 
     round: int
     layer: int = -1
     direction: Direction = Direction.FORWARD
     evaluation: bool = False
+    part: int = 0

@@ -80,6 +80,21 @@ class Traffic:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something that went wrong in a run and was dealt with.
+
+    Attributes:
+        step: when.
+        party: who is at fault, as far as that can be told.
+        what: what happened, in words and without any secret.
+    """
+
+    step: Step
+    party: Party
+    what: str
+
+
 @dataclass(slots=True, eq=False)
 class Transcript:
     """Everything that a channel recorded, in order.
@@ -89,12 +104,14 @@ class Transcript:
         batch_axes: leading axes of every payload: 0, or 1 when all coin tapes ran at once.
         messages: all messages; sizes always, payloads where recorded.
         private: inputs and coins of the parties, where recorded.
+        incidents: what went wrong and was dealt with.
     """
 
     parties: Directory
     batch_axes: int = 0
     messages: list[MessageBatch] = field(default_factory=list)
     private: list[PrivateBatch] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
 
     @property
     def message_count(self) -> int:
@@ -121,7 +138,7 @@ class Transcript:
         are scored on. The view of one party alone has that party's own.
         """
         observer_of = np.full(len(self.parties), -1, dtype=np.int64)
-        ids = self.parties.ids(role)
+        ids = self.parties.ids(role) if role in self.parties.roles else np.empty(0, dtype=np.int64)
         observer_of[ids] = np.arange(len(ids))
         return self._view(f"each {role} alone", observer_of, hidden=SECRETS)
 
@@ -133,14 +150,21 @@ class Transcript:
         """Messages and bytes by phase, sending role and receiving role, in order of first appearance."""
         totals: dict[tuple[Phase, Role, Role], list[int]] = {}
         roles = self.parties.roles
+        counted: dict[tuple[int, int], list[tuple[int, int]]] = {}  # schemes send along the same arrays every round
         for batch in self.messages:
-            pair = self.parties.role_of(batch.senders) * len(roles) + self.parties.role_of(batch.receivers)
-            for code, count in zip(*np.unique(pair, return_counts=True), strict=True):
+            ends = (id(batch.senders), id(batch.receivers))
+            if ends not in counted:
+                counted[ends] = self._counts_by_roles(batch)
+            for code, count in counted[ends]:
                 key = (batch.phase, roles[code // len(roles)], roles[code % len(roles)])
                 entry = totals.setdefault(key, [0, 0])
-                entry[0] += int(count)
-                entry[1] += int(count) * batch.item_bytes
+                entry[0] += count
+                entry[1] += count * batch.item_bytes
         return tuple(Traffic(*key, *entry) for key, entry in totals.items())
+
+    def _counts_by_roles(self, batch: MessageBatch) -> list[tuple[int, int]]:
+        pair = self.parties.role_of(batch.senders) * len(self.parties.roles) + self.parties.role_of(batch.receivers)
+        return [(int(code), int(count)) for code, count in zip(*np.unique(pair, return_counts=True), strict=True)]
 
     def _view(self, name: str, observer_of: NDArray[np.int64], hidden: str | None = None) -> View:
         received = [_received(batch, observer_of, self.batch_axes) for batch in self.messages]

@@ -26,7 +26,7 @@ with warnings.catch_warnings():
 
 def degrees_of(graph: FederatedGraph) -> Degrees:
     heard = torch.tensor(graph.in_degree[:, None], dtype=torch.float32)
-    return Degrees(heard, heard)
+    return Degrees(heard, heard, heard)
 
 
 def through_sums(layer: MessageLayer, graph: FederatedGraph, h: torch.Tensor) -> torch.Tensor:
@@ -76,9 +76,9 @@ def test_layer_is_that_of_pytorch_geometric(make: Any, graph: FederatedGraph) ->
 
 
 def test_published_aggregation_is_as_its_code_computes() -> None:
-    """A message is divided by the root of the full degree + 1, the result by (heard + 1)^(3/2), own row unscaled."""
+    """A message is divided by the root of the full degree + 1, the result by (summed + 1)^(3/2), own row unscaled."""
     layer, h = PublishedGCNLayer(1, 1), torch.tensor([[2.0], [3.0]])
-    degrees = Degrees(torch.tensor([[3.0], [8.0]]), torch.tensor([[1.0], [3.0]]))
+    degrees = Degrees(torch.tensor([[3.0], [8.0]]), torch.tensor([[2.0], [4.0]]), torch.tensor([[1.0], [3.0]]))
     with torch.no_grad():
         layer.weight.fill_(1.0)
     assert torch.allclose(layer.message(h, degrees), torch.tensor([[1.0], [1.0]]))
@@ -100,9 +100,10 @@ def test_initial_weights_depend_on_the_seed_alone(make: type[GCNLayer]) -> None:
     assert len(first) == 2
 
 
-def test_degrees_of_some_devices_keep_both_kinds() -> None:
-    """Picking devices picks their rows of full and heard degrees, in the order asked for."""
-    degrees = Degrees(torch.arange(3.0)[:, None], torch.arange(3.0)[:, None] * 10)
+def test_degrees_of_some_devices_keep_all_kinds() -> None:
+    """Picking devices picks their rows of full, heard and summed degrees, in the order asked for."""
+    degrees = Degrees(*(torch.arange(3.0)[:, None] * factor for factor in (1, 10, 100)))
     picked = degrees.of(torch.tensor([2, 0]))
     assert np.array_equal(picked.full.numpy(), [[2.0], [0.0]])
     assert np.array_equal(picked.heard.numpy(), [[20.0], [0.0]])
+    assert np.array_equal(picked.summed.numpy(), [[200.0], [0.0]])

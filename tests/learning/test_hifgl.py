@@ -94,7 +94,7 @@ def test_gradients_are_those_of_the_whole_graph() -> None:
 
 
 def test_hierarchy_sends_what_the_paper_says() -> None:
-    """A round sends the model to silos and devices, a gradient a device, a model a silo, and scores.
+    """A round sends the model to silos and devices, a gradient a device and parameter, a model a silo, and scores.
 
     Scoring the last models hands them out and collects scores once more, without gradients.
     """
@@ -109,7 +109,7 @@ def test_hierarchy_sends_what_the_paper_says() -> None:
     per_round = {
         (Phase.MODEL, Role.SERVER, Role.SILO): (silos, silos * model),
         (Phase.MODEL, Role.SILO, Role.DEVICE): (devices, devices * model),
-        (Phase.GRADIENT, Role.DEVICE, Role.SILO): (devices, devices * model),
+        (Phase.GRADIENT, Role.DEVICE, Role.SILO): (4 * devices, devices * model),
         (Phase.MODEL, Role.SILO, Role.SERVER): (silos, silos * model),
         (Phase.CORRECT, Role.DEVICE, Role.SILO): (scored, scored),
         (Phase.CORRECT, Role.SILO, Role.SERVER): (silos, silos * 8),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
@@ -49,6 +51,15 @@ def test_unknown_presets_are_refused() -> None:
     """The message lists the presets that there are."""
     with pytest.raises(UnknownNameError, match=f"preset must be one of {', '.join(PRESETS)}; found 'best'"):
         preset("best", "Cora")
+
+
+def test_widths_follow_layers_and_hidden() -> None:
+    """Two layers by default; one layer has no hidden width; more layers repeat it; none is refused."""
+    assert HONEST.widths(1433, 7) == (1433, 64, 7)
+    assert replace(HONEST, layers=1).widths(5, 2) == (5, 2)
+    assert replace(HONEST, layers=4, hidden=3).widths(5, 2) == (5, 3, 3, 3, 2)
+    with pytest.raises(InputError, match="layers must be at least 1; found 0"):
+        replace(HONEST, layers=0)
 
 
 def test_rounds_can_be_changed_and_nothing_else() -> None:

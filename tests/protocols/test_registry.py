@@ -8,6 +8,7 @@ from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.errors import FieldRangeError, UnknownNameError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.registry import PROTOCOLS, Parameters, make_scheme
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 
 
@@ -23,6 +24,14 @@ def test_default_parameters_are_the_schemes_own() -> None:
     """The registry's defaults are those of the constructors."""
     assert make_scheme("secmp", Parameters()) == SecretMessagePassing()
     assert make_scheme("plaintext", Parameters()) == Plaintext()
+    assert make_scheme("relay-coded", Parameters()) == RelayCoded()
+
+
+def test_relays_are_as_few_as_T_allows_unless_given() -> None:
+    """Relay-coded takes T + 1 relays by default, and T, R, k_min and profile where they are given."""
+    assert make_scheme("relay-coded", Parameters(T=2)) == RelayCoded(T=2, R=3)
+    chosen = Parameters(T=2, relays=5, k_min=4, profile=Profile.ANON)
+    assert make_scheme("relay-coded", chosen) == RelayCoded(T=2, R=5, k_min=4, profile=Profile.ANON)
 
 
 def test_all_parameters_arrive() -> None:
@@ -35,7 +44,7 @@ def test_all_parameters_arrive() -> None:
 
 def test_unknown_names_and_unfit_parameters_are_refused() -> None:
     """The message lists the protocols; a composite modulus raises as it does in the constructor."""
-    with pytest.raises(UnknownNameError, match="protocol must be one of plaintext, secmp; found 'spdz'"):
+    with pytest.raises(UnknownNameError, match="protocol must be one of plaintext, secmp, relay-coded; found 'spdz'"):
         make_scheme("spdz", Parameters())
     with pytest.raises(FieldRangeError, match="modulus must be a prime; found 12"):
         make_scheme("secmp", Parameters(modulus=12))

@@ -1,0 +1,98 @@
+"""Many stream ciphers under many keys, read together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.prg import BLOCK_BYTES, KEY_BYTES, FieldStream, word_of
+from fgl_secure.errors import InputError
+
+ZEROS = memoryview(bytes(2**20))
+
+
+class KeyedStreams:
+    """AES-256 in counter mode under one key a party, cut into field elements as `FieldStream` does.
+
+    The ciphers are kept between reads: setting a nonce costs a tenth of setting up a key.
+
+    Args:
+        keys: secret keys of 32 bytes.
+    """
+
+    __slots__ = ("_encryptors", "_keys")
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        wrong = next((key for key in keys if len(key) != KEY_BYTES), None)
+        if wrong is not None:
+            raise InputError(f"keys must have {KEY_BYTES} bytes each; found {len(wrong)}")
+        self._keys = tuple(keys)
+        mode = modes.CTR(bytes(BLOCK_BYTES))
+        self._encryptors = [Cipher(algorithms.AES256(key), mode).encryptor() for key in self._keys]
+
+    def __repr__(self) -> str:
+        return f"KeyedStreams(<{len(self._keys)} secret keys>)"
+
+    def uniform(
+        self, modulus: int, counts: NDArray[np.int64], nonce: bytes, dtype: np.dtype[Any] | None = None
+    ) -> NDArray[Any]:
+        """Reads the first elements of every stream under one nonce.
+
+        Args:
+            modulus: size of the range, 1 to 2^63.
+            counts: int64 [keys], how many elements to read from each stream.
+            nonce: 16 bytes, the counter block that each stream starts from; no two reads under the same keys may
+                start less than their own length apart.
+            dtype: of the result, a signed type that holds modulus - 1; int64 unless given.
+
+        Returns:
+            [sum of counts], the elements of the first stream, then of the second, and so on; uniform on
+            0 .. modulus - 1.
+        """
+        if len(counts) != len(self._keys):
+            raise InputError(f"counts must be given for the {len(self._keys)} keys; found {len(counts)}")
+        word, mask = word_of(modulus)
+        total = int(counts.sum())
+        buffer = bytearray(total * word.itemsize + BLOCK_BYTES)
+        self._fill(buffer, (counts * word.itemsize).tolist(), nonce)
+        words = np.frombuffer(buffer, dtype=word, count=total)
+        out = np.empty(total, dtype=dtype or np.int64)
+        if _masked(words, mask, np.uint64(modulus), out):
+            self._replace_streams_with_rejections(words, mask, modulus, counts, nonce, out)
+        return out
+
+    def _fill(self, buffer: bytearray, sizes: list[int], nonce: bytes) -> None:
+        place, start = memoryview(buffer), 0
+        for encryptor, size in zip(self._encryptors, sizes, strict=True):
+            if size:
+                encryptor.reset_nonce(nonce)
+                for done in range(0, size, len(ZEROS)):
+                    part = min(len(ZEROS), size - done)
+                    encryptor.update_into(ZEROS[:part], place[start + done :])
+                start += size
+
+    def _replace_streams_with_rejections(
+        self, words: NDArray[Any], mask: Any, modulus: int, counts: NDArray[np.int64], nonce: bytes, out: NDArray[Any]
+    ) -> None:
+        """Streams in which a word was rejected are read again by the class that moves up the words behind it."""
+        ends = np.cumsum(counts)
+        rejected = np.flatnonzero((words & mask) >= modulus)
+        for stream in np.unique(np.searchsorted(ends, rejected, side="right")):
+            count = int(counts[stream])
+            out[ends[stream] - count : ends[stream]] = FieldStream(self._keys[stream], nonce).uniform(modulus, count)
+
+
+@numba.njit(parallel=True, cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _masked(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[Any]) -> int:
+    """out[i] = words[i] & mask; says how many of them lie outside the range."""
+    rejected = 0
+    for i in numba.prange(len(words)):
+        masked = np.uint64(words[i] & mask)
+        out[i] = masked
+        rejected += masked >= modulus
+    return rejected

@@ -1,0 +1,61 @@
+"""Differential privacy of grouped sums: sensitivity, integer noise, accounting and budgets."""
+
+from __future__ import annotations
+
+from fgl_secure.dp.accountant import (
+    Account,
+    GaussianAccount,
+    SkellamAccount,
+    analytic_multiplier,
+    epsilon_spent,
+    gaussian_delta,
+    gaussian_epsilon,
+    noise_multiplier,
+    skellam_epsilon,
+    skellam_rdp,
+    skellam_variance,
+)
+from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget
+from fgl_secure.dp.mechanisms import (
+    DiscreteGaussian,
+    DiscreteGaussianFamily,
+    Family,
+    IntegerNoise,
+    Skellam,
+    SkellamFamily,
+    sum_divergence,
+)
+from fgl_secure.dp.perturbation import Perturbation
+from fgl_secure.dp.sensitivity import Clipped, Relation, Unit, clip_rows, grid_clip, grid_rows, rounding_excess
+
+__all__ = [
+    "Account",
+    "Budget",
+    "BudgetExhaustedError",
+    "Clipped",
+    "DiscreteGaussian",
+    "DiscreteGaussianFamily",
+    "Family",
+    "GaussianAccount",
+    "IntegerNoise",
+    "Perturbation",
+    "PrivacyTarget",
+    "Relation",
+    "Skellam",
+    "SkellamAccount",
+    "SkellamFamily",
+    "Unit",
+    "analytic_multiplier",
+    "clip_rows",
+    "epsilon_spent",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "grid_clip",
+    "grid_rows",
+    "noise_multiplier",
+    "rounding_excess",
+    "skellam_epsilon",
+    "skellam_rdp",
+    "skellam_variance",
+    "sum_divergence",
+]

@@ -1,0 +1,142 @@
+"""What the relay-coded scheme hides, from whom, and what it gives away."""
+
+from __future__ import annotations
+
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+
+_OWN = "derived in docs/message_passing.md"
+_MANY = 2**31
+"""As many parties of a role as there are: every promise but the count of relays holds against all of them together."""
+
+
+def claim_of(T: int, k_min: int, *, anonymous: bool) -> Claim:
+    """The claim of a profile.
+
+    Args:
+        T: most relays that may pool their views.
+        k_min: least messages of a sum that is computed.
+        anonymous: whether silos forward messages and all counts are padded.
+    """
+    return Claim(
+        _guarantees(T, k_min, anonymous=anonymous),
+        _leaks(k_min, anonymous=anonymous),
+        _assumptions(anonymous=anonymous),
+    )
+
+
+def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]:
+    everybody = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
+    promises = [
+        Guarantee(
+            Secret.EMBEDDING,
+            everybody,
+            Strength.COMPUTATIONAL,
+            f"up to T = {T} relays, with any silos and devices but the sender, learn of embeddings and gradients no "
+            f"more than the sums that those devices are entitled to, each over at least {k_min} messages",
+            _OWN,
+        ),
+        Guarantee(
+            Secret.PARAMETER_GRADIENT,
+            everybody,
+            Strength.COMPUTATIONAL,
+            "a silo learns the sum of its devices' parameter gradients and no single one",
+            _OWN,
+        ),
+        Guarantee(
+            Secret.FOREIGN_NODE,
+            {Role.SILO: _MANY, Role.SERVER: 1},
+            Strength.COMPUTATIONAL,
+            "silos forward ciphertexts of one size, one a device and relay, and see no node of another silo",
+            _OWN,
+        ),
+        Guarantee(
+            Secret.CROSS_EDGE,
+            {Role.SILO: _MANY, Role.SERVER: 1},
+            Strength.COMPUTATIONAL,
+            "silos see no message that depends on an edge",
+            _OWN,
+        ),
+        Guarantee(
+            Secret.DEGREE,
+            {Role.SILO: _MANY, Role.SERVER: 1},
+            Strength.COMPUTATIONAL,
+            "silos see no count that depends on a device's neighbours",
+            _OWN,
+        ),
+    ]
+    if anonymous:
+        promises += [
+            Guarantee(
+                secret,
+                {Role.RELAY: T, Role.SERVER: 1},
+                Strength.COMPUTATIONAL,
+                "relays see equally many messages under every tag, of each the silo that forwards it, and no sender",
+                _OWN,
+            )
+            for secret in (Secret.CROSS_EDGE, Secret.DEGREE)
+        ]
+    return tuple(promises)
+
+
+def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
+    at_target = [
+        Leak(
+            Secret.CROSS_EDGE,
+            Role.DEVICE,
+            Circumstance.ANY,
+            "a device knows its own neighbours, and learns of each whether it has at least k_min neighbours itself",
+        ),
+        Leak(
+            Secret.EMBEDDING,
+            Role.DEVICE,
+            Circumstance.SPARSE_SUM,
+            f"an exact sum of sparse rows can be taken apart by the device that it is for: k_min = {k_min} and a "
+            "projection before sending make that harder, noise prevents it",
+        ),
+        Leak(
+            Secret.EMBEDDING,
+            Role.DEVICE,
+            Circumstance.REPEATED_SUM,
+            "a device that sums the same rows in several rounds over different senders learns the differences; a "
+            "static layer must be summed once and kept",
+        ),
+    ]
+    if anonymous:
+        return tuple(at_target)
+    at_relay = [
+        Leak(
+            secret,
+            Role.RELAY,
+            Circumstance.ANY,
+            statement,
+        )
+        for secret, statement in (
+            (Secret.DEGREE, "a relay sees how many messages each device sends"),
+            (
+                Secret.CROSS_EDGE,
+                "a relay sees which devices send under one tag and which silo fetches it; where the pattern is unique "
+                "that tells whose tag it is, and so most edges",
+            ),
+            (Secret.FOREIGN_NODE, "the same pattern tells which devices are neighbours across silos"),
+        )
+    ]
+    return (*at_target, *at_relay)
+
+
+def _assumptions(*, anonymous: bool) -> tuple[str, ...]:
+    return (
+        "parties are semi-honest; relays may fail, and fewer than half of those beyond T + 1 may lie in what they sum",
+        "relays belong to different organisations, none of them a silo of the federation, and their keys are authentic",
+        "AES-256 in counter mode is a pseudo-random generator, X25519 with HKDF-SHA256 a key agreement",
+        "channels are confidential and authenticated; who watches the network between devices sees who talks to whom",
+        *(
+            (
+                "silos forward what they are given, in random order; k_min is enforced by the target itself, before "
+                "messages are lost",
+                "every silo has many devices: relays see how many messages under a tag come by way of which silo and "
+                "which silo fetches its sum, so a device that is alone in its silo is known by that",
+            )
+            if anonymous
+            else ()
+        ),
+    )

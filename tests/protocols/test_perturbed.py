@@ -1,0 +1,419 @@
+"""Noise under any scheme: the plumbing is exact, the noise is all there, and nothing is sent beyond the budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.dp import (
+    Account,
+    BudgetExhaustedError,
+    DiscreteGaussian,
+    GaussianAccount,
+    IntegerNoise,
+    Perturbation,
+    PrivacyTarget,
+    Relation,
+    SkellamFamily,
+    Unit,
+    grid_rows,
+)
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.learning.exchange import exchange
+from fgl_secure.learning.hierarchy import note_membership
+from fgl_secure.learning.hifgl import neighbour_sums
+from fgl_secure.protocols.grouped_sum import Grouping, Scheme, Session
+from fgl_secure.protocols.perturbed import PerMessage, Perturbed
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.runtime import (
+    Channel,
+    Claim,
+    Direction,
+    Directory,
+    Guarantee,
+    Party,
+    Phase,
+    Private,
+    PublicParameters,
+    Recording,
+    Role,
+    Secret,
+    Step,
+    Strength,
+)
+from tests.graphs import two_communities
+from tests.protocols.conformance import (
+    BACKWARD,
+    BOUND,
+    FORWARD,
+    SchemeConformance,
+    Traffic,
+    along,
+    channel_of,
+    counted,
+    ideal,
+    triangle,
+)
+from tests.strategies import Parties, grouping_over, groupings
+
+BITS = 16
+TARGET = PrivacyTarget(8.0, 1e-5, Relation(Unit.MESSAGE), 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Silent(IntegerNoise):
+    """Accounted as plenty and drawn as zero: the scheme around the noise alone; the broken twin of every mechanism."""
+
+    sigma: float = 2.0**40
+    largest: int = 0
+    total_variation: float = 0.0
+    source: str = "none"
+
+    def sample(self, coins: Coins, shape: tuple[int, ...]) -> NDArray[np.int64]:  # noqa: ARG002  # draws nothing
+        return np.zeros(shape, dtype=np.int64)
+
+    def account(self, shares: int, l2: float, l1: float) -> Account:  # noqa: ARG002  # like any Gaussian
+        return GaussianAccount(self.sigma * shares**0.5 / l2)
+
+
+def silent(width: int = 3) -> Perturbation:
+    """Settings that change nothing but the last bits."""
+    return Perturbation(TARGET, 2.0 * BOUND, width, BITS, 1, Silent())
+
+
+def noisy(**changes: object) -> Perturbation:
+    """Calibrated settings with real noise."""
+    settings = {"clip": 2.0, "width": 3, "honest": 1} | changes
+    return Perturbation.calibrated(TARGET, **settings)  # type: ignore[arg-type]
+
+
+class TestOverPlaintext(SchemeConformance):
+    """Without noise the wrapper is the inner scheme, but for the grid."""
+
+    scheme: ClassVar[Scheme] = Perturbed(Plaintext(), silent())
+    lossy_phase = Phase.VALUES
+
+    def allowed_error(self, grouping: Grouping) -> float:
+        return max(grouping.largest_group, grouping.reversed().largest_group, 1) * 2.0**-BITS
+
+    def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
+        m = len(grouping.source)
+        return {(Phase.VALUES, Role.DEVICE, Role.DEVICE): (m, m * width * 8)}
+
+
+class TestOverSecmp(SchemeConformance):
+    """The same over a field."""
+
+    scheme: ClassVar[Scheme] = Perturbed(SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS), silent())
+    lossy_phase = Phase.CODES
+
+    def allowed_error(self, grouping: Grouping) -> float:
+        return max(grouping.largest_group, grouping.reversed().largest_group, 1) * 2.0**-BITS
+
+    def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
+        """What the inner scheme sends for rows without noise."""
+        ids = (grouping.row_owner, grouping.group_owner, grouping.row_custodian, grouping.group_custodian)
+        silos = 1 + max(int(ids[2].max()), int(ids[3].max())) - 1
+        channel = channel_of(Directory.hierarchy(silos, 6))
+        session = SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS).open(channel, grouping, width)
+        session.sum(np.zeros((len(grouping.row_owner), width)), FORWARD)
+        return counted(channel.transcript)
+
+
+INNER = [Plaintext(), SecretMessagePassing(bound=64.0)]
+
+
+@pytest.mark.parametrize("inner", INNER)
+@given(st.data(), groupings(), st.sampled_from(Direction))
+def test_sums_hold_one_fresh_share_a_message(
+    inner: Scheme, data: st.DataObject, case: Parties, direction: Direction
+) -> None:
+    """Decoded sums are, bit for bit, the sums of the grid rows and of the recorded shares of their messages."""
+    settings, channel = noisy(), channel_of(case.directory)
+    way = along(case.grouping, direction)
+    values = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=len(way.row_owner), max_size=len(way.row_owner))))
+    sums = Perturbed(inner, settings).open(channel, case.grouping, 1).sum(values[:, None], Step(0, 0, direction))
+    (drawn,) = (batch for batch in channel.transcript.private if batch.kind is Private.COINS and batch.name == "noise")
+    assert np.array_equal(drawn.owners, way.row_owner[way.source])
+    exact = np.zeros((len(way.group_owner), 1), dtype=np.int64)
+    rows = grid_rows(values[:, None], settings.clip, settings.fraction_bits).rows
+    np.add.at(exact, way.target, rows[way.source] + drawn.values)
+    assert np.array_equal(sums, exact * 2.0**-settings.fraction_bits)
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_relays_sum_noisy_rows_in_both_passes(profile: Profile) -> None:
+    """Over relays that answer groups of 3 and more, both passes are exact and single neighbours stay unanswered."""
+    settings = noisy(honest=3)
+    scheme = Perturbed(RelayCoded(bound=settings.largest, profile=profile), settings)
+    directory, everyone = Directory.hierarchy(1, 7, scheme.relays), np.arange(7)
+    ring = np.concatenate([everyone[:5]] * 4)
+    around = (ring + np.repeat([1, 2, 3, 4], 5)) % 5  # five devices that all know each other, and a pair
+    edges = np.stack([np.append(ring, [5, 6]), np.append(around, [6, 5])])
+    grouping = grouping_over(directory, np.zeros(7, dtype=np.int64), everyone, everyone, edges)
+    channel = channel_of(directory)
+    session = scheme.open(channel, grouping, 3)
+    for step in (FORWARD, BACKWARD):
+        sums = session.sum(np.ones((7, 3)) / 2, step)
+        drawn = [batch.values for batch in channel.transcript.private if batch.name == "noise"][-1]
+        noise = np.zeros((7, 3))
+        np.add.at(noise, along(grouping, step.direction).target, drawn * 2.0**-settings.fraction_bits)
+        assert np.array_equal(sums[:5], 2 + noise[:5])
+        assert (sums[5:] == 0).all()
+    assert scheme.shares == 3
+
+
+@given(groupings())
+def test_turning_messages_round_twice_changes_nothing(case: Parties) -> None:
+    """Rows stay numbered by message in both directions, also where small groups are left out."""
+    way = PerMessage.of(case.grouping).answered(2)
+    back, again = way.reversed(), way.reversed().reversed()
+    assert np.array_equal(back.source, way.source)
+    assert np.array_equal(back.row_owner[back.source], way.group_owner[way.target])
+    assert np.array_equal(back.group_owner[back.target], way.row_owner[way.source])
+    for name in ("row_owner", "group_owner", "source", "target", "row_custodian", "group_custodian"):
+        assert np.array_equal(getattr(again, name), getattr(way, name))
+
+
+@pytest.mark.parametrize("step", [FORWARD, BACKWARD])
+def test_groups_below_the_inner_minimum_stay_unanswered(step: Step) -> None:
+    """The inner scheme's rule on small groups holds for noisy rows: device 2 has two neighbours, device 0 one."""
+    case = triangle()
+    inner = Plaintext(minimum_group=2)
+    plain, wrapped = (
+        scheme.open(channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), step)
+        for scheme in (inner, Perturbed(inner, silent()))
+    )
+    assert np.array_equal(plain, wrapped)
+    assert plain[:, 0].tolist() == ([0, 0, 2, 0] if step is FORWARD else [0, 0, 0, 0])
+
+
+def star(senders: int, count: int) -> Parties:
+    """`count` targets with `senders` neighbours each, all of one silo."""
+    directory = Directory.hierarchy(1, count * (senders + 1))
+    devices, silo = directory.ids(Role.DEVICE), directory.ids(Role.SILO)
+    target = np.repeat(np.arange(count), senders)
+    custodians = np.repeat(silo, len(devices))
+    rows = np.arange(count, len(devices))
+    grouping = Grouping(devices, devices[:count], rows, target, custodians, custodians[:count])
+    return Parties(directory, grouping)
+
+
+@pytest.mark.parametrize("honest", [1, 4])
+def test_noise_of_a_sum_has_the_calibrated_variance(honest: int) -> None:
+    """Sums of as many messages as shares have the variance sigma^2, within 5 standard errors."""
+    case, settings = star(honest, 2000), noisy(honest=honest)
+    values = np.zeros((len(case.grouping.row_owner), 3))
+    sums = Perturbed(Plaintext(), settings).open(channel_of(case.directory), case.grouping, 3).sum(values, FORWARD)
+    assert sums.var() / settings.sigma**2 == pytest.approx(1, abs=5 * (2 / sums.size) ** 0.5)
+    assert np.abs(np.corrcoef(sums.T) - np.eye(3)).max() < 0.12
+
+
+def test_every_message_of_one_row_has_noise_of_its_own() -> None:
+    """Two neighbours of one sender see different noise, and so do two rounds: nothing cancels."""
+    case = triangle()
+    two = replace(case.grouping, source=np.array([0, 0]), target=np.array([1, 2]))
+    session = Perturbed(Plaintext(), noisy()).open(channel_of(case.directory), two, 3)
+    first, second = (session.sum(np.zeros((4, 3)), Step(number)) for number in (0, 1))
+    noise = np.concatenate([first[1:3], second[1:3]])
+    assert len(np.unique(noise, axis=0)) == 4
+    assert (first[[0, 3]] == 0).all()
+
+
+def test_nothing_is_sent_beyond_the_budget() -> None:
+    """The release after the last raises before a message, a coin or a note, and so does every later one."""
+    case, channel = triangle(), channel_of(triangle().directory)
+    session = Perturbed(Plaintext(), noisy()).open(channel, case.grouping, 1)
+    for number in range(TARGET.releases):
+        session.sum(np.ones((4, 1)), Step(number, 0, list(Direction)[number % 2]))
+    before = len(channel.transcript.messages), len(channel.transcript.private)
+    for _ in range(2):
+        with pytest.raises(BudgetExhaustedError, match="20 spent and 1 more"):
+            session.sum(np.ones((4, 1)), Step(99))
+    assert before == (len(channel.transcript.messages), len(channel.transcript.private))
+
+
+def test_refused_values_cost_nothing() -> None:
+    """Values that are not finite or too wide raise without a release being counted."""
+    case = triangle()
+    session = Perturbed(Plaintext(), noisy(width=1)).open(channel_of(case.directory), case.grouping, 1)
+    for bad in (np.full((4, 1), np.nan), np.ones((4, 2))):
+        for number in range(TARGET.releases + 1):
+            with pytest.raises(InputError, match="values"):
+                session.sum(bad, Step(number))
+    assert session.sum(np.ones((4, 1)), FORWARD).shape == (4, 1)
+
+
+def test_senders_beyond_the_cap_are_refused_in_both_passes() -> None:
+    """A device with three messages in either pass is refused under a cap of two, before anything is sent."""
+    case = star(3, 1)
+    target = replace(TARGET, relation=Relation(Unit.NODE, 2))
+    scheme = Perturbed(Plaintext(), Perturbation.calibrated(target, clip=1.0, width=1, honest=1))
+    for grouping in (case.grouping, case.grouping.reversed()):
+        with pytest.raises(InputError, match="must not exceed the cap 2"):
+            scheme.open(channel_of(case.directory), grouping, 1)
+
+
+def test_inner_schemes_must_hold_noisy_rows_as_they_are() -> None:
+    """Too few fraction bits, a bound below the largest noise or wider rows raise when the scheme is opened."""
+    case, settings = triangle(), noisy()
+    too_coarse = SecretMessagePassing(bound=64.0, fraction_bits=settings.fraction_bits - 1)
+    with pytest.raises(InputError, match=f"at least those of the noise, {settings.fraction_bits}; found"):
+        Perturbed(too_coarse, settings).open(channel_of(case.directory), case.grouping, 1)
+    too_small = SecretMessagePassing(bound=settings.largest * 0.99)
+    with pytest.raises(FieldRangeError, match="must hold a clipped row and the largest noise"):
+        Perturbed(too_small, settings).open(channel_of(case.directory), case.grouping, 1)
+    exactly = SecretMessagePassing(bound=settings.largest)
+    Perturbed(exactly, settings).open(channel_of(case.directory), case.grouping, 1)
+    with pytest.raises(InputError, match="width must be at most the settings' 3"):
+        Perturbed(Plaintext(), settings).open(channel_of(case.directory), case.grouping, 4)
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_truth_is_the_rows_without_noise(inner: Scheme) -> None:
+    """Attacks are scored on what devices wanted to hide, in the encoding of the scheme, not on their noisy rows."""
+    graph = two_communities()
+    settings = noisy(width=8)
+    scheme = Perturbed(inner, settings)
+    channel = channel_of(Directory.hierarchy(graph.num_silos, graph.num_devices))
+    values = np.random.default_rng(0).normal(size=(graph.num_devices, 8)) / 4
+    exchange(graph, scheme, channel, values, both_ways=True)
+    truth = Truth.of(channel.transcript, graph)
+    rows = grid_rows(values, settings.clip, settings.fraction_bits).rows * 2.0**-settings.fraction_bits
+    sums = neighbour_sums(graph)
+    fixed = inner.fixed_point(max(sums.largest_group, sums.reversed().largest_group))
+    expected = rows if fixed is None else fixed.encode(rows)
+    for direction in Direction:
+        found = truth.embeddings[Step(0, 0, direction)]
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected)
+
+
+def test_truth_survives_a_graph_in_which_every_device_sends_once() -> None:
+    """On a ring in the order of the devices the noisy rows have the devices as owners too, and are no secrets."""
+    graph = two_communities(8)
+    devices = Directory.hierarchy(graph.num_silos, 8)
+    ring = triangle().grouping
+    ids, silos = devices.ids(Role.DEVICE), devices.ids(Role.SILO)[graph.silo_of]
+    ring = Grouping(ids, ids, np.arange(8), (np.arange(8) + 1) % 8, silos, silos)
+    channel = channel_of(devices)
+    note_membership(channel, graph.silo_of)
+    Perturbed(Plaintext(), noisy()).open(channel, ring, 1).sum(np.ones((8, 1)), FORWARD)
+    assert (Truth.of(channel.transcript, graph).embeddings[FORWARD] == 1).all()
+
+
+def test_views_show_their_owners_noise_and_no_secret() -> None:
+    """A device knows the noise that it drew and no one else's; side by side no rows are shown, noisy ones neither."""
+    case = triangle()
+    channel = channel_of(case.directory)
+    Perturbed(Plaintext(), noisy()).open(channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+    (own,) = channel.transcript.view([Party(Role.DEVICE, 0)]).own("noise")
+    assert (own.owners == case.directory.id_of(Party(Role.DEVICE, 0))).all()
+    assert channel.transcript.views(Role.DEVICE).own("values") == ()
+    assert channel.transcript.view([Party(Role.SILO, 0)]).private == ()
+
+
+def test_noise_is_recorded_only_where_payloads_are() -> None:
+    """A channel that keeps sizes, or the first round, keeps no other noise."""
+    case = triangle()
+    for recording, kept in ((Recording(), 0), (Recording.everything(1), 1)):
+        channel = Channel(case.directory, SimulationCoins(0), recording)
+        session = Perturbed(Plaintext(), noisy()).open(channel, case.grouping, 1)
+        for number in range(3):
+            session.sum(np.ones((4, 1)), Step(number))
+        assert sum(batch.name == "noise" for batch in channel.transcript.private) == kept
+
+
+@dataclass(frozen=True, slots=True)
+class Hiding(Scheme):
+    """An ideal scheme: sums of at least `minimum_group` rows, and a promise that hides each from all but one relay."""
+
+    minimum_group: int = 6
+    name: str = "ideal"
+    relays: int = 0
+    variants: tuple[Scheme, ...] = ()
+
+    def gradient_scheme(self, members: int) -> None:  # noqa: ARG002  # none, for any silo
+        return None
+
+    def fixed_point(self, terms: int) -> None:
+        """It sums real numbers."""
+
+    @property
+    def public(self) -> PublicParameters:
+        return PublicParameters()
+
+    @property
+    def claim(self) -> Claim:
+        everyone = {Role.DEVICE: 1000, Role.SILO: 1000, Role.RELAY: 1}
+        promise = Guarantee(Secret.EMBEDDING, everyone, Strength.PERFECT, "rows are hidden", "by definition")
+        return Claim((promise,), (), ())
+
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:
+        return Plaintext(minimum_group=self.minimum_group).open(channel, grouping, width)
+
+
+def test_claim_over_a_scheme_that_hides_messages() -> None:
+    """All shares count, and of a sum's senders those beyond the honest ones may collude with its target."""
+    promise = Perturbed(Hiding(), noisy(honest=4)).claim.guarantees[-1]
+    assert "4 of 4 shares" in promise.statement
+    assert promise.covers({Role.DEVICE: 3, Role.SILO: 5, Role.RELAY: 1})
+    for too_many in ({Role.DEVICE: 4}, {Role.RELAY: 2}, {Role.SERVER: 1}):
+        assert not promise.covers(too_many)
+    short = Perturbed(Hiding(minimum_group=3), noisy(honest=4))
+    assert short.shares == 3
+    assert not short.claim.guarantees[-1].covers({Role.DEVICE: 2})
+
+
+def test_claim_states_what_is_really_seen() -> None:
+    """Over a scheme that shows single messages only one share of four counts, and the stated epsilon is larger."""
+    settings = noisy(honest=4)
+    local = Perturbed(Plaintext(minimum_group=4), settings)
+    (promise,) = local.claim.guarantees
+    assert local.shares == 1
+    assert promise.strength is Strength.DIFFERENTIAL_PRIVACY
+    assert promise.secret is Secret.EMBEDDING
+    assert f"({settings.epsilon(1):.3g}, 1e-05)" in promise.statement
+    assert "1 of 4 shares" in promise.statement
+    assert settings.epsilon(1) > 1.5 * TARGET.epsilon >= settings.epsilon(4)
+    assert promise.covers({Role.DEVICE: 7, Role.SILO: 2, Role.SERVER: 1})
+
+
+def test_delegated_properties() -> None:
+    """Name, public parameters, relays and least group are the inner scheme's; there are no variants."""
+    inner = SecretMessagePassing(PrimeField(32749), T=2)
+    scheme = Perturbed(inner, noisy())
+    assert scheme.name == "secmp[p=32749,T=2]+dp"
+    assert (scheme.public, scheme.relays, scheme.minimum_group) == (inner.public, 0, 1)
+    assert scheme.variants == ()
+    assert scheme.claim.guarantees[:-1] == inner.claim.guarantees
+    assert set(scheme.claim.assumptions) > set(inner.claim.assumptions)
+
+
+def test_skellam_noise_runs_the_same_way() -> None:
+    """Skellam shares go through a field scheme as well."""
+    case = triangle()
+    settings = Perturbation.calibrated(TARGET, clip=2.0, width=2, honest=2, family=SkellamFamily())
+    inner = SecretMessagePassing(bound=2 * settings.largest)
+    sums = Perturbed(inner, settings).open(channel_of(case.directory), case.grouping, 2).sum(np.ones((4, 2)), FORWARD)
+    off = (sums - ideal(case.grouping, np.ones((4, 2)))) * 2.0**settings.fraction_bits
+    assert np.array_equal(off, np.rint(off))
+    assert 0 < np.abs(off).max() <= 2 * settings.noise.largest
+
+
+def test_narrow_shares_are_refused() -> None:
+    """Discrete Gaussian shares below 16 grid units never make it into a scheme."""
+    loose = PrivacyTarget(8.0, 1e-5, Relation(Unit.MESSAGE), 1)
+    with pytest.raises(InputError, match="at least 16 grid units"):
+        Perturbation(loose, 1.0, 1, 1, 1, DiscreteGaussian(3.0))
