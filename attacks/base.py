@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from numpy.typing import NDArray
 
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.metrics import Interval
@@ -22,6 +24,12 @@ class Material(StrEnum):
     """Embeddings and gradients of a training run."""
     FEATURES = "features"
     """One exchange of 0/1 features in a field small enough for brute force."""
+    STATIC = "static"
+    """One release of the static 0/1 features, each row divided by the root of its device's degree (HiFGL, Eq. 2)."""
+    DROP_OUTS = "drop-outs"
+    """The same rows summed in several rounds, in which devices take part or not."""
+    DEVIATION = "deviation"
+    """One exchange in which devices hand something else to be decoded than what the protocol says."""
 
 
 class Reference(StrEnum):
@@ -31,6 +39,13 @@ class Reference(StrEnum):
     SECMP = "secmp"
     SMALL_FIELD = "secmp in the field of 11 elements"
     SILO_PATH = "plaintext by way of the silos"
+    STATIC = "secmp, one release of static features"
+    DROP_OUTS = "secmp with drop-outs"
+    DEVIATING = "secmp with devices that deviate"
+    GRADIENTS = "parameter gradients of single devices in the clear"
+    UNMASKED = "shares without masks"
+    SHARED_MASKS = "shares under one mask for all senders"
+    TAGS = "messages under fresh tags, at relays that see who sends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,7 @@ class Card:
         reference: the run that it must break: its positive control.
         circumstance: the condition under which it finds it.
         minimum: what each of its figures must reach on the reference run, as a share of what a complete break has.
+        auxiliary: what the observer knows beside its view, in words; "" where that is nothing.
     """
 
     name: str
@@ -87,11 +103,24 @@ class Card:
     reference: Reference
     circumstance: Circumstance = Circumstance.ANY
     minimum: float = 0.99
+    auxiliary: str = ""
 
     @property
     def coalition(self) -> Mapping[Role, int]:
         """How many parties of each role pool their views: one of the observing role."""
         return {self.observer: 1}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Auxiliary:
+    """What an attacker may know from elsewhere; an attack that uses it names it on its card.
+
+    Attributes:
+        dictionary: [n, d], a public row for each device, by device index, as a directory of papers or of profiles
+            would list them; None where there is none.
+    """
+
+    dictionary: NDArray[Any] | None = None
 
 
 class Attack(ABC, Generic[Guess]):
@@ -120,3 +149,22 @@ class Attack(ABC, Generic[Guess]):
     @abstractmethod
     def score(self, guess: Guess, truth: Truth) -> tuple[Measurement, ...]:
         """Compares a guess with the truth, which may be permuted for the null control."""
+
+
+class InformedAttack(Attack[Guess]):
+    """An attack that rests on its view and on auxiliary knowledge, and has no guess without the latter."""
+
+    def infer(self, view: View, public: PublicParameters) -> Guess | None:
+        """Infers from the view alone, which is not enough."""
+        return self.infer_with(view, public, Auxiliary())
+
+    @abstractmethod
+    def infer_with(self, view: View, public: PublicParameters, auxiliary: Auxiliary) -> Guess | None:
+        """Infers the secret from the view and from what the observer knows beside it; None without either."""
+
+
+def guess_of(attack: Attack[Guess], view: View, public: PublicParameters, auxiliary: Auxiliary) -> Guess | None:
+    """The guess of an attack, which is shown the auxiliary knowledge only if it states that it uses it."""
+    if isinstance(attack, InformedAttack):
+        return attack.infer_with(view, public, auxiliary)
+    return attack.infer(view, public)

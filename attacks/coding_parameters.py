@@ -60,15 +60,23 @@ def held_codes(view: View, T: int) -> Iterator[HeldCodes]:
 
 def basis_at(field: PrimeField, nodes: Ids, x: Ids) -> Ids:
     """Lagrange basis on different nodes in every row: nodes [k, t] and points x [k] to int64 [k, t]."""
-    values = np.ones(nodes.shape, dtype=np.int64)
+    above, below = np.ones(nodes.shape, dtype=np.int64), np.ones(nodes.shape, dtype=np.int64)
     for j in range(nodes.shape[1]):
         for other in range(nodes.shape[1]):
             if other != j:
-                ratio = field.multiply(
-                    field.subtract(x, nodes[:, other]), field.inverse(field.subtract(nodes[:, j], nodes[:, other]))
-                )
-                values[:, j] = field.multiply(values[:, j], ratio)
-    return values
+                above[:, j] = field.multiply(above[:, j], field.subtract(x, nodes[:, other]))
+                below[:, j] = field.multiply(below[:, j], field.subtract(nodes[:, j], nodes[:, other]))
+    return field.multiply(above, field.inverse(below)).astype(np.int64)
+
+
+def weighted_rows(
+    field: PrimeField, weights: NDArray[np.int64], codes: NDArray[np.signedinteger]
+) -> NDArray[np.signedinteger]:
+    """Combines the codes of each message with its own weights: [k, t] and [k, t, d] to [k, d]."""
+    total = np.zeros((codes.shape[0], codes.shape[2]), dtype=np.int64)
+    for t in range(codes.shape[1]):
+        total = (total + weights[:, t, None] * codes[:, t].astype(np.int64)) % field.modulus
+    return total.astype(field.dtype)
 
 
 def _decoding_silo(view: View) -> Ids:

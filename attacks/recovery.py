@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion, exact_rows_recovered
+from fgl_secure.audit.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.runtime import Direction, Role, Step
 
 Ids = NDArray[np.int64]
@@ -29,6 +29,21 @@ class RecoveredRows:
 
     step: Step
     senders: Ids
+    values: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClaimedTerms:
+    """Rows that an observer claims to be in a sum, without saying whose they are.
+
+    Attributes:
+        step: when they were sent.
+        targets: int64 [k], party identifiers of the devices whose sums they are said to be in.
+        values: [k, d], the rows.
+    """
+
+    step: Step
+    targets: Ids
     values: NDArray[Any]
 
 
@@ -77,10 +92,51 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: Truth
     return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
 
 
+def score_claimed_terms(guess: ClaimedTerms, truth: Truth) -> tuple[Measurement, ...]:
+    """The share of all messages whose row is claimed for the right sum, and the share of claims that are right.
+
+    Rows are compared bit for bit, as a multiset for every sum: a row that two neighbours have counts twice if it is
+    claimed twice. Both priors are the share of the most frequent row.
+    """
+    secret = truth.embeddings[guess.step].astype(guess.values.dtype, copy=False)
+    target = truth.parties.index_of(guess.targets, Role.DEVICE)
+    _, kind = np.unique(_packed(np.concatenate([secret, guess.values])), return_inverse=True)
+    kinds = int(kind.max(initial=0)) + 1
+    sent = truth.edges[1] * kinds + kind[: len(secret)][truth.edges[0]]
+    claimed = target * kinds + kind[len(secret) :]
+    read, right = _matched(sent, claimed), _matched(claimed, sent)
+    prior = largest_share(secret[truth.edges[0]])
+    finding = (
+        f"{int(read.sum()):,} of {len(read):,} rows are read exactly out of sums; {int(right.sum()):,} of "
+        f"{len(right):,} rows that are claimed are right."
+    )
+    recall = node_block_proportion(read, truth.edges, len(truth.silo_of), seed=0)
+    messages = Measurement("messages read", recall.value, recall.interval, recall.n, 0.0, prior, 1.0, True, finding)
+    if not len(right):
+        return (messages,)
+    precision = clustered_proportion(right, target, seed=0)
+    value, interval, n = precision.value, precision.interval, precision.n
+    return messages, Measurement("exact recovery", value, interval, n, 0.0, prior, 1.0, True, finding)
+
+
+def _matched(these: Ids, those: Ids) -> NDArray[np.bool_]:
+    """Which of these numbers find a partner among those, each of which serves once: bool like `these`."""
+    order = np.argsort(these, kind="stable")
+    ordered, pool = these[order], np.sort(those)
+    rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    found = np.zeros(len(these), dtype=np.bool_)
+    found[order] = rank < np.searchsorted(pool, ordered, side="right") - np.searchsorted(pool, ordered)
+    return found
+
+
+def _packed(rows: NDArray[Any]) -> NDArray[Any]:
+    """Rows [k, d] as k opaque values that are equal where all bits are."""
+    return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
+
+
 def largest_share(rows: NDArray[Any]) -> float:
     """The share of the most frequent row among rows [k, d]; 0 without rows."""
     if not len(rows):
         return 0.0
-    packed = np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))
-    _, counts = np.unique(packed.ravel(), return_counts=True)
+    _, counts = np.unique(_packed(rows), return_counts=True)
     return float(counts.max()) / len(rows)

@@ -8,13 +8,23 @@ from typing import Any
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.clear_values import ClearValues
+from fgl_secure.attacks.containment import ContainmentAtDevice, ContainmentAtSilo
+from fgl_secure.attacks.device_gradients import DeviceGradients
+from fgl_secure.attacks.differencing import DifferencingAtDevice, DifferencingAtSilo
+from fgl_secure.attacks.fingerprint import FingerprintAtDevice, FingerprintAtSilo
+from fgl_secure.attacks.malicious_device import MaliciousSingleNeighbour
+from fgl_secure.attacks.message_counts import MessageCountsAtRelay, MessageCountsAtSilo
+from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
 from fgl_secure.attacks.secmp_breaks import AllCodesOfOneSender, OneCodeAndMu, SmallFieldBruteForce
+from fgl_secure.attacks.shared_mask import SharedMask
 from fgl_secure.attacks.single_neighbour import SingleNeighbourAtDevice, SingleNeighbourAtSilo
 from fgl_secure.attacks.subgraph_leakage import VisibleDevices, VisibleEdges
+from fgl_secure.attacks.tag_matching import TagMatching
 from fgl_secure.errors import UnknownNameError
 
 _ALL: tuple[Attack[Any], ...] = (
     ClearValues(),
+    SharedMask(),
     OneCodeAndMu(),
     AllCodesOfOneSender(),
     SmallFieldBruteForce(),
@@ -22,6 +32,19 @@ _ALL: tuple[Attack[Any], ...] = (
     SingleNeighbourAtDevice(),
     VisibleDevices(),
     VisibleEdges(),
+    DifferencingAtSilo(),
+    DifferencingAtDevice(),
+    FingerprintAtSilo(),
+    FingerprintAtDevice(),
+    ContainmentAtSilo(),
+    ContainmentAtDevice(),
+    DeviceGradients(),
+    MessageCountsAtSilo(),
+    MessageCountsAtRelay(),
+    TagMatching(),
+    SingleShares(),
+    ShareDifferences(),
+    MaliciousSingleNeighbour(),
 )
 
 ATTACKS: Mapping[str, Attack[Any]] = MappingProxyType({attack.card.name: attack for attack in _ALL})

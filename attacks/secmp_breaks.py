@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
-from fgl_secure.attacks.coding_parameters import CHUNK, basis_at, held_codes
+from fgl_secure.attacks.coding_parameters import CHUNK, basis_at, held_codes, weighted_rows
 from fgl_secure.attacks.recovery import RecoveredRows, score_recovered_rows
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, Secret, View
@@ -90,7 +90,7 @@ class AllCodesOfOneSender(Attack[Recovered]):
         field, found = PrimeField(public.modulus), []
         for held in held_codes(view, public.T):
             weights = basis_at(field, held.alphas, held.betas[:, 0])
-            recovered = _weighted(field, weights, held.codes)
+            recovered = weighted_rows(field, weights, held.codes)
             found.append(RecoveredRows(held.batch.step, held.batch.senders[held.rows], recovered))
         return tuple(found) or None
 
@@ -154,19 +154,9 @@ def _most_binary(field: PrimeField, weights: NDArray[np.int64], batch: ReceivedR
         probe, width = part[..., :PROBED], min(PROBED, codes.shape[2])
         least, best = np.full(len(part), np.inf), np.zeros(len(part), dtype=np.int64)
         for index, decoder in enumerate(weights):
-            candidate = _weighted(field, np.broadcast_to(decoder, (len(part), len(decoder))), probe)
+            candidate = weighted_rows(field, np.broadcast_to(decoder, (len(part), len(decoder))), probe)
             oddity = np.count_nonzero(candidate > 1, axis=1) + np.count_nonzero(candidate, axis=1) / (2 * width)
             best = np.where(oddity < least, index, best)
             least = np.minimum(oddity, least)
-        rows[start : start + len(part)] = _weighted(field, weights[best], part)
+        rows[start : start + len(part)] = weighted_rows(field, weights[best], part)
     return rows
-
-
-def _weighted(
-    field: PrimeField, weights: NDArray[np.int64], codes: NDArray[np.signedinteger]
-) -> NDArray[np.signedinteger]:
-    """Combines the codes of each message with its own weights: [k, t] and [k, t, d] to [k, d]."""
-    total = np.zeros((codes.shape[0], codes.shape[2]), dtype=np.int64)
-    for t in range(codes.shape[1]):
-        total = (total + weights[:, t, None] * codes[:, t].astype(np.int64)) % field.modulus
-    return total.astype(field.dtype)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
-from fgl_secure.attacks.coding_parameters import basis_at
+from fgl_secure.attacks.coding_parameters import basis_at, weighted_rows
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.metrics import exact_proportion, exact_rows_recovered
@@ -98,8 +98,8 @@ class SingleNeighbourAtSilo(Attack[SingleSums]):
         own = np.searchsorted(points[0].owners, batch.receivers)
         alphas, betas = points[0].values[own, : T + 1], points[0].values[own, T + 1 :]
         z = masks[0].values[own, 0, : sums.shape[2]]
-        single = (_at(field, alphas, betas[:, 1], sums) == z).all(axis=1)
-        embeddings = _at(field, alphas[single], betas[single, 0], sums[single])
+        single = (weighted_rows(field, basis_at(field, alphas, betas[:, 1]), sums) == z).all(axis=1)
+        embeddings = weighted_rows(field, basis_at(field, alphas[single], betas[single, 0]), sums[single])
         return SingleSums(batch.step, batch.senders[single], embeddings)
 
     def score(self, guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
@@ -127,12 +127,3 @@ def _score(guess: SingleSums, truth: Truth) -> tuple[Measurement, ...]:
         return (share,)
     prior = largest_share(secret)
     return (Measurement("exact recovery", exact.value, exact.interval, len(hit), 0.0, prior, 1.0, True, finding), share)
-
-
-def _at(field: PrimeField, nodes: Ids, x: Ids, sums: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
-    """Interpolates the polynomial of each row at its own point: sums [k, t, d] to [k, d]."""
-    weights = basis_at(field, nodes, x)
-    total = np.zeros((sums.shape[0], sums.shape[2]), dtype=np.int64)
-    for t in range(sums.shape[1]):
-        total = (total + weights[:, t, None] * sums[:, t].astype(np.int64)) % field.modulus
-    return total.astype(field.dtype)

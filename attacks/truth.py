@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Directory, Role, Step, Transcript
+from fgl_secure.runtime import Directory, Phase, PrivateBatch, Role, Step, Transcript
 
 Ids = NDArray[np.int64]
 
@@ -25,23 +25,33 @@ class Truth:
         silo_of: int64 [n], the silo index of each device.
         edges: int64 [2, m], source above target, device indices, of messages that were sent.
         embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
+        labels: int64 [n], the label of each device.
+        rows: for each layer, [n, d], the row by which each device multiplied the weights.
     """
 
     parties: Directory
     silo_of: Ids
     edges: Ids
     embeddings: Mapping[Step, NDArray[Any]]
+    labels: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, transcript: Transcript, graph: FederatedGraph) -> Truth:
-        """Gathers the truth of a recorded run on a graph (the one whose edges carried the messages)."""
+        """Gathers the truth of a recorded run on a graph (the one whose edges carried the messages).
+
+        The secrets of a step are the rows that were noted first: a scheme inside another one notes what it is handed,
+        which may have noise on it already.
+        """
         devices = transcript.parties.ids(Role.DEVICE)
-        embeddings: dict[Step, NDArray[Any]] = {}
+        first: dict[Step, PrivateBatch] = {}
         for batch in transcript.secrets():
-            if not np.array_equal(batch.owners, devices):
-                raise InputError("transcript must hold one input row a device, in the order of the devices")
-            embeddings[batch.step] = batch.values.copy()
-        return cls(transcript.parties, graph.silo_of, graph.edges, embeddings)
+            first.setdefault(batch.step, batch)
+        if not all(np.array_equal(batch.owners, devices) for batch in first.values()):
+            raise InputError("transcript must hold one input row a device, in the order of the devices")
+        embeddings = {step: batch.values.copy() for step, batch in first.items()}
+        rows = _input_rows(transcript)
+        return cls(transcript.parties, graph.silo_of, graph.edges, embeddings, graph.labels, rows)
 
     def permuted(self, seed: int) -> Truth:
         """The same truth with the devices of each silo shuffled among themselves: the null control's truth.
@@ -55,7 +65,15 @@ class Truth:
             cycle = rng.permutation(members)
             swap[cycle] = np.roll(cycle, 1)
         embeddings = {step: rows[swap] for step, rows in self.embeddings.items()}
-        return replace(self, edges=swap[self.edges], embeddings=embeddings)
+        rows = {layer: values[swap] for layer, values in self.rows.items()}
+        labels = self.labels[swap] if len(self.labels) else self.labels
+        return replace(self, edges=swap[self.edges], embeddings=embeddings, labels=labels, rows=rows)
+
+    @property
+    def crosses_silos(self) -> NDArray[np.bool_]:
+        """Bool [m]: whether the ends of each edge are in different silos."""
+        source, target = self.silo_of[self.edges]
+        return np.asarray(source != target)
 
     @property
     def foreign_neighbours(self) -> NDArray[np.bool_]:
@@ -74,3 +92,19 @@ class Truth:
         sources = np.full(len(self.silo_of), -1, dtype=np.int64)
         sources[self.edges[1]] = self.edges[0]
         return np.where(counts == 1, sources, -1)
+
+
+def _input_rows(transcript: Transcript) -> dict[int, NDArray[Any]]:
+    """The rows of the first round that devices multiplied each layer's first weights by.
+
+    Gradients of weights are recorded as two factors, of which the first is that row; biases come last in a layer.
+    """
+    layers: dict[int, list[NDArray[Any]]] = {}
+    for batch in transcript.messages:
+        if batch.phase is Phase.GRADIENT and batch.step.round == 0 and batch.payload is not None:
+            layers.setdefault(batch.step.layer, []).append(batch.payload)
+    return {
+        layer: parts[0][:, : parts[0].shape[1] - parts[-1].shape[1]].copy()
+        for layer, parts in layers.items()
+        if len(parts) > 1
+    }

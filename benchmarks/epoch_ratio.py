@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def _method(prepared: Prepared, scheme: Scheme) -> HiFGL:
-    channel = Channel(hierarchy_of(prepared.graph), SystemCoins())
+    channel = Channel(hierarchy_of(prepared.graph, scheme.relays), SystemCoins())
     options = prepared.options
     return HiFGL(
         prepared.graph,

@@ -1,4 +1,4 @@
-"""The command line: `fgl-secure audit`, `fgl-secure train`, `fgl-secure bench`, `fgl-secure list`.
+"""The command line: `fgl-secure audit`, `train`, `bench`, `reproduce`, `list`.
 
 Exit status 0: done, and no evidence contradicts a claim of a protocol named with --protocol. 3: some does.
 2: bad usage or input, with one line on the standard error stream.
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fgl_secure import __version__
+from fgl_secure.arguments import add_run_options, options_of
 from fgl_secure.errors import FglSecureError, InputError
 
 if TYPE_CHECKING:
     from fgl_secure.audit import Report
-    from fgl_secure.commands.options import Options
     from fgl_secure.learning.loop import Progress as Rounds
 
 OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
@@ -67,24 +67,26 @@ def _parser() -> argparse.ArgumentParser:
     style = argparse.ArgumentDefaultsHelpFormatter
     audit = commands.add_parser("audit", help="train, attack what was said, and report", formatter_class=style)
     audit.set_defaults(run=_audit)
-    _add_run_options(audit)
+    add_run_options(audit)
     audit.add_argument("--method", default="hifgl", help="learning method")
     audit.add_argument("--protocol", action="append", default=[], metavar="NAME",
                        help="protocol to audit, repeatable; exit status 3 when evidence contradicts its claim; "
-                            "without it a demonstration of plaintext and secmp that exits 0")  # fmt: skip
+                            "without it a demonstration of secmp, relay-coded and plaintext that exits 0")  # fmt: skip
     audit.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
     audit.add_argument("--out", type=Path, default=Path("fgl-secure-report"), metavar="DIR",
                        help="folder for report.json and report.html")  # fmt: skip
     train = commands.add_parser("train", help="train a method under a protocol", formatter_class=style)
     train.set_defaults(run=_train)
     train.add_argument("method", help="learning method: hifgl")
-    train.add_argument("--protocol", default="secmp", metavar="NAME", help="how neighbourhood sums are computed")
-    _add_run_options(train)
+    train.add_argument("--protocol", default="relay-coded", metavar="NAME", help="how neighbourhood sums are computed")
+    add_run_options(train)
     train.add_argument("--json", action="store_true", help="print one JSON object")
     bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
     bench.set_defaults(run=_bench)
-    bench.add_argument("part", choices=("field", "lcc"), help="field arithmetic, or Lagrange coded computing")
+    bench.add_argument("part", choices=("field", "lcc", "secmp"),
+                       help="field arithmetic, Lagrange coded computing, or secured training epochs")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="print one JSON object")
+    _add_reproduce(commands.add_parser("reproduce", help="run a table of a paper again", formatter_class=style))
     listing = commands.add_parser("list", help="what there is", formatter_class=style)
     listing.set_defaults(run=_list)
     listing.add_argument(
@@ -93,76 +95,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=_reproduce)
     add = parser.add_argument
-    add("--dataset", default="digits", metavar="NAME",
-        help="data set, see fgl-secure list datasets, or a graph of your own: the path of an .npz file with the "
-             "arrays x, y, edge_index as in PyTorch Geometric")  # fmt: skip
-    add("--partition", default="random", metavar="NAME", help="devices to silos: random (equal sizes) or louvain")
-    add("--silos", type=int, default=5, metavar="K", help="number of silos")
-    add("--silo-file", type=Path, default=None, metavar="FILE",
-        help="silo of each device, one integer a line or .npy; replaces --partition and --silos")  # fmt: skip
-    add("--backbone", default="gcn", metavar="NAME", help="graph neural network: gcn or sage")
+    add("table", help="hifgl-table3, hifgl-table4, hifgl-table5, hifgl-table6 or hifgl-fig5")
+    add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
     add(
         "--preset",
         default="honest",
         metavar="NAME",
-        help="honest (chosen on validation data, FedAvg) or paper (as published)",
+        help="honest (chosen on validation data, FedAvg) or paper (as in the public code)",
     )
+    add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
+    add("--protocol", default="plaintext", metavar="NAME",
+        help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
-    add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights, and of an audit's coins")
     add("--data-root", type=Path, default=None, metavar="DIR",
         help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
-    add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
-    coding = parser.add_argument_group("coding parameters of secmp")
-    coding.add_argument(
-        "--field", type=int, default=2**31 - 1, metavar="P", help="size of the field, a prime; the paper's is 11"
-    )
-    coding.add_argument("--T", type=int, default=1, metavar="T", help="number of masks; 2 T + 2 may not exceed P")
-    coding.add_argument("--bound", type=float, default=16.0, metavar="X", help="largest magnitude of one value")
-    coding.add_argument(
-        "--fraction-bits",
-        type=int,
-        default=None,
-        metavar="F",
-        help="bits behind the binary point; None takes as many as fit",
-    )
-    coding.add_argument(
-        "--mu", default="silo", choices=("silo", "target"), help="who hands the coding parameters to a source"
-    )
-    coding.add_argument(
-        "--allow-wrap", action="store_true", help="let sums wrap in a field that is too small, as published"
-    )
-
-
-def _options(chosen: argparse.Namespace) -> Options:
-    from fgl_secure.algebra import Overflow
-    from fgl_secure.commands.options import Options
-    from fgl_secure.protocols.registry import Parameters
-    from fgl_secure.protocols.secmp import MuDelivery
-
-    parameters = Parameters(
-        modulus=chosen.field,
-        T=chosen.T,
-        bound=chosen.bound,
-        fraction_bits=chosen.fraction_bits,
-        overflow=Overflow.WRAP if chosen.allow_wrap else Overflow.REFUSE,
-        mu_delivery=MuDelivery(chosen.mu),
-    )
-    return Options(
-        method=chosen.method,
-        dataset=chosen.dataset,
-        partition=chosen.partition,
-        silos=chosen.silos,
-        silo_file=chosen.silo_file,
-        backbone=chosen.backbone,
-        preset=chosen.preset,
-        epochs=chosen.epochs,
-        seed=chosen.seed,
-        data_root=chosen.data_root,
-        device=chosen.device,
-        parameters=parameters,
-    )
+    add("--json", action="store_true", help="print one JSON object")
 
 
 def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
@@ -172,7 +122,7 @@ def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
     _check_folder(chosen.out)
     command = shlex.join(["fgl-secure", *words])
     with _progress() as bar:
-        report = audit(_options(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
+        report = audit(options_of(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
     written = write_report(report, chosen.out)
     _say(_printed(report) + f"\nwritten: {written[0]} and {written[1]}")
     return CONTRADICTED if chosen.protocol and contradictions(report) else OK
@@ -205,16 +155,18 @@ def _check_folder(out: Path) -> None:
 
 def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.commands.options import prepare
-    from fgl_secure.commands.train import describe, summary, train
+    from fgl_secure.commands.train import describe, privacy_cost, summary, train
 
-    prepared = prepare(_options(chosen), (chosen.protocol,))
+    prepared = prepare(options_of(chosen), (chosen.protocol,))
     scheme = prepared.schemes[0]
     with _progress() as bar:
         result = train(prepared, scheme, progress=bar(scheme.name))
+        cost = privacy_cost(prepared, scheme, result, bar)
     if chosen.json:
-        _say(json.dumps({**summary(prepared, scheme, result), "command": shlex.join(["fgl-secure", *words])}, indent=2))
+        command = shlex.join(["fgl-secure", *words])
+        _say(json.dumps({**summary(prepared, scheme, result, cost), "command": command}, indent=2))
     else:
-        _say(describe(prepared, scheme, result))
+        _say(describe(prepared, scheme, result, cost))
     return OK
 
 
@@ -227,6 +179,18 @@ def _bench(chosen: argparse.Namespace, words: list[str]) -> int:
         _say(json.dumps({"command": command, **as_json(machine, report)}, indent=2))
     else:
         _say(describe(machine, report))
+    return OK
+
+
+def _reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
+    from fgl_secure.commands.reproduce import reproduce
+    from fgl_secure.commands.reproduce_print import describe, shown_progress
+    from fgl_secure.commands.reproduce_table import Choices
+
+    choices = Choices(chosen.preset, chosen.seeds, chosen.protocol, chosen.epochs, chosen.data_root)
+    with shown_progress() as started:
+        done = reproduce(chosen.table, choices, chosen.datasets, started)
+    _say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))
     return OK
 
 

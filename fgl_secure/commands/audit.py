@@ -7,21 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from fgl_secure import __version__
-from fgl_secure.attacks.base import Attack, Material, Measurement, Reference
+from fgl_secure.attacks.base import Attack, Material, Measurement, Reference, guess_of
 from fgl_secure.attacks.registry import ATTACKS, attack
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit import Exposure, Record, Report, Verdict, exact_proportion, judge, smallest_detectable
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.options import Options, Prepared, prepare
-from fgl_secure.commands.runs import RecordedRun, reference_runs, variant_runs
+from fgl_secure.commands.recorded_run import RecordedRun, public_of
+from fgl_secure.commands.runs import reference_runs, special_runs, variant_runs
 from fgl_secure.commands.train import accuracy_figures, cost_figures, train
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, boundary_nodes
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.runtime import Claim, Guarantee, Recording
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
 
-DEMONSTRATED = ("secmp", "plaintext")
+DEMONSTRATED = ("secmp", "relay-coded", "plaintext")
 """What an audit runs when no protocol is named; the first heads the report, as the first named one does."""
 
 RECORDED_ROUNDS = 1
@@ -90,7 +91,8 @@ def _recorded_training(
 def _runs(prepared: Prepared, scheme: Scheme, result: TrainingResult) -> Iterator[RecordedRun]:
     truth = Truth.of(result.transcript, prepared.heard)
     what = f"first round of training, {prepared.options.backbone}"
-    yield RecordedRun(scheme.name, what, Material.TRAINING, scheme.public, result.transcript, truth)
+    yield RecordedRun(scheme.name, what, Material.TRAINING, public_of(scheme, prepared.heard), result.transcript, truth)
+    yield from special_runs(scheme, prepared.heard, prepared.options.seed)
     yield from variant_runs(scheme, prepared.heard, prepared.options.seed)
 
 
@@ -103,7 +105,7 @@ def _records(
 ) -> Iterator[Record]:
     if each.card.material is not run.material:
         return
-    guess = each.infer(run.transcript.views(each.card.observer), run.public)
+    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
     if guess is None:
         return
     positive = _positive_control(each, references[each.card.reference])
@@ -116,7 +118,7 @@ def _records(
 
 def _positive_control(each: Attack[Any], reference: RecordedRun) -> dict[str, float]:
     """By metric: the attack's figure on the reference run, as a share of what a complete break would have."""
-    guess = each.infer(reference.transcript.views(each.card.observer), reference.public)
+    guess = guess_of(each, reference.transcript.views(each.card.observer), reference.public, reference.auxiliary)
     if guess is None:
         raise AssertionError(f"attack {each.card.name} must be able to read its reference run")
     return {found.metric: found.value / found.reachable for found in each.score(guess, reference.truth)}
@@ -137,7 +139,7 @@ def _record(evidence: _Evidence, claim: Claim, prepared: Prepared) -> Record:
     verdict = Verdict.CONTEXT if found.context else verdict
     record = Record(
         attack=each.card.name,
-        view=f"{each.card.observer}, {evidence.run.what}",
+        view=_view(each, evidence.run),
         coalition=" and ".join(f"{count} {role}" for role, count in each.card.coalition.items()),
         protocol=evidence.run.protocol,
         dataset=prepared.graph.graph.name,
@@ -159,9 +161,15 @@ def _record(evidence: _Evidence, claim: Claim, prepared: Prepared) -> Record:
         finding=found.finding,
     )
     broken = claim.broken_by(each.card.secret, each.card.coalition, each.card.circumstance)
-    if broken is None or not verdict.is_exposure or not record.controls_hold:
+    outside = each.card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
+    if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
         return record
     return Record(**{**_fields(record), "contradicts_claim": True, "claim": _sentence(broken)})
+
+
+def _view(each: Attack[Any], run: RecordedRun) -> str:
+    knows = f"; knows {each.card.auxiliary}" if each.card.auxiliary else ""
+    return f"{each.card.observer}, {run.what}{knows}"
 
 
 def _fields(record: Record) -> dict[str, Any]:
@@ -275,5 +283,7 @@ def _notes() -> tuple[str, ...]:
         "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
         "training; the claim is the same, so what contradicts it there counts.",
         "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
-        "Parameter gradients and models are counted by size; their values are not laid out message by message.",
+        "Models, and gradients that are summed under a protocol, are counted by size; from the second round on such "
+        "gradients are added up without laying out their masks, to the same bits.",
+        "An attack that finds nothing to read under a protocol has no row there.",
     )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.commands.privacy import PrivacyChoice, perturbed
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
 from fgl_secure.learning.backbones import LAYERS
-from fgl_secure.learning.hifgl import neighbour_sums
+from fgl_secure.learning.hifgl import hierarchy_of, neighbour_sums
 from fgl_secure.learning.loop import compute_device
 from fgl_secure.learning.presets import PRESETS, Preset, Selection, preset
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.runtime import Channel
 
 METHODS = ("hifgl",)
 
@@ -40,6 +43,8 @@ class Options:
         seed: of partition, split, initial weights, and of the coins of an audit.
         data_root: folder of the raw data sets; None takes the environment's.
         device: "auto", "cpu" or "cuda".
+        static_first_layer: whether the neighbours' features are summed once and for all.
+        privacy: differential privacy of what devices send; None for none.
         parameters: of the protocols.
     """
 
@@ -54,6 +59,8 @@ class Options:
     seed: int = 0
     data_root: Path | None = None
     device: str = "auto"
+    static_first_layer: bool = False
+    privacy: PrivacyChoice | None = None
     parameters: Parameters = field(default_factory=Parameters)
 
 
@@ -94,9 +101,13 @@ def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph 
     schemes = tuple(make_scheme(name, options.parameters) for name in protocols)
     graph = _federated(options) if graph is None else graph
     training = preset(options.preset, graph.graph.name).with_epochs(options.epochs)
+    training = replace(training, static_first_layer=options.static_first_layer)
     _check_selection(training, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges(schemes, heard)
+    if options.privacy is not None:
+        schemes = tuple(perturbed(scheme, options.privacy, training, graph) for scheme in schemes)
+        _check_openings(schemes, heard)
     return Prepared(options, graph, heard, schemes, training, device)
 
 
@@ -142,19 +153,20 @@ def _federated(options: Options) -> FederatedGraph:
     return FederatedGraph.from_assignment(data, silo_of, masks, options.partition)
 
 
+def _check_openings(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
+    """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
+    for scheme in schemes:
+        channel = Channel(hierarchy_of(heard, scheme.relays), SimulationCoins(0))
+        scheme.open(channel, neighbour_sums(heard), 1)
+
+
 def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
     """Refuses a field that cannot hold the sums of this graph before the first round is trained."""
     grouping = neighbour_sums(heard)
     terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
     for scheme in schemes:
-        if isinstance(scheme, SecretMessagePassing):
-            _check_range(scheme, terms)
-
-
-def _check_range(scheme: SecretMessagePassing, terms: int) -> None:
-    try:
-        scheme.fixed_point(terms)
-    except FieldRangeError as error:
-        raise FieldRangeError(
-            f"{error}; take a larger field or a smaller bound, or let sums wrap as published (--allow-wrap)"
-        ) from error
+        try:
+            scheme.fixed_point(terms)
+        except FieldRangeError as error:
+            wrap = ", or let sums wrap as published (--allow-wrap)" if isinstance(scheme, SecretMessagePassing) else ""
+            raise FieldRangeError(f"{error}; take a larger field or a smaller bound{wrap}") from error

@@ -3,52 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Material, Reference
-from fgl_secure.attacks.truth import Truth
-from fgl_secure.coins import SimulationCoins
+from fgl_secure.attacks.base import Reference
+from fgl_secure.commands.recorded_run import SMALL_FIELD, RecordedRun, recorded_exchange
+from fgl_secure.commands.special_runs import (
+    as_words,
+    careless_run,
+    deviating_run,
+    drop_out_run,
+    gradient_run,
+    static_run,
+)
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.learning.exchange import exchange
-from fgl_secure.learning.hifgl import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
-
-SMALL_FIELD = 31
-"""Largest field that counts as small: its decoders can be tried one by one."""
 
 NARROW = 16
 """Columns of the narrow feature exchange, the fewest for which brute force is said to be exact."""
 
 WIDEST = 64
 """Columns of real-valued features that a variant exchanges: as many as a hidden layer has."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RecordedRun:
-    """A run with everything that was said, and its truth for scoring.
-
-    Attributes:
-        protocol: the scheme's name, parameters included.
-        what: what was exchanged, in words.
-        material: which attacks can use it.
-        public: what everybody knows of the scheme.
-        transcript: what was said.
-        truth: what was secret.
-    """
-
-    protocol: str
-    what: str
-    material: Material
-    public: PublicParameters
-    transcript: Transcript
-    truth: Truth
 
 
 def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
@@ -62,33 +42,23 @@ def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[R
             values = graph.features[:, :WIDEST].astype(np.float64)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
             continue
-        binary = (graph.features > graph.features.mean()).astype(np.float64)
+        binary = as_words(graph)
         frequent = np.sort(np.argsort(-binary.sum(axis=0), kind="stable")[:NARROW])
         for columns in (binary, binary[:, frequent])[: 1 + (binary.shape[1] > NARROW)]:
             yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
 
 
-def recorded_exchange(
-    scheme: Scheme,
-    graph: FederatedGraph,
-    values: NDArray[np.float64],
-    what: str,
-    seed: int,
-    *,
-    both_ways: bool = False,
-) -> RecordedRun:
-    """One exchange with everything recorded, under repeatable coins."""
-    channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
-    exchange(graph, scheme, channel, values, both_ways=both_ways)
-    small = (scheme.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD
-    material = Material.FEATURES if small else Material.TRAINING
-    truth = Truth.of(channel.transcript, graph)
-    return RecordedRun(scheme.name, what, material, scheme.public, channel.transcript, truth)
+def special_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
+    """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices."""
+    yield static_run(scheme, graph, seed)
+    for run in (drop_out_run(scheme, graph, seed), deviating_run(scheme, graph, seed)):
+        if run is not None:
+            yield run
 
 
 def reference_runs() -> dict[Reference, RecordedRun]:
-    """The runs that attacks must break, on a small fixed graph with devices of one neighbour and of many."""
-    graph = _reference_graph()
+    """The runs that attacks must break, on small fixed graphs."""
+    tree, half = _tree(), _half_graphs()
     published = SecretMessagePassing()
     small = next(v for v in published.variants if (v.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD)
     schemes: dict[Reference, Scheme] = {
@@ -97,19 +67,45 @@ def reference_runs() -> dict[Reference, RecordedRun]:
         Reference.SMALL_FIELD: small,
         Reference.SILO_PATH: Plaintext(Path.SILO),
     }
-    values = graph.features.astype(np.float64)
-    return {
-        which: recorded_exchange(scheme, graph, values, "reference", 0, both_ways=True)
-        for which, scheme in schemes.items()
+    runs = {which: _both_ways(scheme, tree) for which, scheme in schemes.items()}
+    runs[Reference.TAGS] = _both_ways(RelayCoded(k_min=1), _meshed())
+    runs[Reference.UNMASKED] = careless_run(tree, 0, masked=False)
+    runs[Reference.SHARED_MASKS] = careless_run(tree, 0, masked=True)
+    runs[Reference.STATIC] = static_run(published, half, 0)
+    runs[Reference.GRADIENTS] = gradient_run(tree, 0)
+    special = {
+        Reference.DROP_OUTS: drop_out_run(published, half, 0, rounds=24, presence=0.6),
+        Reference.DEVIATING: deviating_run(published, half, 0),
     }
+    return runs | {which: run for which, run in special.items() if run is not None}
 
 
-def _reference_graph(devices: int = 300, silos: int = 3, features: int = 64) -> FederatedGraph:
+def _both_ways(scheme: Scheme, graph: FederatedGraph) -> RecordedRun:
+    return recorded_exchange(scheme, graph, graph.features.astype(np.float64), "reference", 0, both_ways=True)
+
+
+def _tree() -> FederatedGraph:
     """A preferential-attachment tree: most devices have one neighbour, a few have many."""
-    tree = nx.barabasi_albert_graph(devices, 1, seed=0)
-    pairs = np.array(tree.edges, dtype=np.int64).T
-    rng = np.random.default_rng(0)
-    words = (rng.random((devices, features)) < 0.1).astype(np.float32)
-    graph = Graph.from_arrays("reference", words, np.arange(devices) % 2, np.hstack([pairs, pairs[::-1]]))
+    return _federated(nx.barabasi_albert_graph(300, 1, seed=0), 64, 0.1)
+
+
+def _meshed() -> FederatedGraph:
+    """A preferential-attachment graph in which hardly two devices have the same surroundings."""
+    return _federated(nx.barabasi_albert_graph(300, 2, seed=0), 64, 0.1)
+
+
+def _half_graphs(copies: int = 25, size: int = 6) -> FederatedGraph:
+    """Bipartite half graphs, a_i joined to b_j where i + j <= size + 1: a device's neighbours differ in degree."""
+    half = nx.Graph((("a", i), ("b", j)) for i in range(1, size + 1) for j in range(1, size + 2 - i))
+    return _federated(nx.disjoint_union_all([half] * copies), 256, 0.08)
+
+
+def _federated(graph: nx.Graph, columns: int, share: float, silos: int = 3) -> FederatedGraph:
+    """A graph with random 0/1 features and two classes, its devices dealt to silos in turn."""
+    devices = graph.number_of_nodes()
+    pairs: NDArray[np.int64] = np.array(graph.edges, dtype=np.int64).T
+    words = (np.random.default_rng(0).random((devices, columns)) < share).astype(np.float32)
+    both = np.hstack([pairs, pairs[::-1]])
+    federated = Graph.from_arrays("reference", words, np.arange(devices) % 2, both)
     everyone, nobody = np.ones(devices, dtype=np.bool_), np.zeros(devices, dtype=np.bool_)
-    return FederatedGraph.from_assignment(graph, np.arange(devices) % silos, SplitMasks(everyone, nobody, nobody))
+    return FederatedGraph.from_assignment(federated, np.arange(devices) % silos, SplitMasks(everyone, nobody, nobody))

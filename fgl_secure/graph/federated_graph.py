@@ -142,7 +142,22 @@ class FederatedGraph:
         split = self.train_mask + 2 * self.validation_mask + 3 * self.test_mask
         source, target = split[self.edges]
         kept = self.edges[:, (source == target) & (source > 0)]
-        return replace(self, graph=replace(self.graph, edges=read_only(kept)))
+        return self._with_edges(kept)
+
+    def restricted_to_silos(self) -> FederatedGraph:
+        """Keep only the edges whose two ends are in the same silo, as frameworks do that let no silo see another's."""
+        return self._with_edges(self.edges[:, ~self.crosses_silos])
+
+    def without_edges(self) -> FederatedGraph:
+        """Drop all edges: what a model without message passing sees."""
+        return self._with_edges(np.empty((2, 0), dtype=np.int64))
+
+    def in_one_silo(self) -> FederatedGraph:
+        """Put all nodes into one silo, with the masks as they are: the centralised reference."""
+        return replace(self, silo_of=read_only(np.zeros(self.num_devices, dtype=np.int64)), partition="none")
+
+    def _with_edges(self, edges: NDArray[np.int64]) -> FederatedGraph:
+        return replace(self, graph=replace(self.graph, edges=read_only(edges)))
 
     def __repr__(self) -> str:
         return f"FederatedGraph({self.graph!r}, silos={self.num_silos}, partition={self.partition!r})"

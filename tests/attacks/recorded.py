@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.algebra import Overflow, PrimeField
-from fgl_secure.attacks.base import Reference
+from fgl_secure.attacks.base import Auxiliary, Reference
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.commands.recorded_run import public_of
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.learning.exchange import exchange
 from fgl_secure.learning.hifgl import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Loss
@@ -32,6 +34,13 @@ SCHEMES: Mapping[Reference, Scheme] = MappingProxyType({
         PrimeField(11), bound=1.0, fraction_bits=0, overflow=Overflow.WRAP
     ),
     Reference.SILO_PATH: Plaintext(Path.SILO),
+    Reference.STATIC: SecretMessagePassing(),
+    Reference.DROP_OUTS: SecretMessagePassing(),
+    Reference.DEVIATING: SecretMessagePassing(),
+    Reference.GRADIENTS: Plaintext(),
+    Reference.TAGS: RelayCoded(k_min=1),
+    Reference.UNMASKED: RelayCoded(R=3, k_min=1),
+    Reference.SHARED_MASKS: RelayCoded(R=3, k_min=1),
 })  # fmt: skip
 
 
@@ -44,12 +53,14 @@ class Run:
         public: what everybody knows of the scheme.
         transcript: what was said.
         truth: what was secret.
+        auxiliary: what attackers know from elsewhere: the rows that were exchanged, as a public list.
     """
 
     graph: FederatedGraph
     public: PublicParameters
     transcript: Transcript
     truth: Truth
+    auxiliary: Auxiliary = field(default_factory=Auxiliary)
 
 
 def record(
@@ -61,9 +72,10 @@ def record(
     recording: Recording | None = None,
 ) -> Run:
     """Every device sends its row of `values` [n, d] to its neighbours, under repeatable coins."""
-    channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
+    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), recording or Recording.everything(), loss)
     exchange(graph, scheme, channel, values)
-    return Run(graph, scheme.public, channel.transcript, Truth.of(channel.transcript, graph))
+    truth = Truth.of(channel.transcript, graph)
+    return Run(graph, public_of(scheme, graph), channel.transcript, truth, Auxiliary(dictionary=values))
 
 
 def federated(edges: ArrayLike, silo_of: ArrayLike) -> FederatedGraph:

@@ -46,8 +46,9 @@ def forbidden_imports(source: str) -> list[str]:
 
 
 def names_of_truth(source: str) -> list[str]:
-    """Names in the bodies of functions called `infer` that speak of the truth."""
-    inferring = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef) and n.name == "infer"]
+    """Names in the bodies of functions called `infer` or `infer_with` that speak of the truth."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    inferring = [function for function in functions if function.name in ("infer", "infer_with")]
     words = [
         node.id if isinstance(node, ast.Name) else node.attr
         for function in inferring
@@ -72,7 +73,7 @@ def test_truth_knows_graphs_but_no_scheme() -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
 def test_inference_never_speaks_of_the_truth(module: Path) -> None:
-    """The body of no `infer` names a truth."""
+    """The body of no `infer` and no `infer_with` names a truth."""
     assert not names_of_truth(module.read_text(encoding="utf-8"))
 
 
@@ -92,7 +93,8 @@ def test_forbidden_imports_are_noticed(source: str) -> None:
 
 def test_truth_in_inference_is_noticed() -> None:
     """The check of names rejects an inference that looks at the truth, and leaves scoring alone."""
-    assert names_of_truth("def infer(self, view, public):\n    return self.truth.edges")
+    for name in ("infer", "infer_with"):
+        assert names_of_truth(f"def {name}(self, view, public):\n    return self.truth.edges")
     assert not names_of_truth("def score(self, guess, truth):\n    return truth.edges")
 
 

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.recovery import RecoveredRows, largest_share, score_recovered_rows
+from fgl_secure.attacks.recovery import (
+    ClaimedTerms,
+    RecoveredRows,
+    largest_share,
+    score_claimed_terms,
+    score_recovered_rows,
+)
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Role, Step
 from tests.attacks.recorded import record, star_and_path, whole_numbers
@@ -66,3 +72,26 @@ def test_rows_of_zeros_count_neither_for_nor_against() -> None:
     assert found.n == 7
     assert found.prior == pytest.approx(1 / 7)
     assert score_recovered_rows([RecoveredRows(Step(0, 0), devices[:2], values[:2])], run.truth) == ()
+
+
+def test_claimed_terms_are_matched_as_multisets() -> None:
+    """A row that two neighbours have counts twice if claimed twice, and once if claimed once or in another sum."""
+    values = np.array([[1.0], [2.0], [2.0], [3.0], [4.0], *[[9.0]] * 4])
+    run = record(star_and_path(), Plaintext(), values)
+    devices = run.transcript.parties.ids(Role.DEVICE)
+    centre = devices[[0, 0, 0, 0, 6]]
+    guess = ClaimedTerms(Step(0, 0), centre, np.array([[2.0], [2.0], [2.0], [5.0], [3.0]]))
+    read, exact = score_claimed_terms(guess, run.truth)
+    assert (read.metric, read.n, exact.metric, exact.n) == ("messages read", 12, "exact recovery", 5)
+    assert read.value == pytest.approx(2 / 12)
+    assert exact.value == pytest.approx(2 / 5)
+    assert read.prior == exact.prior == pytest.approx(4 / 12)  # the ends of the path and its middle share a row
+    assert read.finding == "2 of 12 rows are read exactly out of sums; 2 of 5 rows that are claimed are right."
+
+
+def test_no_claimed_terms_have_no_precision() -> None:
+    """Without a claim nothing is read, and there is no share of right claims."""
+    run = record(star_and_path(), Plaintext(), whole_numbers(9, 2, 9))
+    nothing = ClaimedTerms(Step(0, 0), np.empty(0, dtype=np.int64), np.empty((0, 2)))
+    (read,) = score_claimed_terms(nothing, run.truth)
+    assert (read.metric, read.value) == ("messages read", 0)

@@ -8,12 +8,15 @@ from fgl_secure.errors import UnknownNameError
 
 EXPECTED = {
     "clear-values", "one-code-and-mu", "all-codes", "small-field",
-    "single-neighbour-silo", "single-neighbour-device", "visible-devices", "visible-edges",
+    "single-neighbour-silo", "single-neighbour-device", "visible-devices", "visible-edges", "shared-mask",
+    "differencing-silo", "differencing-device", "fingerprint-silo", "fingerprint-device", "containment-silo",
+    "containment-device", "device-gradients", "message-counts-silo", "message-counts-relay", "tag-matching",
+    "malicious-single-neighbour", "single-shares", "share-differences",
 }  # fmt: skip
 
 
-def test_the_first_four_families_are_there() -> None:
-    """Breaks b, c and f, both observers of break d, what a silo sees, and the reading of clear values."""
+def test_the_attacks_on_message_passing_are_there() -> None:
+    """Breaks a to f and their relatives on sums, counts, tags and gradients, and the reading of clear values."""
     assert set(ATTACKS) == EXPECTED
 
 

@@ -48,16 +48,19 @@ def test_run_says_how_to_repeat_it(demonstration: Report) -> None:
     """The section on the run names data, partition, protocols, seed, device and the command itself."""
     run = demonstration.run
     assert (run["dataset"], run["partition"], run["silos"], run["seed"]) == ("digits", "random", 5, 0)
-    assert demonstration.protocols[:2] == ("secmp", "plaintext")
+    assert demonstration.protocols[:3] == ("secmp", "relay-coded", "plaintext")
     assert run["protocol"] == "secmp"
     assert (run["epochs"], run["device"]) == (1, "cpu")
     assert run["command"] == "fgl-secure audit --epochs 1"
 
 
 def test_both_breaks_and_the_request_leak_contradict_the_claims(audited: Report) -> None:
-    """Breaks b, c and f and the visible devices contradict claims of the published scheme, with both controls."""
+    """Breaks a, b, c, e and f and what silos see contradict claims of the published scheme, with both controls."""
     found = contradictions(audited)
-    assert {record.attack for record in found} == {*READING, "small-field", "visible-devices"}
+    assert {record.attack for record in found} == {
+        *READING, "shared-mask", "small-field", "visible-devices", "differencing-silo", "differencing-device",
+        "containment-silo",
+    }  # fmt: skip
     for record in found:
         assert record.verdict.is_exposure
         assert record.controls_hold
@@ -75,6 +78,22 @@ def test_single_messages_are_read_exactly(audited: Report, name: str) -> None:
     (forwarded,) = _found(audited, name, "secmp[mu=target]")
     assert "100.0% of all such messages" in forwarded.finding
     assert "100.0% of all such messages" not in _found(audited, name)[0].finding
+
+
+def test_deviating_devices_contradict_no_claim_of_semi_honest_parties(audited: Report) -> None:
+    """A device that departs from the protocol reads single rows exactly, which no claim speaks of."""
+    (record,) = _found(audited, "malicious-single-neighbour")
+    assert record.verdict is Verdict.BROKEN
+    assert record.controls_hold
+    assert not record.contradicts_claim
+
+
+def test_knowledge_from_elsewhere_is_named(audited: Report) -> None:
+    """A record of an attack that knows more than its view says what that is."""
+    for record in audited.records:
+        knows = ATTACKS[record.attack].card.auxiliary if record.attack in ATTACKS else ""
+        assert ("; knows " in record.view) is bool(knows)
+        assert record.view.endswith(knows)
 
 
 def test_small_field_is_exact_on_whole_and_narrow_rows(audited: Report) -> None:
@@ -242,9 +261,15 @@ def test_no_contradiction_rests_on_a_failed_control(monkeypatch: pytest.MonkeyPa
 
 
 def test_declared_circumstances_are_few() -> None:
-    """Only the two readings of sums over one neighbour rest on a circumstance."""
-    limited = {name for name, each in ATTACKS.items() if each.card.circumstance is not Circumstance.ANY}
-    assert limited == {"single-neighbour-device", "single-neighbour-silo"}
+    """Only attacks on sums, and those of deviating devices, rest on a circumstance."""
+    limited = {name: each.card.circumstance for name, each in ATTACKS.items()}
+    expected = dict.fromkeys(ATTACKS, Circumstance.ANY)
+    for who in ("device", "silo"):
+        expected[f"single-neighbour-{who}"] = Circumstance.SINGLE_NEIGHBOUR
+        expected[f"fingerprint-{who}"] = expected[f"containment-{who}"] = Circumstance.SPARSE_SUM
+        expected[f"differencing-{who}"] = Circumstance.REPEATED_SUM
+    expected["malicious-single-neighbour"] = Circumstance.MALICIOUS_DEVICE
+    assert limited == expected
 
 
 def test_a_protocol_named_twice_runs_once(audited: Report) -> None:

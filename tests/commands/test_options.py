@@ -44,7 +44,7 @@ def test_unknown_names_are_refused_with_the_known_ones(change: dict[str, Any], k
 
 def test_unknown_protocols_are_refused_with_the_known_ones() -> None:
     """A protocol that does not exist is refused, among known ones too."""
-    with pytest.raises(UnknownNameError, match="protocol must be one of plaintext, secmp; found 'magic'"):
+    with pytest.raises(UnknownNameError, match="protocol must be one of plaintext, secmp, relay-coded; found 'magic'"):
         prepare(DEFAULT, ("secmp", "magic"))
 
 

@@ -69,10 +69,10 @@ def test_null_controls_sit_at_chance_on_cora(cora: Report) -> None:
         assert record.null_control <= max(record.random, record.prior) + 0.05
 
 
-def test_cora_contradicts_three_promises(cora: Report) -> None:
-    """What devices and silos may not read and whom silos may not see is contradicted; edges stay unseen."""
+def test_cora_contradicts_all_four_promises(cora: Report) -> None:
+    """What devices and silos may not read, whom silos may not see, and cross-silo edges, which no message names."""
     broken = {record.claim for record in contradictions(cora) if record.protocol == "secmp"}
-    assert len(broken) == 3
+    assert len(broken) == 4
     assert _one(cora, "visible-edges", "vis_edge").value == 0
 
 

@@ -16,15 +16,31 @@ from tests.attacks.recorded import federated
 FIRST = Step(0, 0)
 
 
-def test_every_reference_has_a_run_with_single_and_several_neighbours() -> None:
-    """Each reference run has devices with one neighbour, with many, and in all of three silos."""
+def test_every_reference_has_a_run() -> None:
+    """Each reference has a run, all of them over three silos with devices of few neighbours and of several."""
     runs = reference_runs()
     assert set(runs) == set(Reference)
     for run in runs.values():
         received = np.bincount(run.truth.edges[1])
+        assert (received <= 2).sum() > 20
+        assert received.max() > 5
+        assert set(run.truth.silo_of) == {0, 1, 2}
+
+
+def test_the_tree_has_single_and_many_neighbours() -> None:
+    """The runs of single exchanges have devices with one neighbour, and with more than ten."""
+    runs = reference_runs()
+    for which in (Reference.PLAINTEXT, Reference.SECMP, Reference.SMALL_FIELD, Reference.SILO_PATH):
+        received = np.bincount(runs[which].truth.edges[1])
         assert (received == 1).sum() > 20
         assert received.max() > 10
-        assert set(run.truth.silo_of) == {0, 1, 2}
+
+
+def test_neighbours_in_the_half_graphs_differ_in_degree() -> None:
+    """In the run of static rows no two neighbours of a device have the same number of neighbours."""
+    source, target = reference_runs()[Reference.STATIC].truth.edges
+    pairs = np.stack([target, np.bincount(target)[source]])
+    assert len(np.unique(pairs, axis=1).T) == len(source)
 
 
 def test_reference_runs_repeat() -> None:
@@ -37,9 +53,12 @@ def test_reference_runs_repeat() -> None:
 
 
 def test_only_the_small_field_is_read_by_brute_force() -> None:
-    """The reference run in the field of 11 elements is material for brute force, the others for all else."""
+    """The reference run in the field of 11 elements is material for brute force, single exchanges for all else."""
     material = {which: run.material for which, run in reference_runs().items()}
     assert material.pop(Reference.SMALL_FIELD) is Material.FEATURES
+    special = {Reference.STATIC: Material.STATIC, Reference.DROP_OUTS: Material.DROP_OUTS,
+               Reference.DEVIATING: Material.DEVIATION}  # fmt: skip
+    assert {which: material.pop(which) for which in special} == special
     assert set(material.values()) == {Material.TRAINING}
 
 

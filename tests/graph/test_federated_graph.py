@@ -157,6 +157,44 @@ def test_restriction_drops_edges_of_nodes_in_no_mask(graph: Graph) -> None:
     assert restricted.edges.shape == (2, 0)
 
 
+@given(graphs_and_silos(), st.integers(0, 100))
+def test_edges_within_silos_are_those_that_do_not_cross(example: tuple[Graph, int], seed: int) -> None:
+    """Restricted to silos, an edge stays exactly if one silo holds both of its ends, and nothing else changes."""
+    graph, silos = example
+    masks = SplitMasks(*(np.full(graph.num_nodes, each) for each in (True, False, False)))
+    whole = FederatedGraph.from_assignment(graph, random_partition(graph, silos, seed), masks)
+    within = whole.restricted_to_silos()
+    silo_of = whole.silo_of.tolist()
+    assert within.edges.T.tolist() == [[a, b] for a, b in graph.edges.T.tolist() if silo_of[a] == silo_of[b]]
+    assert not within.crosses_silos.any()
+    assert within.silo_of is whole.silo_of
+    assert not within.edges.flags.writeable
+
+
+def test_a_graph_without_edges_keeps_its_nodes(graph: Graph) -> None:
+    """Without edges nobody has a neighbour; features, masks and silos stay, and so does the original."""
+    original = FederatedGraph.from_assignment(graph, SILO_OF, MASKS)
+    alone = original.without_edges()
+    assert alone.edges.shape == (2, 0)
+    assert alone.in_degree.tolist() == [0, 0, 0, 0]
+    assert alone.features is original.features
+    assert (alone.silo_of is original.silo_of, alone.test_mask is original.test_mask) == (True, True)
+    assert original.edges.shape[1] == len(PAIRS)
+
+
+def test_one_silo_has_everything(graph: Graph) -> None:
+    """In one silo no edge crosses, all edges and masks stay, and the partition is called none."""
+    original = FederatedGraph.from_assignment(graph, SILO_OF, MASKS, "by hand")
+    central = original.in_one_silo()
+    assert central.num_silos == 1
+    assert central.devices_of(0).tolist() == [0, 1, 2, 3]
+    assert central.edges is original.edges
+    assert central.train_mask is original.train_mask
+    assert not central.crosses_silos.any()
+    assert (central.partition, original.num_silos) == ("none", 2)
+    assert not central.silo_of.flags.writeable
+
+
 def _data(data_class: Any, **changes: Any) -> Any:
     arrays = {
         "x": torch.arange(8.0, requires_grad=True).reshape(4, 2),

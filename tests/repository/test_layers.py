@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "learning": _MIDDLE | {"protocols"},
     "testing": _LOW | {"runtime", "audit", "protocols"},
     "commands": _HIGH | {"testing"},
-    "cli": _HIGH | {"commands"},
+    "arguments": _HIGH | {"commands"},
+    "cli": _HIGH | {"commands", "arguments"},
     "__init__": set(),
 }
 

@@ -1,0 +1,146 @@
+"""The options that several commands share, and what they mean.
+
+Nothing heavy is imported before an option is used: --help and bad usage answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fgl_secure.commands.options import Options
+    from fgl_secure.commands.privacy import PrivacyChoice
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what `audit` and `train` have in common."""
+    add = parser.add_argument
+    add("--dataset", default="digits", metavar="NAME",
+        help="data set, see fgl-secure list datasets, or a graph of your own: the path of an .npz file with the "
+             "arrays x, y, edge_index as in PyTorch Geometric")  # fmt: skip
+    add("--partition", default="random", metavar="NAME", help="devices to silos: random (equal sizes) or louvain")
+    add("--silos", type=int, default=5, metavar="K", help="number of silos")
+    add("--silo-file", type=Path, default=None, metavar="FILE",
+        help="silo of each device, one integer a line or .npy; replaces --partition and --silos")  # fmt: skip
+    add("--backbone", default="gcn", metavar="NAME", help="graph neural network: gcn or sage")
+    add(
+        "--preset",
+        default="honest",
+        metavar="NAME",
+        help="honest (chosen on validation data, FedAvg) or paper (as published)",
+    )
+    add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
+    add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights, and of an audit's coins")
+    add("--data-root", type=Path, default=None, metavar="DIR",
+        help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
+    add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
+    add("--static-first-layer", action="store_true",
+        help="sum the neighbours' features once and project the sum anew in every round")  # fmt: skip
+    _add_relay_options(parser)
+    _add_privacy_options(parser)
+    _add_coding_options(parser)
+
+
+def _add_relay_options(parser: argparse.ArgumentParser) -> None:
+    relayed = parser.add_argument_group("relay-coded")
+    relayed.add_argument("--relays", type=int, default=None, metavar="R", help="number of relays; None takes T + 1")
+    relayed.add_argument("--k-min", type=int, default=3, metavar="K", help="least messages of a sum that is computed")
+    relayed.add_argument("--profile", default="base", choices=("base", "anon"),
+                         help="base: relays see who sends; anon: silos forward, and all counts are padded")  # fmt: skip
+
+
+def _add_privacy_options(parser: argparse.ArgumentParser) -> None:
+    private = parser.add_argument_group("differential privacy of embeddings and gradients, on top of any protocol")
+    private.add_argument("--dp-epsilon", type=float, default=None, metavar="E", help="of all rounds; None for no noise")
+    private.add_argument("--dp-delta", type=float, default=1e-5, metavar="D", help="of all rounds")
+    private.add_argument(
+        "--dp-unit", default="edge", choices=("edge", "node"), help="what neighbouring inputs differ in"
+    )
+    private.add_argument("--dp-clip", type=float, default=1.0, metavar="C", help="L2 norm to which rows are clipped")
+    private.add_argument("--dp-cap", type=int, default=None, metavar="B",
+                         help="most neighbours of a device under --dp-unit node; more are refused")  # fmt: skip
+    private.add_argument("--dp-rounds", type=int, default=None, metavar="N",
+                         help="rounds that the budget is for, after which training stops; None for all")  # fmt: skip
+
+
+def _add_coding_options(parser: argparse.ArgumentParser) -> None:
+    coding = parser.add_argument_group("coding parameters of secmp and relay-coded")
+    coding.add_argument(
+        "--field", type=int, default=2**31 - 1, metavar="P", help="size of the field, a prime; the paper's is 11"
+    )
+    coding.add_argument(
+        "--T",
+        type=int,
+        default=1,
+        metavar="T",
+        help="number of masks: codes less one of secmp, relays that may collude of relay-coded",
+    )
+    coding.add_argument("--bound", type=float, default=16.0, metavar="X", help="largest magnitude of one value")
+    coding.add_argument(
+        "--fraction-bits",
+        type=int,
+        default=None,
+        metavar="F",
+        help="bits behind the binary point; None takes as many as fit",
+    )
+    coding.add_argument(
+        "--mu", default="silo", choices=("silo", "target"), help="who hands secmp's coding parameters to a source"
+    )
+    coding.add_argument(
+        "--allow-wrap", action="store_true", help="let secmp's sums wrap in a field that is too small, as published"
+    )
+
+
+def options_of(chosen: argparse.Namespace) -> Options:
+    """The choices of a parsed command line."""
+    from fgl_secure.algebra import Overflow
+    from fgl_secure.commands.options import Options
+    from fgl_secure.protocols.registry import Parameters
+    from fgl_secure.protocols.relay_coded import Profile
+    from fgl_secure.protocols.secmp import MuDelivery
+
+    parameters = Parameters(
+        modulus=chosen.field,
+        T=chosen.T,
+        bound=chosen.bound,
+        fraction_bits=chosen.fraction_bits,
+        overflow=Overflow.WRAP if chosen.allow_wrap else Overflow.REFUSE,
+        mu_delivery=MuDelivery(chosen.mu),
+        relays=chosen.relays,
+        k_min=chosen.k_min,
+        profile=Profile(chosen.profile),
+    )
+    return Options(
+        method=chosen.method,
+        dataset=chosen.dataset,
+        partition=chosen.partition,
+        silos=chosen.silos,
+        silo_file=chosen.silo_file,
+        backbone=chosen.backbone,
+        preset=chosen.preset,
+        epochs=chosen.epochs,
+        seed=chosen.seed,
+        data_root=chosen.data_root,
+        device=chosen.device,
+        static_first_layer=chosen.static_first_layer,
+        privacy=_privacy(chosen),
+        parameters=parameters,
+    )
+
+
+def _privacy(chosen: argparse.Namespace) -> PrivacyChoice | None:
+    from fgl_secure.commands.privacy import PrivacyChoice
+    from fgl_secure.dp import Unit
+
+    if chosen.dp_epsilon is None:
+        return None
+    return PrivacyChoice(
+        chosen.dp_epsilon,
+        chosen.dp_delta,
+        Unit[chosen.dp_unit.upper()],
+        chosen.dp_clip,
+        chosen.dp_cap,
+        chosen.dp_rounds,
+    )

@@ -1,0 +1,74 @@
+"""Networks without the messages of absent devices, and with those of deviating ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.runtime import Phase, Step, Tampered
+
+Ids = NDArray[np.int64]
+
+CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
+"""Messages that an absent device does not send."""
+
+
+@dataclass(slots=True, eq=False)
+class Absence:
+    """A network without the messages of devices that are not there.
+
+    Attributes:
+        absent: bool [rounds, n].
+        first: identifier of the first device.
+        effective: whether any message of a device was left out.
+    """
+
+    absent: NDArray[np.bool_]
+    first: int
+    effective: bool = False
+
+    def __call__(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        """Bool [m]: which messages arrive."""
+        arrives = np.ones(len(receivers), dtype=np.bool_)
+        devices = self.absent.shape[1]
+        if phase in CARRYING and len(senders) and bool((senders >= self.first).all()):
+            arrives = ~self.absent[step.round, np.minimum(senders - self.first, devices - 1)]
+            self.effective |= not arrives.all()
+        return arrives
+
+
+@dataclass(slots=True, eq=False)
+class Deviation:
+    """Devices that send the codes of their first neighbour where the protocol has them send a sum.
+
+    Attributes:
+        devices: int64 [k], those with several neighbours.
+        chosen: int64 [k], the neighbour of each.
+    """
+
+    devices: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    chosen: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    codes: NDArray[Any] | None = None
+
+    def __call__(
+        self,
+        phase: Phase,
+        step: Step,  # noqa: ARG002  # the same in every step
+        senders: Ids,
+        receivers: Ids,
+        payload: NDArray[Any],
+    ) -> Tampered | None:
+        """Remembers codes, and puts those of one neighbour in the place of aggregates."""
+        if phase is Phase.CODES:
+            order = np.lexsort((senders, receivers))
+            owners, first, counts = np.unique(receivers[order], return_index=True, return_counts=True)
+            rows, several = order[first], counts > 1
+            self.devices, self.chosen, self.codes = owners[several], senders[rows[several]], payload[rows[several]]
+        if phase is not Phase.AGGREGATE or self.codes is None:
+            return None
+        sent = payload.copy()
+        sent[np.searchsorted(senders, self.devices)] = self.codes
+        return Tampered(np.arange(len(senders)), sent)

@@ -1,0 +1,102 @@
+"""What a table of a paper is made of: cases that are run for every seed, and metrics that are measured in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices of one reproduction.
+
+    Attributes:
+        preset: "honest" or "paper".
+        seeds: number of runs of each case; run s takes seed s for partition, split and initial weights.
+        protocol: scheme of the method that the paper is about; what it is compared with runs in the clear.
+        epochs: most training rounds; None takes the preset's.
+        data_root: folder of the raw data sets; None takes the environment's.
+    """
+
+    preset: str = "honest"
+    seeds: int = 5
+    protocol: str = "plaintext"
+    epochs: int | None = None
+    data_root: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise InputError(f"seeds must be at least 1; found {self.seeds}")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs must be at least 1; found {self.epochs}")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is measured, with its unit in the name, and how many digits behind the point are shown."""
+
+    name: str
+    digits: int
+
+
+Measure = Callable[[Graph, Choices, int], Mapping[Metric, float]]
+"""One run: from a data set, the choices and a seed to what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of a table.
+
+    Attributes:
+        setting: what varies down the table, such as "silos 5".
+        method: the method as the paper calls it.
+        measure: runs it once; None for a method of the paper that is not implemented here.
+    """
+
+    setting: str
+    method: str
+    measure: Measure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A metric that is computed from the means of another one, as the paper does.
+
+    Attributes:
+        metric: the derived one.
+        source: the measured one.
+        compute: from the means of a data set's cases to the derived values; None where one is undefined.
+    """
+
+    metric: Metric
+    source: Metric
+    compute: Callable[[Mapping[Case, float]], Mapping[Case, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTable:
+    """A table or figure of a paper that can be run again.
+
+    Attributes:
+        name: as on the command line, such as "hifgl-table3".
+        title: paper, number and subject.
+        datasets: those of the paper.
+        cases: lines, in the paper's order.
+        metrics: measured ones, in order; a case may measure more.
+        derived: computed from those.
+        printed: file of the paper's numbers in the package's folder `paper_tables`; None where it prints none.
+        notes: what a reader has to know to compare.
+    """
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    cases: tuple[Case, ...]
+    metrics: tuple[Metric, ...]
+    derived: tuple[Derived, ...] = ()
+    printed: str | None = None
+    notes: tuple[str, ...] = ()
