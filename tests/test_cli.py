@@ -167,7 +167,16 @@ class TestTrain:
         """Accuracy pooled and per silo, validation accuracy, rounds, messages, bytes and seconds are printed."""
         result = cli(*TRAIN)
         assert (result.status, result.err) == (OK, "")
-        for word in ("test accuracy", "per silo", "validation", "rounds", "messages", "bytes", "seconds", "relay-coded"):
+        for word in (
+            "test accuracy",
+            "per silo",
+            "validation",
+            "rounds",
+            "messages",
+            "bytes",
+            "seconds",
+            "relay-coded",
+        ):
             assert word in result.out
 
     def test_json_parses(self, cli: Cli) -> None:

@@ -267,7 +267,7 @@ def _claim(claim: Claim) -> dict[str, object]:
         "protects": [_sentence(guarantee) for guarantee in claim.guarantees],
         "leaks_by_design": [leak.statement for leak in claim.leaks_by_design],
         "assumes": list(claim.assumptions),
-        "source": "the words of the scheme's authors" if claim.guarantees else "none",
+        "source": "; ".join(dict.fromkeys(guarantee.source for guarantee in claim.guarantees)) or "none",
     }
 
 

@@ -68,12 +68,11 @@ class KeyedStreams:
 
     def _fill(self, buffer: bytearray, sizes: list[int], nonce: bytes) -> None:
         place, start = memoryview(buffer), 0
+        zeros = ZEROS if max(sizes, default=0) <= len(ZEROS) else memoryview(bytes(max(sizes)))
         for encryptor, size in zip(self._encryptors, sizes, strict=True):
             if size:
                 encryptor.reset_nonce(nonce)
-                for done in range(0, size, len(ZEROS)):
-                    part = min(len(ZEROS), size - done)
-                    encryptor.update_into(ZEROS[:part], place[start + done :])
+                encryptor.update_into(zeros[:size], place[start:])
                 start += size
 
     def _replace_streams_with_rejections(

@@ -182,7 +182,7 @@ class SummedGradients:
         if not self._sent or self._channel.recording.keeps(step):
             return self._through_the_scheme(factors, step)
         self._channel.transcript.messages += [
-            replace(batch, step=replace(batch.step, round=step.round), payload=None) for batch in self._sent
+            replace(batch, step=replace(batch.step, round=step.round)) for batch in self._sent
         ]
         return [self._without_masks(each) for each in factors]
 
@@ -197,7 +197,7 @@ class SummedGradients:
                 part += 1
             sums.append(np.concatenate(done, axis=1))
         messages = self._channel.transcript.messages[before:]
-        self._sent = [replace(batch, payload=None) for batch in messages if batch.phase is not Phase.KEYS]
+        self._sent = _condensed([batch for batch in messages if batch.phase is not Phase.KEYS])
         return sums
 
     def _without_masks(self, factors: Factors) -> NDArray[np.float64]:
@@ -212,3 +212,12 @@ class SummedGradients:
         """Refuses what the scheme would refuse, or might: elements are bounded by the factors' largest."""
         bounds = np.abs(left).max(axis=2, initial=0) * np.abs(right).max(axis=2, initial=0)
         self._fixed.encode(bounds.sum(axis=0))
+
+
+def _condensed(batches: list[MessageBatch]) -> list[MessageBatch]:
+    """The sizes of batches, those alike as one: parts of a gradient are many, and differ in the last one at most."""
+    counted: dict[tuple[Phase, int, bytes, bytes], list[MessageBatch]] = {}
+    for batch in batches:
+        alike = (batch.phase, batch.item_bytes, batch.senders.tobytes(), batch.receivers.tobytes())
+        counted.setdefault(alike, []).append(batch)
+    return [replace(same[0], payload=None, repeats=len(same)) for same in counted.values()]

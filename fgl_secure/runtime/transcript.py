@@ -31,6 +31,7 @@ class MessageBatch:
         receivers: int64 [m], party identifiers.
         item_bytes: size of one message's payload on the wire, in bytes.
         payload: [*batch, m, ...], or None where only sizes were recorded.
+        repeats: how many such batches in a row this one stands for, where only sizes were recorded.
     """
 
     phase: Phase
@@ -39,11 +40,12 @@ class MessageBatch:
     receivers: NDArray[np.int64]
     item_bytes: int
     payload: Payload | None
+    repeats: int = 1
 
     @property
     def messages(self) -> int:
         """How many messages."""
-        return len(self.senders)
+        return len(self.senders) * self.repeats
 
     @property
     def bytes(self) -> int:
@@ -158,8 +160,8 @@ class Transcript:
             for code, count in counted[ends]:
                 key = (batch.phase, roles[code // len(roles)], roles[code % len(roles)])
                 entry = totals.setdefault(key, [0, 0])
-                entry[0] += count
-                entry[1] += count * batch.item_bytes
+                entry[0] += count * batch.repeats
+                entry[1] += count * batch.repeats * batch.item_bytes
         return tuple(Traffic(*key, *entry) for key, entry in totals.items())
 
     def _counts_by_roles(self, batch: MessageBatch) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Directory, Party, Private, Step, Transcript
+from fgl_secure.runtime import Directory, Party, Phase, Private, Step, Transcript
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows
 
 Ints = NDArray[np.int64]
@@ -73,7 +73,8 @@ class Aligned:
 def views_of(transcript: Transcript, coalition: Iterable[Party], kinds: Sequence[Private]) -> Views:
     """What a coalition received, and its own inputs or coins as `kinds` says, over all rounds.
 
-    Real numbers enter by their bit patterns, so that equal views stay equal and different ones different.
+    Real numbers enter by their bit patterns, so that equal views stay equal and different ones different. Of sealed
+    messages only their ends and number do: who forwards a ciphertext cannot open it.
 
     Raises:
         InputError: for messages whose payload was not recorded: the view would be incomplete.
@@ -83,6 +84,9 @@ def views_of(transcript: Transcript, coalition: Iterable[Party], kinds: Sequence
     count = 1 if not transcript.batch_axes else -1
     blocks, columns = [], []
     for part in rows:
+        if isinstance(part, ReceivedRows) and part.phase is Phase.SEALED:
+            blocks.append(Block(part.phase.label, part.step, _ends(part), (0,)))
+            continue
         content, ends, payload = _content(part)
         shape = payload.shape[transcript.batch_axes + 1 :]
         blocks.append(Block(content, part.step, ends, shape))
@@ -114,8 +118,11 @@ def _content(part: ReceivedRows | PrivateRows) -> tuple[str, tuple[tuple[int, in
         return _OWN + part.name, tuple(zip(owners, owners, strict=True)), part.values
     if part.payload is None:
         raise InputError(f"payload must be recorded for every message of the view; found none for {part.phase.label}")
-    ends = tuple(zip(part.senders.tolist(), part.receivers.tolist(), strict=True))
-    return part.phase.label, ends, part.payload
+    return part.phase.label, _ends(part), part.payload
+
+
+def _ends(part: ReceivedRows) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(part.senders.tolist(), part.receivers.tolist(), strict=True))
 
 
 def _as_integers(payload: NDArray[Any]) -> Ints:

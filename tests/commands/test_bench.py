@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from fgl_secure.cli import BAD_INPUT, OK, main
-from fgl_secure.commands import bench, bench_field, bench_lcc, bench_report
+from fgl_secure.commands import bench, bench_field, bench_lcc, bench_report, bench_secmp
+from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.timing import Figure, Side, Timing, line, measure, verdict
+from fgl_secure.errors import DataNotFoundError
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
 
@@ -19,6 +22,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in SMALL.items():
         monkeypatch.setattr(bench_lcc, name, size)
     monkeypatch.setattr(bench_field, "LENGTH", 2**12)
+    monkeypatch.setattr(bench_secmp, "DATASETS", ("digits",))
+    monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
 
 
 @pytest.mark.parametrize("part", bench.PARTS)
@@ -29,7 +34,7 @@ def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.Captu
     assert report["command"] == f"fgl-secure bench {part} --json"
     assert report["machine"]["cores"] >= 1
     assert report["copy_bytes_per_second"] > 0
-    assert len(report["timings"]) > 15
+    assert len(report["timings"]) > 8
     for timing in report["timings"]:
         assert 0 < timing["least"] <= timing["median"] <= timing["most"]
 
@@ -94,3 +99,32 @@ def test_a_line_has_throughput_and_share_of_a_copy() -> None:
     text = line(Timing("work", "cpu", 0.5, 0.4, 0.6, 3, 10**6, 10**9, 2 * 10**9), 4e9)
     for part in ("500.00 ms", "(400.00-600.00)", "2.0 M elements/s", "4.00 G multiply-adds/s", "2.00 GB/s = 50%"):
         assert part in text
+
+
+def test_secured_epochs_are_held_against_plain_pyg(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every protocol has its ratio and the time of its first epoch; a data set that is not there is named."""
+    monkeypatch.setattr(bench_secmp, "DATASETS", ("digits", "Cora"))
+    monkeypatch.setattr(bench_secmp, "prepare", _without("Cora", prepare))
+    assert main(["bench", "secmp", "--json"]) == OK
+    report = json.loads(capsys.readouterr().out)
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    for protocol in ("relay-coded", "secmp", "plaintext"):
+        assert figures[f"digits: epoch under {protocol} over plain PyG"]["value"] > 0
+        assert any(t["name"] == f"digits: first epoch with set-up, {protocol}" for t in report["timings"])
+    per_message = figures["digits: bytes a message over the published 532"]
+    assert per_message["value"] == (16 + 2 * 35 + 256) / 532
+    assert per_message["reached"]
+    assert figures["Cora: secured epoch over plain PyG"]["value"] is None
+
+
+def _without(dataset: str, preparation: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """Preparation that does not find a data set."""
+
+    def found(options: Options, protocols: tuple[str, ...]) -> Prepared:
+        if options.dataset == dataset:
+            raise DataNotFoundError(f"{dataset} is not there")
+        return preparation(options, protocols)
+
+    return found

@@ -27,7 +27,7 @@ def test_default_parameters_are_the_schemes_own() -> None:
     assert make_scheme("relay-coded", Parameters()) == RelayCoded()
 
 
-def test_relays_are_as_few_as_T_allows_unless_given() -> None:
+def test_relays_are_as_few_as_can_be_unless_given() -> None:
     """Relay-coded takes T + 1 relays by default, and T, R, k_min and profile where they are given."""
     assert make_scheme("relay-coded", Parameters(T=2)) == RelayCoded(T=2, R=3)
     chosen = Parameters(T=2, relays=5, k_min=4, profile=Profile.ANON)

@@ -256,11 +256,20 @@ def test_lost_parameters_stop_the_source(delivery: MuDelivery) -> None:
 class _OtherParameters(Channel):
     """Delivers the last mask of every mu as another than the silo drew."""
 
-    def send(self, phase: Phase, step: Step, senders: Ids, receivers: Ids, payload: np.ndarray) -> Delivery:
+    def send(
+        self,
+        phase: Phase,
+        step: Step,
+        senders: Ids,
+        receivers: Ids,
+        payload: np.ndarray,
+        *,
+        wire_bytes: int | None = None,
+    ) -> Delivery:
         if phase is Phase.PARAMETERS:
             payload = payload.copy()
             payload[..., -1] = (payload[..., -1] + 1) % MERSENNE_31
-        return super().send(phase, step, senders, receivers, payload)
+        return super().send(phase, step, senders, receivers, payload, wire_bytes=wire_bytes)
 
 
 @pytest.mark.parametrize("delivery", MuDelivery)
