@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-FLOOR = 1600
+FLOOR = 2900
 """Raised when tests are added, lowered only together with a reason in the change log."""
 
 
