@@ -14,7 +14,8 @@ _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
 
 settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=_EXPECTED)
 settings.register_profile("ci", settings.get_profile("quick"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "quick")
+settings.register_profile("brief", settings.get_profile("ci"), max_examples=6)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
 
 
 @pytest.fixture
