@@ -1,4 +1,4 @@
-"""Fresh-mask sharing and its mutations (ATTACKS.md, 8.4): one protocol whose flaws are parameters.
+"""Fresh-mask sharing and its mutations: one protocol whose flaws are parameters.
 
 Devices share their secrets to relays by polynomials of degree T (Shamir), once for each step and target. What a mask
 is drawn from, the relays' points, the degree and who gets which share are the places where a protocol goes wrong.

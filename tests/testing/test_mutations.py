@@ -1,4 +1,4 @@
-"""Every mutation of ATTACKS.md 8.4 that fresh-mask sharing can have, and the check that catches it."""
+"""Every flaw that fresh-mask sharing can have, and the check that catches it."""
 
 from __future__ import annotations
 
