@@ -80,7 +80,7 @@ def perturbed(scheme: Scheme, choice: PrivacyChoice, preset: Preset, graph: Fede
     settings = Perturbation.calibrated(
         target,
         clip=choice.clip,
-        width=max(widths if preset.static_first_layer else widths[1:]),
+        width=max(widths),  # an audit exchanges whole feature rows too
         honest=scheme.minimum_group if hiding else 1,
     )
     if isinstance(scheme, RelayCoded | SecretMessagePassing) and scheme.bound < settings.largest:

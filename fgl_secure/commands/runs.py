@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Reference
 from fgl_secure.commands.recorded_run import SMALL_FIELD, RecordedRun, recorded_exchange
 from fgl_secure.commands.special_runs import (
+    ROUNDS,
     as_words,
     careless_run,
     deviating_run,
@@ -20,6 +21,7 @@ from fgl_secure.commands.special_runs import (
 )
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
@@ -51,7 +53,8 @@ def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[R
 def special_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
     """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices."""
     yield static_run(scheme, graph, seed)
-    for run in (drop_out_run(scheme, graph, seed), deviating_run(scheme, graph, seed)):
+    rounds = min(ROUNDS, scheme.settings.target.releases) if isinstance(scheme, Perturbed) else ROUNDS
+    for run in (drop_out_run(scheme, graph, seed, rounds=rounds), deviating_run(scheme, graph, seed)):
         if run is not None:
             yield run
 

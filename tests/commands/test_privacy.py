@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from fgl_secure.cli import BAD_INPUT, OK, main
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands import privacy as commands_privacy
+from fgl_secure.commands.audit import audit
 from fgl_secure.commands.options import Options, prepare
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed, releases
 from fgl_secure.dp import BudgetExhaustedError, Unit
@@ -126,3 +128,17 @@ def test_train_prints_epsilon_its_accountant_the_lower_bound_and_the_price(
     said = capsys.readouterr().out
     for word in ("privacy", "measured", "price", "without noise", "epsilon is at least"):
         assert word in said
+
+
+def test_a_noisy_protocol_can_be_audited(tmp_path: Path) -> None:
+    """A budget of fewer releases than an attack's rounds, and rows wider than the hidden layer, are no obstacle."""
+    rng = np.random.default_rng(0)
+    edges = np.array([(v, (v + step) % 60) for v in range(60) for step in (1, 2, 58, 59)]).T
+    words = (rng.random((60, 80)) < 0.1).astype(np.float32)
+    np.savez(tmp_path / "wide.npz", x=words, y=np.arange(60) % 2, edge_index=edges)
+    options = Options(dataset=str(tmp_path / "wide.npz"), silos=2, epochs=1, privacy=PrivacyChoice(4.0), device="cpu")
+    report = audit(options, ("relay-coded",))
+    assert report.run["protocol"] == "relay-coded+dp"
+    read = [r.value for r in report.records if r.attack in ("fingerprint-device", "differencing-device")]
+    assert read
+    assert max(read) == 0
