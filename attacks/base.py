@@ -30,6 +30,8 @@ class Material(StrEnum):
     """The same rows summed in several rounds, in which devices take part or not."""
     DEVIATION = "deviation"
     """One exchange in which devices hand something else to be decoded than what the protocol says."""
+    STRUCTURE = "structure"
+    """What clients of FedStruct exchange before and in the first round of training, and what they hold in the end."""
 
 
 class Reference(StrEnum):
@@ -45,6 +47,9 @@ class Reference(StrEnum):
     GRADIENTS = "parameter gradients of single devices in the clear"
     UNMASKED = "shares without masks"
     SHARED_MASKS = "shares under one mask for all senders"
+    FEDSTRUCT = "fedstruct in the clear, random partition"
+    FEDSTRUCT_LOUVAIN = "fedstruct in the clear, Louvain partition"
+    FEDSTRUCT_QUERIES = "fedstruct with aggregated queries, audited by counting"
     TAGS = "messages under fresh tags, at relays that see who sends"
 
 

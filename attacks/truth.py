@@ -27,6 +27,8 @@ class Truth:
         embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
         labels: int64 [n], the label of each device.
         rows: for each layer, [n, d], the row by which each device multiplied the weights.
+        labelled: bool [n], the devices whose labels train the model.
+        identity: int64 [n], which device an outsider's list calls by each index.
     """
 
     parties: Directory
@@ -35,6 +37,15 @@ class Truth:
     embeddings: Mapping[Step, NDArray[Any]]
     labels: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+    labelled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    identity: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def of_graph(cls, parties: Directory, graph: FederatedGraph) -> Truth:
+        """What a graph alone makes secret: edges, labels, who is labelled and who is who."""
+        everyone = np.arange(graph.num_devices, dtype=np.int64)
+        labelled = graph.train_mask.copy()
+        return cls(parties, graph.silo_of, graph.edges, {}, graph.labels, labelled=labelled, identity=everyone)
 
     @classmethod
     def of(cls, transcript: Transcript, graph: FederatedGraph) -> Truth:
@@ -67,7 +78,17 @@ class Truth:
         embeddings = {step: rows[swap] for step, rows in self.embeddings.items()}
         rows = {layer: values[swap] for layer, values in self.rows.items()}
         labels = self.labels[swap] if len(self.labels) else self.labels
-        return replace(self, edges=swap[self.edges], embeddings=embeddings, labels=labels, rows=rows)
+        labelled = self.labelled[swap] if len(self.labelled) else self.labelled
+        identity = self.identity[swap] if len(self.identity) else self.identity
+        return replace(
+            self,
+            edges=swap[self.edges],
+            embeddings=embeddings,
+            labels=labels,
+            rows=rows,
+            labelled=labelled,
+            identity=identity,
+        )
 
     @property
     def crosses_silos(self) -> NDArray[np.bool_]:

@@ -40,6 +40,11 @@ class Secret(StrEnum):
     CROSS_EDGE = "which cross-silo edges exist"
     DEGREE = "how many neighbours a device has"
     PARAMETER_GRADIENT = "one device's gradient of the model parameters"
+    FOREIGN_EDGE = "which edges exist between nodes of other clients"
+    LABEL = "the labels of other clients' nodes"
+    IDENTITY = "which node of another client is which"
+    STRUCTURE_FEATURE = "the structure features of single nodes of another client"
+    SUMMAND = "one client's term of a sum over clients"
 
 
 class Circumstance(StrEnum):

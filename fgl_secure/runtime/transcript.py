@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.errors import InputError
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Phase, Step
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
@@ -143,6 +144,20 @@ class Transcript:
         ids = self.parties.ids(role) if role in self.parties.roles else np.empty(0, dtype=np.int64)
         observer_of[ids] = np.arange(len(ids))
         return self._view(f"each {role} alone", observer_of, hidden=SECRETS)
+
+    def coalitions(self, name: str, coalition_of: NDArray[np.int64]) -> View:
+        """What each of several coalitions saw, side by side, without the parties' own embeddings and gradients.
+
+        Args:
+            name: who they are, in words.
+            coalition_of: int64 [parties], the coalition of each party, from 0; -1 for a party that is in none.
+        """
+        if coalition_of.shape != (len(self.parties),):
+            raise InputError(
+                f"coalition_of must have one entry for each of {len(self.parties)} parties; found shape "
+                f"{list(coalition_of.shape)}"
+            )
+        return self._view(name, coalition_of, hidden=SECRETS)
 
     def secrets(self) -> tuple[PrivateBatch, ...]:
         """What all parties put into the sums: the truth that attacks are scored against, never part of a view."""
