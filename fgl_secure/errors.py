@@ -43,3 +43,7 @@ class NotEnoughShares(InputError):  # noqa: N818  # the name says what is missin
 
 class TooManyErrors(ProtocolError):  # noqa: N818  # the name says what was found
     """Shares disagree in more places than can be corrected."""
+
+
+class SketchOverfullError(ProtocolError):
+    """A linear sketch has more entries than can be read back."""

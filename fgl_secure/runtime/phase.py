@@ -39,6 +39,7 @@ class Phase(Enum):
     UNMASKING = ("unmasking shares", "shares of the masks of senders, or of the keys of those that dropped out")
     MASKED_SUMS = ("masked sums", "the sum of clients' vectors under the mask of its receiver")
     CAPACITIES = ("capacities", "how many cells the next vector for a receiver has")
+    THRESHOLDS = ("thresholds", "between which values the least entry that is kept lies")
     STRUCTURE_FEATURES = ("structure features", "the structure features of a client's nodes, by node")
     STRUCTURE_GRADIENT = ("structure gradient", "a client's gradient of the structure features, by node")
     QUERY_WEIGHTS = ("query weights", "rows of the combined adjacency that a client asks another to apply")

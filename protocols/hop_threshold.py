@@ -1,0 +1,91 @@
+"""The value that the n p largest entries of all clients have in common, found from sums of histograms alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+UNIT_BITS = 36
+"""Entries of a power lie in 0..1 and are compared in units of 2^-36."""
+
+DIGIT_BITS = 12
+"""Each histogram settles so many bits of the threshold."""
+
+MOST_ENTRIES = 2**31
+"""Entries that a client may have in one bin."""
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CommonThreshold:
+    """Finds the threshold of the public code's pruning without showing any client's entries.
+
+    In three rounds every client counts its entries by twelve more bits of their value; the sums of these histograms
+    go to one client, who tells all others between which values the threshold lies. What is learnt is the
+    distribution of all entries around it, and by all clients the threshold.
+
+    Attributes:
+        scheme: adds the histograms up.
+    """
+
+    scheme: VectorScheme
+
+    def pruned(
+        self, channel: Channel, client_of: Ids, power: sparse.csr_array, count: int, step: Step
+    ) -> sparse.csr_array:
+        """Keeps the `count` largest entries, or fewer where several are equal to the smallest of them.
+
+        Args:
+            channel: between server and clients.
+            client_of: int64 [n], the client of each row.
+            power: CSR [n, n], rows as their clients hold them.
+            count: most entries that are kept.
+            step: when.
+        """
+        units = np.minimum(np.rint(power.data * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
+        row = np.repeat(np.arange(power.shape[0]), np.diff(power.indptr))
+        low = self._least_kept(channel, client_of[row], units, count, step)
+        kept = units >= low
+        return sparse.csr_array((power.data[kept], (row[kept], power.indices[kept])), shape=power.shape)
+
+    def _least_kept(self, channel: Channel, client: Ids, units: Ids, count: int, step: Step) -> int:
+        """The least value from which on there are at most `count` entries."""
+        prefix, above = 0, 0
+        for digit in range(UNIT_BITS // DIGIT_BITS):
+            bins = units >> (UNIT_BITS - DIGIT_BITS * (digit + 1))
+            inside = bins >> DIGIT_BITS == prefix
+            local = (bins - (prefix << DIGIT_BITS))[inside]
+            total = self._added(channel, client[inside], local, Step(step.round, step.layer, part=digit))
+            from_here = above + np.cumsum(total[::-1])[::-1]  # entries at or above each bin
+            fitting = from_here <= count
+            if fitting[0]:
+                return prefix << (UNIT_BITS - DIGIT_BITS * digit)
+            first = int(np.argmax(fitting)) if fitting.any() else len(total)
+            # The bin below `first` holds more than there is room for: the threshold lies in it, or at its end.
+            above = int(from_here[first]) if fitting.any() else above
+            prefix = (prefix << DIGIT_BITS) + first - 1
+            self._tell(channel, prefix, Step(step.round, step.layer, part=digit))
+        return prefix + 1
+
+    def _added(self, channel: Channel, client: Ids, bins: Ids, step: Step) -> Ids:
+        clients, server = channel.parties.ids(Role.SILO), int(channel.parties.ids(Role.SERVER)[0])
+        size = 2**DIGIT_BITS
+        histograms = np.stack([np.bincount(bins[client == k], minlength=size) for k in range(len(clients))])
+        group = VectorGroup(clients[1:], int(clients[0]), server)
+        session = self.scheme.open(channel, group, size, MOST_ENTRIES)
+        total: Ids = histograms[0] + session.sum(histograms[1:].astype(np.int64), step)
+        return total
+
+    @staticmethod
+    def _tell(channel: Channel, prefix: int, step: Step) -> None:
+        """The first client tells the others in which bin the threshold lies."""
+        clients = channel.parties.ids(Role.SILO)
+        told = np.full((len(clients) - 1, 1), prefix, dtype=np.int64)
+        channel.send(Phase.THRESHOLDS, step, np.full(len(told), clients[0]), clients[1:], told)

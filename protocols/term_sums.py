@@ -1,0 +1,197 @@
+"""How a client gets the sum of the terms B_ik that the other clients compute for it (FedStruct, App. D, Eq. 36)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from fgl_secure.algebra.linear_sketch import LinearSketch
+from fgl_secure.errors import InputError, SketchOverfullError
+from fgl_secure.protocols.vector_sum import Integers, VectorGroup, VectorScheme
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+MOST_FRACTION_BITS = 24
+ATTEMPTS = 12
+"""Tables that are tried, each twice as large as the one before, before giving up: far more than any run needs."""
+
+Terms = Mapping[int, sparse.csr_array]
+"""By client index k: the term of that client, float64 CSR [n_i, n] with entries of 0 or more."""
+
+
+class TermSums(ABC):
+    """A way to add up terms for one client; the client's own term is not among them."""
+
+    @abstractmethod
+    def sum(self, channel: Channel, receiver: int, terms: Terms, step: Step) -> sparse.csr_array:
+        """Adds up the terms of other clients.
+
+        Args:
+            channel: between server and clients.
+            receiver: index of the client that is entitled to the sum.
+            terms: of the other clients.
+            step: whose layer is the hop.
+
+        Returns:
+            float64 CSR [n_i, n], as the receiver holds it.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ClearTerms(TermSums):
+    """Every client sends the entries of its term to the receiver, as the paper has it: single terms are visible.
+
+    Attributes:
+        fraction_bits: bits behind the binary point that entries are rounded to, to compare with sums in fixed point;
+            None sends them as they are.
+    """
+
+    fraction_bits: int | None = None
+
+    def sum(self, channel: Channel, receiver: int, terms: Terms, step: Step) -> sparse.csr_array:
+        """Sends one message an entry, (row, column, value), row being the position among the receiver's nodes."""
+        clients = channel.parties.ids(Role.SILO)
+        total: sparse.csr_array | None = None
+        for k, term in terms.items():
+            entries = term.tocoo() if self.fraction_bits is None else _rounded(term, self.fraction_bits)
+            payload = np.stack([entries.row, entries.col, entries.data], axis=1).astype(np.float64)
+            to = np.full(len(payload), clients[receiver], dtype=np.int64)
+            arrived = channel.send(Phase.HOP_ENTRIES, step, np.full(len(payload), clients[k]), to, payload).payload
+            place = (arrived[:, 0].astype(np.int64), arrived[:, 1].astype(np.int64))
+            part = sparse.csr_array((arrived[:, 2], place), shape=term.shape)
+            total = part if total is None else sparse.csr_array(total + part)
+        if total is None:
+            raise InputError("terms must come from at least one other client; found none")
+        return total
+
+
+@dataclass(slots=True, eq=False)
+class PackedTerms(TermSums):
+    """Terms in fixed point, as linear sketches whose size depends on their entries, added up under a vector scheme.
+
+    A sketch of the sum is the sum of the sketches, and the receiver reads nothing from it but the sum. The receiver
+    asks for a number of cells; where the sum has more entries it asks again for twice as many, and where a dense
+    matrix is smaller it asks for that. So all parties learn about how many entries the sum has, and nobody learns
+    how many a term has. The server learns no position: it sees vectors of one length from every client.
+
+    Attributes:
+        scheme: adds up the vectors.
+        largest_degree: a public bound on the row sums of A + I, and so on the entries of the sum.
+        fraction_bits: bits behind the binary point of an entry; None takes as many as fit, up to 24.
+        dense: whether to send all n_i n entries even where a sketch is smaller, to compare.
+        expected: by client index, entries of its last two sums: how many it asks room for next.
+    """
+
+    scheme: VectorScheme
+    largest_degree: int
+    fraction_bits: int | None = None
+    dense: bool = False
+    expected: dict[int, tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.largest_degree < 1:
+            raise InputError(f"largest_degree must be at least 1; found {self.largest_degree}")
+        if self.fraction_bits is not None and not 1 <= self.fraction_bits <= MOST_FRACTION_BITS:
+            raise InputError(f"fraction_bits must lie in 1..{MOST_FRACTION_BITS}; found {self.fraction_bits}")
+        self.expected = {} if self.expected is None else self.expected
+
+    def bits(self, shape: tuple[int, int], terms: int) -> int:
+        """Bits behind the binary point for terms of a shape.
+
+        Raises:
+            InputError: not one bit fits, or fewer than were asked for.
+        """
+        split = self._splits(shape, terms)
+        widest = LinearSketch(shape, 1, 0, split).largest_factor()
+        room = self.scheme.limit(terms) // (2 * terms * self.largest_degree * widest)
+        most = min(room.bit_length() - 1, MOST_FRACTION_BITS)
+        if most < (self.fraction_bits or 1):
+            raise InputError(
+                f"fraction_bits must be at most {most} for terms of shape {list(shape)} under {self.scheme.name}; "
+                f"found {self.fraction_bits or 1}"
+            )
+        return self.fraction_bits or most
+
+    def sum(self, channel: Channel, receiver: int, terms: Terms, step: Step) -> sparse.csr_array:
+        """Adds up sketches of growing size until one can be read, or dense vectors where those are smaller."""
+        shape = next(iter(terms.values())).shape
+        bits = self.bits(shape, len(terms))
+        rounded = [_fixed_point(term, bits) for term in terms.values()]
+        room = self._room(receiver, shape)
+        for attempt in range(ATTEMPTS):
+            plan = self._plan(channel, receiver, shape, room, len(terms), attempt)
+            vectors = np.stack([_packed(term, plan) for term in rounded])
+            total = self._added(channel, receiver, list(terms), vectors, Step(step.round, step.layer, part=attempt))
+            try:
+                entries = _unpacked(total, shape, plan)
+            except SketchOverfullError:
+                room *= 2
+                continue
+            self._remember(receiver, entries.nnz)
+            return sparse.csr_array(entries / 2**bits)
+        raise SketchOverfullError(f"sketches must be readable after {ATTEMPTS} attempts; client {receiver}'s was not")
+
+    def _splits(self, shape: tuple[int, int], terms: int) -> bool:
+        """Whether positions are sent in two parts: where one number would leave too few bits for the values."""
+        whole = 2 * terms * self.largest_degree * shape[0] * shape[1]
+        asked: int = self.fraction_bits or MOST_FRACTION_BITS
+        return bool(self.scheme.limit(terms) // whole < 2**asked)
+
+    def _room(self, receiver: int, shape: tuple[int, int]) -> int:
+        """Entries to ask room for: as many as the last growth leads to, with a quarter to spare."""
+        assert self.expected is not None
+        before, last = self.expected.get(receiver, (shape[0], 12 * shape[0]))
+        growth = max(1.25, 1.1 * last / max(before, 1))
+        return max(int(last * growth), 16)
+
+    def _remember(self, receiver: int, entries: int) -> None:
+        assert self.expected is not None
+        self.expected[receiver] = (self.expected.get(receiver, (0, entries))[1], entries)
+
+    def _plan(
+        self, channel: Channel, receiver: int, shape: tuple[int, int], room: int, terms: int, attempt: int
+    ) -> LinearSketch | None:
+        """What the receiver asks everybody for, by way of the server; None for a dense vector."""
+        party = channel.parties.ids(Role.SILO)[receiver : receiver + 1]
+        step = Step(0, part=attempt)
+        seed = int(channel.draw("sketch seed", party, 2**62, (), step)[0])
+        plan = LinearSketch.for_entries(shape, room, seed=seed, split=self._splits(shape, terms))
+        dense = self.dense or plan.length >= shape[0] * shape[1]
+        asked = np.array([[0 if dense else plan.third, seed]], dtype=np.int64)
+        channel.send(Phase.CAPACITIES, step, party, channel.parties.ids(Role.SERVER), asked)
+        return None if dense else plan
+
+    def _added(self, channel: Channel, receiver: int, senders: list[int], vectors: Integers, step: Step) -> Integers:
+        clients = channel.parties.ids(Role.SILO)
+        group = VectorGroup(clients[senders], int(clients[receiver]), int(channel.parties.ids(Role.SERVER)[0]))
+        bound = self.scheme.limit(len(senders)) // len(senders)
+        session = self.scheme.open(channel, group, vectors.shape[1], bound)
+        return session.sum(vectors, step)
+
+
+def _fixed_point(term: sparse.csr_array, bits: int) -> sparse.coo_array:
+    """Entries as whole units of 2^-bits; those that round to nothing are left out."""
+    units = term.tocoo()
+    values = np.rint(units.data * 2.0**bits).astype(np.int64)
+    kept = values > 0
+    return sparse.coo_array((values[kept], (units.row[kept], units.col[kept])), shape=term.shape)
+
+
+def _rounded(term: sparse.csr_array, bits: int) -> sparse.coo_array:
+    return sparse.coo_array(_fixed_point(term, bits) / 2**bits)
+
+
+def _packed(term: sparse.coo_array, plan: LinearSketch | None) -> Integers:
+    if plan is None:
+        return np.asarray(term.toarray(), dtype=np.int64).reshape(-1)
+    return plan.encode(term.row.astype(np.int64), term.col.astype(np.int64), term.data)
+
+
+def _unpacked(total: Integers, shape: tuple[int, int], plan: LinearSketch | None) -> sparse.csr_array:
+    if plan is None:
+        return sparse.csr_array(total.reshape(shape))
+    rows, columns, values = plan.decode(total)
+    return sparse.csr_array((values, (rows, columns)), shape=shape)
