@@ -43,7 +43,21 @@ class HeldRows(StructureSum):
 
     def __call__(self, embeddings: torch.Tensor, step: Step) -> torch.Tensor:  # noqa: ARG002  # nothing is said
         """Every client multiplies its rows by the embeddings that it holds; no message."""
-        return cast("torch.Tensor", _Product.apply(embeddings, self._rows, self._columns))  # type: ignore[no-untyped-call]
+        return multiply(self._rows, self._columns, embeddings)
+
+
+def multiply(matrix: torch.Tensor, transposed: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """A sparse product, differentiable in `values`.
+
+    Args:
+        matrix: sparse CSR [n, m].
+        transposed: its transpose, sparse CSR [m, n].
+        values: [m, c].
+
+    Returns:
+        [n, c].
+    """
+    return cast("torch.Tensor", _Product.apply(values, matrix, transposed))  # type: ignore[no-untyped-call]
 
 
 class _Product(torch.autograd.Function):
@@ -61,6 +75,8 @@ class _Product(torch.autograd.Function):
 
 def to_torch(matrix: sparse.csr_array, device: torch.device | None = None) -> torch.Tensor:
     """A sparse matrix as float32 CSR tensor."""
+    matrix = sparse.csr_array(matrix, copy=True)
+    matrix.sum_duplicates()  # which sorts the columns as well, as torch wants them
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
         return torch.sparse_csr_tensor(
