@@ -1,0 +1,29 @@
+"""From the name of a method to what an audit of it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from fgl_secure.commands.hifgl_subjects import hifgl_plan
+from fgl_secure.commands.options import Options
+from fgl_secure.commands.subjects import Plan
+from fgl_secure.errors import UnknownNameError
+from fgl_secure.graph import FederatedGraph
+
+Planner = Callable[[Options, tuple[str, ...], FederatedGraph | None], Plan]
+
+PLANNERS: Mapping[str, Planner] = MappingProxyType({"hifgl": hifgl_plan})
+
+
+def planned(options: Options, protocols: tuple[str, ...] = (), graph: FederatedGraph | None = None) -> Plan:
+    """Checks every choice and loads the data; nothing is run.
+
+    Args:
+        options: the choices.
+        protocols: names; those that the method demonstrates when empty.
+        graph: a graph of the caller's own, instead of the options' data set and partition.
+    """
+    if options.method not in PLANNERS:
+        raise UnknownNameError("method", options.method, tuple(PLANNERS))
+    return PLANNERS[options.method](options, protocols, graph)

@@ -1,0 +1,74 @@
+"""What an audit runs and attacks: a method under one protocol, whatever the method is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from fgl_secure.attacks.base import Reference
+from fgl_secure.coins import Coins
+from fgl_secure.commands.options import Options
+from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.loop import Progress, TrainingResult
+from fgl_secure.runtime import Claim, Recording
+
+
+class Subject(ABC):
+    """A method under one protocol, checked and ready to run."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The protocol's name, parameters included."""
+
+    @property
+    @abstractmethod
+    def claims(self) -> Mapping[str, Claim]:
+        """What is promised, by the name of the protocol and of each of its variants; its own comes first."""
+
+    @abstractmethod
+    def train(
+        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
+    ) -> TrainingResult:
+        """Trains to the end.
+
+        Args:
+            coins: where masks come from; the operating system's entropy unless given.
+            recording: what the channel keeps; sizes unless given.
+            progress: called after each round.
+        """
+
+    @abstractmethod
+    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
+        """What attacks read: the recorded training, and what else is run for them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Checked choices of a method: everything that an audit needs to know.
+
+    Attributes:
+        options: the choices.
+        graph: who has what.
+        messages: messages of one layer, or of one hop.
+        preset: name of the preset.
+        epochs: most rounds of training.
+        device: where model compute runs.
+        subjects: in the order of the report.
+        reference: makes the run that an attack must break, once each.
+        notes: sentences about this method that a reader of the report should know.
+    """
+
+    options: Options
+    graph: FederatedGraph
+    messages: int
+    preset: str
+    epochs: int
+    device: torch.device
+    subjects: tuple[Subject, ...]
+    reference: Callable[[Reference], RecordedRun]
+    notes: tuple[str, ...]
