@@ -20,7 +20,8 @@ from fgl_secure.errors import InputError
 Reals = NDArray[np.float64]
 
 TOLERANCE = 1e-9
-"""Length of what a query adds to the basis, relative to the query, below which it adds nothing."""
+"""Length of what a query adds to the basis, relative to the query, below which it adds nothing; and how far leverages
+computed in floating point may be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class QueryAudit:
         if addition is None:
             return True
         leverage = self._leverage + addition**2
-        if leverage.max() > self._rule.most_leverage:
+        if leverage.max() > self._rule.most_leverage + TOLERANCE:  # of a basis in floating point
             return False
         if self._rank == len(self._basis):
             self._basis = np.vstack([self._basis, np.zeros_like(self._basis)])
