@@ -154,19 +154,21 @@ def _check_folder(out: Path) -> None:
 
 
 def _train(chosen: argparse.Namespace, words: list[str]) -> int:
-    from fgl_secure.commands.options import prepare
-    from fgl_secure.commands.train import describe, privacy_cost, summary, train
+    from fgl_secure.commands.plans import planned
+    from fgl_secure.commands.training_report import describe, summary
 
-    prepared = prepare(options_of(chosen), (chosen.protocol,))
-    scheme = prepared.schemes[0]
+    plan = planned(options_of(chosen), (chosen.protocol,))
+    if len(plan.subjects) != 1:
+        raise InputError(f"exchange must be given once for train; found {len(plan.subjects)}")
+    subject = plan.subjects[0]
     with _progress() as bar:
-        result = train(prepared, scheme, progress=bar(scheme.name))
-        cost = privacy_cost(prepared, scheme, result, bar)
+        result = subject.train(progress=bar(subject.name))
+        cost = subject.privacy_cost(result, bar)
     if chosen.json:
         command = shlex.join(["fgl-secure", *words])
-        _say(json.dumps({**summary(prepared, scheme, result, cost), "command": command}, indent=2))
+        _say(json.dumps({**summary(plan, subject.name, result, cost), "command": command}, indent=2))
     else:
-        _say(describe(prepared, scheme, result, cost))
+        _say(describe(plan, subject.name, result, cost))
     return OK
 
 

@@ -15,7 +15,7 @@ from fgl_secure.commands.options import Options
 from fgl_secure.commands.plans import planned
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import accuracy_figures, cost_figures
+from fgl_secure.commands.training_report import accuracy_figures, cost_figures
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, boundary_nodes
 from fgl_secure.learning.loop import Progress, TrainingResult

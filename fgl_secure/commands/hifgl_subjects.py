@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -13,7 +13,7 @@ from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.recorded_run import RecordedRun, public_of
 from fgl_secure.commands.runs import reference_runs, special_runs, variant_runs
 from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import train
+from fgl_secure.commands.train import PrivacyCost, privacy_cost, train
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.protocols.grouped_sum import Scheme
@@ -58,6 +58,10 @@ class HiFGLSubject(Subject):
         """Trains HiFGL."""
         return train(self.prepared, self.scheme, coins=coins, recording=recording, progress=progress)
 
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+        """Of noise on embeddings and gradients."""
+        return privacy_cost(self.prepared, self.scheme, result, progress)
+
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
         heard, seed = self.prepared.heard, self.prepared.options.seed
@@ -90,6 +94,8 @@ def hifgl_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         prepared.preset.name,
         prepared.preset.epochs,
         prepared.device,
+        f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
+        f"chosen on {prepared.preset.selection} accuracy",
         tuple(HiFGLSubject(prepared, scheme) for scheme in prepared.schemes),
         reference,
         NOTES,

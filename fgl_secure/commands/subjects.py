@@ -12,6 +12,7 @@ from fgl_secure.attacks.base import Reference
 from fgl_secure.coins import Coins
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.runtime import Claim, Recording
@@ -43,6 +44,15 @@ class Subject(ABC):
         """
 
     @abstractmethod
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+        """What noise gives and costs, for which training runs once more without it; None where there is none.
+
+        Args:
+            result: of the training.
+            progress: given a name, what to call after each round.
+        """
+
+    @abstractmethod
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """What attacks read: the recorded training, and what else is run for them."""
 
@@ -58,6 +68,8 @@ class Plan:
         preset: name of the preset.
         epochs: most rounds of training.
         device: where model compute runs.
+        averaged: over what the reported accuracy is taken, in words.
+        chosen_on: how the reported round is chosen, in words.
         subjects: in the order of the report.
         reference: makes the run that an attack must break, once each.
         notes: sentences about this method that a reader of the report should know.
@@ -69,6 +81,8 @@ class Plan:
     preset: str
     epochs: int
     device: torch.device
+    averaged: str
+    chosen_on: str
     subjects: tuple[Subject, ...]
     reference: Callable[[Reference], RecordedRun]
     notes: tuple[str, ...]
