@@ -15,6 +15,12 @@ from fgl_secure.protocols.vector_sum import Integers, VectorGroup, VectorScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 MOST_FRACTION_BITS = 24
+FEWEST_FRACTION_BITS = 12
+"""Bits for which positions are not split yet, where the number of bits is not given."""
+
+FIRST_ENTRIES, FIRST_GROWTH = 50, 3
+"""Entries a row that a receiver expects of its first sum, and by how much it expects the second to be larger."""
+
 ATTEMPTS = 12
 """Tables that are tried, each twice as large as the one before, before giving up: far more than any run needs."""
 
@@ -124,7 +130,10 @@ class PackedTerms(TermSums):
         for attempt in range(ATTEMPTS):
             plan = self._plan(channel, receiver, shape, room, len(terms), attempt)
             vectors = np.stack([_packed(term, plan) for term in rounded])
-            total = self._added(channel, receiver, list(terms), vectors, Step(step.round, step.layer, part=attempt))
+            widest = 1 if plan is None else plan.largest_factor()
+            bound = 2 * self.largest_degree * 2**bits * widest
+            now = Step(step.round, step.layer, part=attempt)
+            total = self._added(channel, receiver, list(terms), vectors, bound, now)
             try:
                 entries = _unpacked(total, shape, plan)
             except SketchOverfullError:
@@ -137,19 +146,22 @@ class PackedTerms(TermSums):
     def _splits(self, shape: tuple[int, int], terms: int) -> bool:
         """Whether positions are sent in two parts: where one number would leave too few bits for the values."""
         whole = 2 * terms * self.largest_degree * shape[0] * shape[1]
-        asked: int = self.fraction_bits or MOST_FRACTION_BITS
+        asked: int = self.fraction_bits or FEWEST_FRACTION_BITS
         return bool(self.scheme.limit(terms) // whole < 2**asked)
 
     def _room(self, receiver: int, shape: tuple[int, int]) -> int:
         """Entries to ask room for: as many as the last growth leads to, with a quarter to spare."""
         assert self.expected is not None
-        before, last = self.expected.get(receiver, (shape[0], 12 * shape[0]))
+        if receiver not in self.expected:
+            return FIRST_ENTRIES * shape[0]
+        before, last = self.expected[receiver]
         growth = max(1.25, 1.1 * last / max(before, 1))
         return max(int(last * growth), 16)
 
     def _remember(self, receiver: int, entries: int) -> None:
         assert self.expected is not None
-        self.expected[receiver] = (self.expected.get(receiver, (0, entries))[1], entries)
+        _, before = self.expected.get(receiver, (0, entries // FIRST_GROWTH))
+        self.expected[receiver] = (before, entries)
 
     def _plan(
         self, channel: Channel, receiver: int, shape: tuple[int, int], room: int, terms: int, attempt: int
@@ -164,10 +176,11 @@ class PackedTerms(TermSums):
         channel.send(Phase.CAPACITIES, step, party, channel.parties.ids(Role.SERVER), asked)
         return None if dense else plan
 
-    def _added(self, channel: Channel, receiver: int, senders: list[int], vectors: Integers, step: Step) -> Integers:
+    def _added(
+        self, channel: Channel, receiver: int, senders: list[int], vectors: Integers, bound: int, step: Step
+    ) -> Integers:
         clients = channel.parties.ids(Role.SILO)
         group = VectorGroup(clients[senders], int(clients[receiver]), int(channel.parties.ids(Role.SERVER)[0]))
-        bound = self.scheme.limit(len(senders)) // len(senders)
         session = self.scheme.open(channel, group, vectors.shape[1], bound)
         return session.sum(vectors, step)
 

@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from fgl_secure.commands import bench_field, bench_lcc, bench_secmp
+from fgl_secure.commands import bench_ckks, bench_field, bench_lcc, bench_secmp
 from fgl_secure.commands.bench_report import Report
 from fgl_secure.commands.timing import line, verdict
 
-PARTS: dict[str, Callable[[], Report]] = {"field": bench_field.run, "lcc": bench_lcc.run, "secmp": bench_secmp.run}
+PARTS: dict[str, Callable[[], Report]] = {
+    "field": bench_field.run,
+    "lcc": bench_lcc.run,
+    "secmp": bench_secmp.run,
+    "ckks": bench_ckks.run,
+}
 
 
 @dataclass(frozen=True, slots=True)

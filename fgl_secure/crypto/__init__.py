@@ -1,4 +1,4 @@
-"""Cryptographic primitives, all from the `cryptography` package, shaped for field elements."""
+"""Cryptographic primitives, from the `cryptography` package, and from SEAL by way of TenSEAL for CKKS."""
 
 from __future__ import annotations
 

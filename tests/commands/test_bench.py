@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from fgl_secure.cli import BAD_INPUT, OK, main
-from fgl_secure.commands import bench, bench_field, bench_lcc, bench_report, bench_secmp
+from fgl_secure.commands import bench, bench_ckks, bench_field, bench_lcc, bench_report, bench_secmp
 from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.errors import DataNotFoundError
@@ -24,6 +24,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_field, "LENGTH", 2**12)
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits",))
     monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
+    for name, value in {"SHAPE": (6, 300), "TERMS": 3, "SAMPLED_ROWS": 2}.items():
+        monkeypatch.setattr(bench_ckks, name, value)
 
 
 @pytest.mark.parametrize("part", bench.PARTS)

@@ -1,0 +1,140 @@
+"""Exact sums of integer vectors under CKKS (Cheon, Kim, Kim, Song, ASIACRYPT 2017), by SEAL through TenSEAL.
+
+The receiver of a sum makes a key pair and hands its public part to those who encrypt and to the one who adds. No
+relinearisation or Galois key is ever made: what can be done with ciphertexts is to add them. Sums are exact, because
+the parameters keep the error of a coefficient below 1/2 (`Parameters.error`) and the receiver rounds. What the receiver
+decrypts is the sum and noise that has nothing to do with the terms: encoding integers as coefficients rounds nothing.
+
+What CKKS doesn't give: the error of an approximate decryption tells about the secret key, so a receiver that hands
+unrounded decryptions onward gives its key away (Li, Micciancio, EUROCRYPT 2021: CKKS is not IND-CPA-D).
+`ReceiverKey.decrypt` returns rounded integers alone. Nor is a ciphertext authentic: whoever has the public key can make
+one.
+
+Randomness is SEAL's own: Blake2xb generators, each seeded from the operating system. `Coins` can't replace it, so runs
+under CKKS aren't repeatable bit by bit, though their sums are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tenseal import sealapi
+
+from fgl_secure.crypto.ckks_adder import Adder
+from fgl_secure.crypto.ckks_packing import Integers, unpack
+from fgl_secure.crypto.ckks_parameters import PARAMETER_BYTES, Parameters
+from fgl_secure.crypto.ckks_public import PUBLIC, SECRET, PublicKey, opened, read_parameters, wire_bytes
+from fgl_secure.crypto.ckks_seal import load, ring, save
+from fgl_secure.errors import InputError, ProtocolError
+
+__all__ = ["Adder", "PublicKey", "ReceiverKey", "wire_bytes"]
+
+_LENGTH_BYTES = 4
+
+
+class ReceiverKey:
+    """A key pair of the one who may know a sum. Its printed form shows nothing secret."""
+
+    __slots__ = ("_decryptor", "_probe", "_secret", "public")
+
+    def __init__(self, public: PublicKey, secret: bytes) -> None:
+        here, scale = ring(public.parameters.chain), public.parameters.scale
+        self.public, self._secret = public, secret
+        self._decryptor = sealapi.Decryptor(here.context, load(sealapi.SecretKey(), here.context, secret))
+        nothing = np.zeros(here.chain.degree, dtype=np.uint64)
+        self._probe = here.trivial(nothing, nothing + np.uint64(1), scale)
+        here.evaluator.transform_to_ntt_inplace(self._probe)
+
+    def __repr__(self) -> str:
+        return f"ReceiverKey(public={self.public}, secret=<secret>)"
+
+    @classmethod
+    def generate(cls, parameters: Parameters) -> ReceiverKey:
+        """A fresh key pair."""
+        generator, public = sealapi.KeyGenerator(ring(parameters.chain).context), sealapi.PublicKey()
+        generator.create_public_key(public)
+        return cls(PublicKey(parameters, save(public)), save(generator.secret_key()))
+
+    @property
+    def parameters(self) -> Parameters:
+        """What both ends agree on."""
+        return self.public.parameters
+
+    def public_context(self) -> bytes:
+        """What the others get: parameters and public key, no secret."""
+        return self.public.to_bytes()
+
+    def secret_file(self) -> bytes:
+        """What the receiver alone may keep: all of it, in the clear."""
+        public = self.public.to_bytes()[len(PUBLIC) + PARAMETER_BYTES :]
+        length = len(public).to_bytes(_LENGTH_BYTES, "big")
+        return SECRET + self.parameters.to_bytes() + length + public + self._secret
+
+    @classmethod
+    def from_secret_file(cls, data: bytes) -> ReceiverKey:
+        """Reads what `secret_file` wrote.
+
+        Raises:
+            InputError: there is no secret key in it, so that it can't decrypt; or it is damaged, or its two keys
+                don't belong together.
+        """
+        if data.startswith(PUBLIC):
+            raise InputError("a key file must hold a secret key to decrypt with; found a public context alone")
+        parameters, rest = read_parameters(data, SECRET, "a key file")
+        end = _LENGTH_BYTES + int.from_bytes(rest[:_LENGTH_BYTES], "big")
+        key = cls(PublicKey(parameters, rest[_LENGTH_BYTES:end]), rest[end:])
+        try:
+            key.decrypt(key.public.encrypt(np.zeros(1, dtype=np.int64)), 1)
+        except ProtocolError as error:
+            raise InputError("a key file must hold a public and a secret key that belong together") from error
+        return key
+
+    def decrypt(self, ciphertexts: Sequence[bytes], length: int) -> Integers:
+        """The sum, exact.
+
+        Args:
+            ciphertexts: those of a vector, in order.
+            length: entries of the vector.
+
+        Returns:
+            int64 [length].
+
+        Raises:
+            InputError: another number of ciphertexts than a vector of that length has.
+            ProtocolError: one is of another key or other parameters, has too many terms, or is damaged so that its
+                error is beyond the bound.
+        """
+        expected = self.parameters.ciphertexts(length)
+        if length < 1 or len(ciphertexts) != expected:
+            raise InputError(
+                f"ciphertexts must be {expected} for a length of {length:,}, which must be at least 1; "
+                f"found {len(ciphertexts)}"
+            )
+        coefficients = np.stack([self._coefficients(data) for data in ciphertexts])
+        return unpack(coefficients, length, self.parameters)
+
+    def _coefficients(self, data: bytes) -> Integers:
+        """int64 [N], unscaled; the noise doesn't leave this function."""
+        parameters, noisy = self.parameters, self._noisy(opened(data, self.public).cipher)
+        rounded: Integers = (noisy + parameters.scale // 2) // parameters.scale
+        near = np.abs(noisy - rounded * parameters.scale) <= parameters.noise
+        if not (near & (np.abs(rounded) <= parameters.magnitude)).all():
+            raise ProtocolError(
+                f"a sum must lie within {parameters.error:.3g} of integers of magnitude up to "
+                f"{parameters.magnitude:,}; found a ciphertext whose content doesn't"
+            )
+        return rounded
+
+    def _noisy(self, cipher: Any) -> Integers:
+        """int64 [N]: scaled coefficients with their noise.
+
+        SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.
+        """
+        here, plain, shown = ring(self.parameters.chain), sealapi.Plaintext(), sealapi.Ciphertext()
+        here.evaluator.transform_to_ntt_inplace(cipher)
+        self._decryptor.decrypt(cipher, plain)
+        here.evaluator.add_plain(self._probe, plain, shown)
+        here.evaluator.transform_from_ntt_inplace(shown)
+        return here.centred(shown)

@@ -1,0 +1,341 @@
+"""Sums under CKKS: exact, with the noise that is stated, for the key's owner alone; everything else is refused."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+import tenseal
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tenseal import sealapi
+
+from fgl_secure.crypto import ckks_seal
+from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, wire_bytes
+from fgl_secure.crypto.ckks_packing import Integers
+from fgl_secure.crypto.ckks_parameters import CHAINS, PARAMETER_BYTES, Chain, Parameters, limit
+from fgl_secure.crypto.ckks_public import FINGERPRINT_BYTES, PREFIX
+from fgl_secure.crypto.ckks_seal import ring
+from fgl_secure.errors import FglSecureError, InputError, ProtocolError
+
+SMALL = Parameters(CHAINS[1], 3, 1000, 1)
+
+
+@cache
+def key_of(parameters: Parameters) -> ReceiverKey:
+    """One key pair of each set of parameters for all tests."""
+    return ReceiverKey.generate(parameters)
+
+
+def total_of(key: ReceiverKey, rows: Integers) -> list[bytes]:
+    """The ciphertexts of the sum of rows, made by senders and an adder that only have the public context."""
+    context = key.public_context()
+    terms = [PublicKey.from_bytes(context).encrypt(row) for row in rows]
+    adder = Adder.from_bytes(context)
+    return [adder.add(column) for column in zip(*terms, strict=True)]
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 5), st.sampled_from([1, 1000, 2**21, 0]), st.sampled_from([1, 700, 5000]), st.integers(0, 2**32))
+def test_sums_are_exact(terms: int, bound: int, length: int, seed: int) -> None:
+    """The decrypted sum is the sum of integers, from a bound of 1 up to the largest one (0 here)."""
+    bound = bound or limit(terms) // terms
+    rows = np.random.default_rng(seed).integers(-bound, bound + 1, (terms, length))
+    rows[:, 0], rows[:, -1] = bound, -bound
+    key = key_of(Parameters.for_sums(terms, bound, length=length))
+    found = key.decrypt(total_of(key, rows), length)
+    assert found.dtype == np.int64
+    assert (found == rows.sum(axis=0)).all()
+
+
+def noise_of(key: ReceiverKey, ciphertexts: list[bytes], expected: Integers) -> Integers:
+    """What is left of scaled coefficients without the expected ones, int64 [ciphertexts, N]."""
+    parameters = key.parameters
+    opened = [ring(parameters.chain).ciphertext(data[PREFIX.size :], parameters) for data in ciphertexts]
+    return np.stack([key._noisy(cipher) for cipher in opened]) - expected * parameters.scale
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("terms", [1, 9])
+def test_noise_has_the_stated_size(chain: Chain, terms: int) -> None:
+    """Its deviation is the predicted one to a few percent, and all of it lies within the bound."""
+    key = key_of(Parameters(chain, terms, 1000))
+    rows = np.random.default_rng(0).integers(-1000, 1001, (terms, 4 * chain.degree))
+    noise = noise_of(key, total_of(key, rows), rows.sum(axis=0).reshape(-1, chain.degree))
+    assert noise.std() == pytest.approx(chain.deviation(terms), rel=0.07)
+    assert np.abs(noise).max() <= key.parameters.noise
+    assert np.abs(noise).max() > key.parameters.noise / 4  # the bound isn't idle
+
+
+def test_encoding_rounds_nothing() -> None:
+    """Beside a message that is not encrypted stands the same small polynomial, bit for bit, whatever the message."""
+    key, values = key_of(SMALL), np.arange(-1024, 1024)
+    here, scale = ring(SMALL.chain), SMALL.scale
+    unit = np.ones(2048, dtype=np.uint64)  # of it the secret's coefficients are left, ternary ones added up
+    left = [
+        key._noisy(here.trivial(here.residues(message * scale), unit, scale)) - message * scale
+        for message in (0 * values, values, -3 * values)
+    ]
+    assert np.abs(left[0]).max() <= 2048
+    assert (left[0] == left[1]).all()
+    assert (left[0] == left[2]).all()
+
+
+def test_too_small_a_scale_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: with room for noise given to values sums come out wrong, and decryption says so."""
+    monkeypatch.setattr(Chain, "limit", lambda *_: 2**58)
+    careless = Parameters(CHAINS[0], 2, 2**50)
+    assert careless.error > 0.5
+    key, rows = ReceiverKey.generate(careless), np.full((2, 10), 2**50)
+    total = total_of(key, rows)
+    wrong = noise_of(key, total, np.zeros((1, 4096), dtype=np.int64))[0, :10]
+    assert ((wrong + careless.scale // 2) // careless.scale != rows.sum(axis=0)).any()
+    monkeypatch.setattr(Parameters, "noise", property(lambda self: self.scale // 4))
+    with pytest.raises(ProtocolError, match="whose content doesn't"):
+        key.decrypt(total, 10)
+
+
+def test_there_is_nothing_to_make_other_keys_with() -> None:
+    """A ring without a special prime has no key switching, so relinearisation and Galois keys can't be made."""
+    for chain in CHAINS:
+        context = ring(chain).context
+        assert not context.using_keyswitching()
+        with pytest.raises((RuntimeError, ValueError)):
+            sealapi.KeyGenerator(context).create_relin_keys()
+
+
+def test_encrypting_twice_gives_two_ciphertexts_of_one_size() -> None:
+    """Equal vectors have different ciphertexts, none longer than stated; zeros look no different."""
+    key = key_of(SMALL)
+    made = [key.public.encrypt(vector)[0] for vector in (np.zeros(9), np.zeros(9), np.full(2048, 1000))]
+    assert len(set(made)) == 3
+    assert max(map(len, made)) <= wire_bytes(SMALL)
+    assert max(map(len, made)) - min(map(len, made)) < 256
+
+
+@pytest.mark.parametrize("entry", [np.nan, np.inf, 0.5, 1001])
+def test_bad_vectors_are_refused_before_anything_is_made(entry: float) -> None:
+    """NaN, infinity, a fraction or a value beyond the bound raises, wherever it stands."""
+    vector = np.zeros(5000)
+    vector[-1] = entry
+    with pytest.raises(InputError, match="at least one entry"):
+        key_of(SMALL).public.encrypt(vector)
+
+
+def altered(data: bytes, position: int = 3000) -> bytes:
+    """The same bytes but for one."""
+    return data[:position] + bytes([data[position] ^ 255]) + data[position + 1 :]
+
+
+OTHER_SCALE = Parameters(CHAINS[1], 3, 1_000_000, 1)
+
+
+def refused(what: str) -> bytes:
+    """Something that is no ciphertext for the key of SMALL."""
+    key, here = key_of(SMALL), ring(SMALL.chain)
+    prefix = key.public.fingerprint + bytes([0, 0, 0, 1])
+    good, nothing = key.public.encrypt(np.ones(3))[0], np.zeros(2048, dtype=np.uint64)
+    makers: dict[str, Callable[[], bytes]] = {
+        "another key": lambda: ReceiverKey.generate(SMALL).public.encrypt(np.ones(3))[0],
+        "other parameters": lambda: key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0],
+        "another ring": lambda: prefix + key_of(Parameters.for_sums(3, 1000)).public.encrypt(np.ones(3))[0][20:],
+        "another scale": lambda: prefix + key_of(OTHER_SCALE).public.encrypt(np.ones(3))[0][20:],
+        "nothing hidden": lambda: prefix + ckks_seal.save(here.trivial(nothing + np.uint64(5), nothing, SMALL.scale)),
+        "a secret key": lambda: prefix + key._secret,
+        "a public key": lambda: prefix + key.public._stream,
+        "truncated": lambda: good[:-1],
+        "continued": lambda: good + b"\0",
+        "garbage": lambda: prefix + np.random.default_rng(0).bytes(30000),
+        "empty": lambda: b"",
+        "a fingerprint alone": lambda: prefix,
+        "too long": lambda: prefix + bytes(10**6),
+        "no term": lambda: good[:16] + bytes(4) + good[20:],
+        "too many terms": lambda: good[:16] + bytes([0, 0, 0, 4]) + good[20:],
+    }
+    return makers[what]()
+
+
+REFUSED = {
+    "another key": "must be for the key",
+    "other parameters": "must be for the key",
+    "another ring": "must have up to|valid at N = 2048",
+    "another scale": "must have scale",
+    "nothing hidden": "must hide its plaintext",
+    "a secret key": "valid at N = 2048",
+    "a public key": "two polynomials as coefficients|valid at N = 2048|scale",
+    "truncated": "valid at N = 2048",
+    "continued": "valid at N = 2048",
+    "garbage": "valid at N = 2048",
+    "empty": "at least 20 bytes",
+    "a fingerprint alone": "valid at N = 2048",
+    "too long": "must have up to",
+    "no term": "must have 1..3 terms; found 0",
+    "too many terms": "must have 1..3 terms; found 4",
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_ciphertext_of_this_key_is_refused(what: str) -> None:
+    """Neither the adder nor the receiver takes it, alone or beside a good one; the good one is taken."""
+    key, bad = key_of(SMALL), refused(what)
+    adder, good = Adder(key.public), key.public.encrypt(np.ones(3))[0]
+    assert (key.decrypt([adder.add([good])], 3) == 1).all()
+    for parts in ([bad], [good, bad], [bad, good]):
+        with pytest.raises(ProtocolError, match=REFUSED[what]):
+            adder.add(parts)
+    with pytest.raises(ProtocolError, match=REFUSED[what]):
+        key.decrypt([bad], 3)
+
+
+@given(st.integers(0, 33000), st.integers(1, 255))
+def test_a_changed_byte_is_refused_or_changes_entries(position: int, change: int) -> None:
+    """It is refused, or entries come out wrong within their range (ciphertexts are malleable): nothing else happens."""
+    key = key_of(SMALL)
+    good = key.public.encrypt(np.full(2048, 7))[0]
+    position %= len(good)
+    bad = good[:position] + bytes([good[position] ^ change]) + good[position + 1 :]
+    try:
+        found = key.decrypt([bad], 2048)
+    except ProtocolError:
+        return
+    assert np.abs(found).max() <= SMALL.magnitude
+
+
+def test_a_forged_fingerprint_is_found_by_the_content() -> None:
+    """The broken twin of the fingerprint: SEAL takes another key's ciphertext, but its content is noise."""
+    key, other = key_of(SMALL), ReceiverKey.generate(SMALL)
+    forged = key.public.fingerprint + other.public.encrypt(np.ones(3))[0][FINGERPRINT_BYTES:]
+    assert Adder(key.public).add([forged])
+    with pytest.raises(ProtocolError, match="whose content doesn't"):
+        key.decrypt([forged], 3)
+
+
+def test_sums_of_sums_count_their_terms() -> None:
+    """Sums may be added further, up to the number of terms that parameters were made for."""
+    key = key_of(SMALL)
+    adder, one = Adder(key.public), key.public.encrypt(np.array([1000]))[0]
+    three = adder.add([adder.add([one, one]), one])
+    assert key.decrypt([three], 1).tolist() == [3000]
+    with pytest.raises(ProtocolError, match="up to 3 terms; found 4"):
+        adder.add([three, one])
+    with pytest.raises(InputError, match="one or more; found none"):
+        adder.add([])
+
+
+def test_ciphertexts_that_cancel_are_refused() -> None:
+    """A sum that anybody could read is refused and not passed on."""
+    key, here = key_of(SMALL), ring(SMALL.chain)
+    nothing = np.zeros(2048, dtype=np.uint64)
+    prefix = key.public.fingerprint + bytes([0, 0, 0, 1])
+    one, other = (
+        prefix + ckks_seal.save(here.trivial(nothing, nothing + np.uint64(value), SMALL.scale))
+        for value in (5, here.modulus - 5)
+    )
+    with pytest.raises(ProtocolError, match="two that cancel"):
+        Adder(key.public).add([one, other])
+
+
+def test_the_number_of_ciphertexts_must_fit_the_length() -> None:
+    """Decrypting needs all ciphertexts of a vector and no more."""
+    key = key_of(SMALL)
+    made = key.public.encrypt(np.zeros(3000))
+    for count, length in ((1, 3000), (2, 2048), (2, 0)):
+        with pytest.raises(InputError, match="ciphertexts must be"):
+            key.decrypt(made[:count], length)
+
+
+def test_a_context_with_a_secret_key_is_refused() -> None:
+    """The adder must not have the secret key, whichever way it is handed over."""
+    key = key_of(SMALL)
+    for load in (PublicKey.from_bytes, Adder.from_bytes):
+        with pytest.raises(InputError, match="must not contain a secret key"):
+            load(key.secret_file())
+    with pytest.raises(InputError, match="has no secret; found a ReceiverKey"):
+        Adder(key)  # type: ignore[arg-type]
+    private = tenseal.context(tenseal.SCHEME_TYPE.CKKS, 4096, coeff_mod_bit_sizes=[40, 40], n_threads=1)
+    with pytest.raises(InputError, match="a public context must start with"):
+        Adder.from_bytes(private.serialize(save_secret_key=True))
+
+
+def test_a_public_context_has_no_secret() -> None:
+    """The secret key's bytes are in the key file and nowhere in the public context or in what is printed."""
+    key = key_of(SMALL)
+    assert key._secret in key.secret_file()
+    assert key._secret[100:140] not in key.public_context()
+    assert "<secret>" in repr(key)
+    assert key._secret[100:110].hex() not in repr(key)
+    assert repr(key.public) == f"PublicKey({key.public.fingerprint.hex()}, {SMALL})"
+    with pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(key)
+
+
+def test_a_key_file_gives_the_key_back() -> None:
+    """What was encrypted for the public context decrypts after a round trip through the file."""
+    key = key_of(SMALL)
+    again = ReceiverKey.from_secret_file(key.secret_file())
+    assert again.public.fingerprint == key.public.fingerprint
+    assert again.decrypt(key.public.encrypt(np.array([-7, 5])), 2).tolist() == [-7, 5]
+
+
+def test_a_key_file_without_a_secret_key_cannot_decrypt() -> None:
+    """A public context in place of the file is named as what it is."""
+    with pytest.raises(InputError, match="a key file must hold a secret key to decrypt with; found a public context"):
+        ReceiverKey.from_secret_file(key_of(SMALL).public_context())
+
+
+def damaged_files() -> dict[str, bytes]:
+    """Key files that must not be read."""
+    key, other = key_of(SMALL), ReceiverKey.generate(SMALL)
+    good, start = key.secret_file(), len(key.secret_file()) - len(key._secret)
+    return {
+        "another secret": good[:start] + other._secret,
+        "no secret": good[:start],
+        "public for secret": good[:start] + key.public._stream,
+        "truncated": good[:-1],
+        "continued": good + b"x",
+        "head alone": good[:40],
+        "garbage": b"garbage",
+        "empty": b"",
+    }
+
+
+@pytest.mark.parametrize("what", damaged_files())
+def test_damaged_key_files_are_refused(what: str) -> None:
+    """A file that was cut, mixed up or made up raises, and nothing of it is told."""
+    with pytest.raises(InputError):
+        ReceiverKey.from_secret_file(damaged_files()[what])
+
+
+def damaged_contexts() -> dict[str, bytes]:
+    """Public contexts that must not be read."""
+    key, other = key_of(SMALL), key_of(Parameters.for_sums(3, 1000))
+    good = key.public_context()
+    start = len(good) - len(key.public._stream)
+    return {
+        "a secret inside": good[:start] + key._secret,
+        "a secret behind": good + key._secret,
+        "another ring": good[:start] + other.public._stream,
+        "a ciphertext": good[:start] + key.public.encrypt(np.ones(1))[0][PREFIX.size :],
+        "other parameters": good[: start - PARAMETER_BYTES] + other.parameters.to_bytes() + good[start:],
+        "truncated": good[:-9],
+        "head alone": good[:start],
+        "garbage": altered(good, 0),
+        "empty": b"",
+    }
+
+
+@pytest.mark.parametrize("what", damaged_contexts())
+def test_damaged_contexts_are_refused(what: str) -> None:
+    """Bytes that are not exactly one public key of its parameters raise."""
+    with pytest.raises(FglSecureError):
+        PublicKey.from_bytes(damaged_contexts()[what])
+
+
+def test_without_files_in_memory_a_private_folder_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system has no such files keys and ciphertexts take the other way, to the same result."""
+    monkeypatch.delattr("os.memfd_create")
+    key = ReceiverKey.generate(SMALL)
+    assert key.decrypt(key.public.encrypt(np.array([3])), 1).tolist() == [3]

@@ -1,0 +1,79 @@
+"""Entries as digits of coefficients: what is packed and added unpacks to the sum, and bad vectors are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fgl_secure.crypto.ckks_packing import Integers, checked_vector, pack, unpack
+from fgl_secure.crypto.ckks_parameters import CHAINS, Parameters
+from fgl_secure.errors import FieldRangeError, InputError
+
+
+@st.composite
+def terms_of(draw: st.DrawFn) -> tuple[Parameters, Integers]:
+    """Parameters and as many terms as they allow, int64 [terms, length], both ends of the range included."""
+    count, bound = draw(st.integers(1, 6)), draw(st.sampled_from([1, 7, 1000, 2**20]))
+    parameters = Parameters.for_sums(count, bound)
+    length = draw(st.sampled_from([1, 5, 4096, parameters.entries, parameters.entries + 1]))
+    seed = draw(st.integers(0, 2**32))
+    rows = np.random.default_rng(seed).choice([-bound, bound, 0, 1], (count, length))
+    return parameters, rows
+
+
+@given(terms_of())
+def test_sums_of_packed_terms_unpack_to_the_sum(case: tuple[Parameters, Integers]) -> None:
+    """Digits don't run into each other, whatever the signs, and coefficients stay within their magnitude."""
+    parameters, rows = case
+    total = sum((pack(row, parameters) for row in rows), np.zeros(1, dtype=np.int64))
+    assert np.abs(total).max() <= parameters.magnitude
+    assert total.shape == (parameters.ciphertexts(rows.shape[1]), parameters.chain.degree)
+    assert (unpack(total, rows.shape[1], parameters) == rows.sum(axis=0)).all()
+
+
+def test_one_term_too_many_runs_over() -> None:
+    """The broken twin: digits made for two terms don't hold three."""
+    parameters = Parameters(CHAINS[0], 2, 5, 3)
+    rows = np.full((3, 3 * 4096), 5)
+    total = sum((pack(row, parameters) for row in rows), np.zeros(1, dtype=np.int64))
+    assert (unpack(total, rows.shape[1], parameters) != rows.sum(axis=0)).any()
+
+
+@given(hnp.arrays(np.int64, st.integers(1, 20), elements=st.integers(-100, 100)), st.sampled_from("bhilfd"))
+def test_integers_of_any_dtype_are_taken(vector: Integers, kind: str) -> None:
+    """Signed integers and whole floats give the same int64."""
+    found = checked_vector(vector.astype(np.dtype(kind)), 100)
+    assert found.dtype == np.int64
+    assert (found == vector).all()
+
+
+@pytest.mark.parametrize(
+    ("vector", "message"),
+    [
+        (np.array([1.0, np.nan]), "NaN or infinite"),
+        (np.array([1.0, -np.inf]), "NaN or infinite"),
+        (np.array([1.0, 0.5]), "at least one entry is none"),
+        (np.array([]), "one or more"),
+        (np.zeros((2, 2)), "one or more"),
+        (np.array([1j]), "found complex128"),
+        (np.array([True]), "found bool"),
+        (np.array(["1"]), "found <U1"),
+        (np.array([object()]), "found object"),
+    ],
+)
+def test_what_is_no_vector_of_integers_is_refused(vector: np.ndarray, message: str) -> None:
+    """NaN, infinities, fractions and other dtypes raise."""
+    with pytest.raises(InputError, match=message):
+        checked_vector(vector, 10)
+
+
+@pytest.mark.parametrize("entry", [11, -11, 2**62, -(2**63), 1e300])
+def test_entries_beyond_the_bound_are_refused_and_not_told(entry: float) -> None:
+    """The message has the bound and not the entry, which is a secret."""
+    with pytest.raises(FieldRangeError) as caught:
+        checked_vector(np.array([1, entry]), 10)
+    assert "bound = 10" in str(caught.value)
+    assert "11" not in str(caught.value)
