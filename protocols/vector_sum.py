@@ -110,5 +110,5 @@ def check_rows(rows: Integers, terms: int, length: int, bound: int) -> None:
     """Raises unless rows are int64 [terms, length] of magnitude up to the bound; says nothing of their values."""
     if rows.dtype != np.int64 or rows.shape != (terms, length):
         raise InputError(f"rows must be int64 [{terms}, {length}]; found {rows.dtype} {list(rows.shape)}")
-    if rows.size and int(max(rows.max(), -rows.min())) > bound:
+    if rows.size and max(int(rows.max()), -int(rows.min())) > bound:
         raise InputError(f"rows must have magnitude up to bound = {bound:,}; at least one entry is beyond it")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.fedstruct_gradients import StructureDelivery
 from fgl_secure.learning.structure_sum import StructureSum, multiply, to_torch
 from fgl_secure.protocols.query_audit import AuditRule, QueryAudit, published_limit
 from fgl_secure.runtime import Channel, Phase, Role, Step
@@ -17,6 +19,7 @@ from fgl_secure.runtime import Channel, Phase, Role, Step
 NUMBER_BYTES = 4
 
 Ids = NDArray[np.int64]
+Back = Callable[[torch.Tensor, Step], torch.Tensor]
 
 
 class AggregatedQueries(StructureSum):
@@ -32,6 +35,7 @@ class AggregatedQueries(StructureSum):
         channel: between server and clients.
         rows: CSR [n, n], A-bar as its clients hold it.
         rule: when a client refuses; None counts queries as the paper does, with `width` columns a feature.
+        delivery: how the clients' gradients of the embeddings reach the owners of the nodes; None says nothing.
         pooled: whether clients assume that all others pool their answers, and audit them as one.
         width: d_s of the paper's rule, c where the embeddings themselves are learned.
         device: where model compute runs.
@@ -43,11 +47,13 @@ class AggregatedQueries(StructureSum):
         channel: Channel,
         rows: sparse.csr_array,
         rule: AuditRule | None,
+        delivery: StructureDelivery | None = None,
         *,
         pooled: bool = False,
         width: int = 1,
         device: torch.device | None = None,
     ) -> None:
+        self._delivery = delivery
         self._channel, self._clients = channel, channel.parties.ids(Role.SILO)
         self._graph, self._rule, self._pooled, self._width = graph, rule, pooled, width
         self.leverage = np.zeros(graph.num_devices)
@@ -80,7 +86,21 @@ class AggregatedQueries(StructureSum):
         else:
             size = NUMBER_BYTES * (1 + embeddings.shape[1])
             self._channel.send_sizes(Phase.QUERY_ANSWERS, step, senders, receivers, size)
-        return multiply(*self._rows, embeddings)
+        if self._delivery is None or step.evaluation:
+            return multiply(*self._rows, embeddings)
+        return cast("torch.Tensor", _Delivered.apply(embeddings, self._rows[0], self._returned, step))  # type: ignore[no-untyped-call]
+
+    def _returned(self, gradients: torch.Tensor, step: Step) -> torch.Tensor:
+        """The gradients of the embeddings [n, c] as their owners get them, each client's by itself until then."""
+        assert self._delivery is not None
+        parts = []
+        for client in range(self._graph.num_silos):
+            own = torch.zeros_like(gradients)
+            members = torch.from_numpy(self._graph.devices_of(client)).to(gradients.device)
+            own[members] = gradients[members]
+            parts.append((self._rows[1] @ own).cpu().numpy())
+        total = torch.from_numpy(np.asarray(self._delivery(parts, step)))
+        return total.to(dtype=gradients.dtype, device=gradients.device)
 
     def _send_weights(self, asked: _Asked) -> None:
         entries = asked.weights.tocoo()
@@ -113,6 +133,19 @@ class AggregatedQueries(StructureSum):
         pair = asked.clients * self._graph.num_silos + requester
         for each in np.unique(pair):
             yield first[pair[first] == each]
+
+
+class _Delivered(torch.autograd.Function):
+    """A product whose backward pass goes by way of messages."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, matrix: torch.Tensor, back: Back, step: Step) -> torch.Tensor:
+        ctx.back, ctx.step = back, step
+        return matrix @ values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        return ctx.back(gradients[0], ctx.step), None, None, None
 
 
 class _Asked:

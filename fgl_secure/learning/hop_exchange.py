@@ -4,34 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import combined_adjacency, looped_adjacency
-from fgl_secure.learning.hierarchy import note_membership
 from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers
 from fgl_secure.protocols.hop_threshold import CommonThreshold
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, TermSums
 from fgl_secure.protocols.vector_sum import VectorScheme
-from fgl_secure.runtime import Channel, Role, Step
-
-OWN_EDGES = "own edges"
-OWN_LABELS = "own labels"
-COMBINED_ROWS = "combined rows"
-
-
-def note_own_graph(channel: Channel, graph: FederatedGraph) -> None:
-    """Records what every client knows from the start: its nodes, their edges with the ends' clients, its labels."""
-    note_membership(channel, graph.silo_of)
-    clients = channel.parties.ids(Role.SILO)
-    ends = np.stack([*graph.edges, graph.silo_of[graph.edges[1]]], axis=1)
-    channel.note_inputs(OWN_EDGES, Step(0), clients[graph.silo_of[graph.edges[0]]], ends)
-    labelled = np.flatnonzero(graph.train_mask)
-    labels = np.stack([labelled, graph.labels[labelled]], axis=1)
-    channel.note_inputs(OWN_LABELS, Step(0), clients[graph.silo_of[labelled]], labels)
+from fgl_secure.runtime import Channel
 
 
 def holdings_of(graph: FederatedGraph) -> Holdings:
@@ -68,14 +50,4 @@ def exchanged_rows(
     pruned = settings.pruning is Pruning.MATRIX
     threshold = CommonThreshold(scheme or PlainVectors()) if pruned else None
     powers = acquire_powers(channel, term_sums(scheme, graph), holdings_of(graph), settings, threshold)
-    rows = combined_adjacency(powers, weights)
-    note_rows(channel, COMBINED_ROWS, graph.silo_of, rows)
-    return rows
-
-
-def note_rows(channel: Channel, name: str, client_of: NDArray[np.int64], rows: sparse.csr_array) -> None:
-    """Records rows of a matrix as their clients hold them: (own node, node, value) an entry."""
-    entries = rows.tocoo()
-    owners = channel.parties.ids(Role.SILO)[client_of[entries.row]]
-    values = np.stack([entries.row, entries.col, entries.data], axis=1).astype(np.float64)
-    channel.note_inputs(name, Step(0), owners, values)
+    return combined_adjacency(powers, weights)

@@ -7,8 +7,9 @@ itself, and gets the sum over a node's neighbours at other clients from a scheme
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +27,13 @@ from fgl_secure.runtime import Channel, Role, Step
 HOP_SUMS = "hop sums"
 """What clients get of other clients in a hop: (own node, the sum over its foreign neighbours' rows)."""
 
+HOP_GRADIENTS = "hop gradients"
+"""What clients get of other clients in the backward pass of a hop: (own node, the sum over what its row went into)."""
+
 OWN_HOP_ROWS = "own hop embeddings"
 """What clients have of their own nodes before a hop: (own node, row)."""
+
+Note = Callable[[str, Step, torch.Tensor], None]
 
 
 def foreign_sums(graph: FederatedGraph, channel: Channel) -> Grouping:
@@ -80,7 +86,8 @@ class Hopwise(StructureSum):
         z, total = embeddings, torch.zeros_like(embeddings)
         for hop, weight in enumerate(self._weights):
             now = replace(step, layer=hop)
-            foreign = self._foreign(z, now)
+            heard = _Noted.apply(z, self._note, HOP_GRADIENTS, now)  # type: ignore[no-untyped-call]
+            foreign = self._foreign(heard, now)
             self._note(OWN_HOP_ROWS, now, z)
             self._note(HOP_SUMS, now, foreign)
             z = (multiply(*self._inside, z) + foreign) / self._degrees
@@ -93,3 +100,18 @@ class Hopwise(StructureSum):
         values: NDArray[np.float64] = rows.detach().cpu().numpy().astype(np.float64)
         owners = self._channel.parties.ids(Role.SILO)[self._client_of]
         self._channel.note_inputs(name, step, owners, np.column_stack([np.arange(len(values)), values]))
+
+
+class _Noted(torch.autograd.Function):
+    """Lets values through, and shows what comes back in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, note: Note, name: str, step: Step) -> torch.Tensor:
+        ctx.shown = note, name, step
+        return values.view_as(values)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        note, name, step = ctx.shown
+        note(name, step, gradients[0])
+        return gradients[0], None, None, None

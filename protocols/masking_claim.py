@@ -1,0 +1,75 @@
+"""What pairwise masking hides, from whom, and what it gives away."""
+
+from __future__ import annotations
+
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+
+_SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"
+_SPARSE = "Bell et al. (CCS 2020), theorem 3.6"
+
+
+def claim_of(colluding: int, lying: int, *, sparse: bool) -> Claim:
+    """The claim of a session.
+
+    Args:
+        colluding: most senders that may pool their views with the aggregator, who follows the protocol; negative
+            where not even the aggregator alone is kept out.
+        lying: most senders that may do so with an aggregator that departs from it; negative for none, not even alone.
+        sparse: whether senders mask with a few neighbours each.
+    """
+    promises = []
+    if colluding >= 0:
+        graph = ", but for a probability of 2^-40 over the graph" if sparse else ""
+        promises.append(
+            Guarantee(
+                Secret.SUMMAND,
+                {Role.SERVER: 1, Role.SILO: colluding},
+                Strength.COMPUTATIONAL,
+                f"the aggregator with up to {colluding} senders learns of the others' vectors no more than the sum "
+                f"that the receiver is entitled to, and not that where it is not the receiver{graph}",
+                _SPARSE if sparse else _SOURCE,
+            )
+        )
+    if lying >= 0 and not sparse:
+        promises.append(
+            Guarantee(
+                Secret.SUMMAND,
+                {Role.SERVER: 1, Role.SILO: lying},
+                Strength.COMPUTATIONAL,
+                f"where everybody masks with everybody, an aggregator that lies about who dropped out learns, with up "
+                f"to {lying} senders, no more than one sum over at least `threshold` vectors",
+                _SOURCE,
+            )
+        )
+    return Claim(tuple(promises), _LEAKS, _ASSUMPTIONS + (_RANDOM_DROPOUTS if sparse else ()))
+
+
+_LEAKS = tuple(
+    leak
+    for role, who in ((Role.SERVER, "an aggregator that is the receiver"), (Role.SILO, "the receiver"))
+    for leak in (
+        Leak(
+            Secret.SUMMAND,
+            role,
+            Circumstance.SPARSE_SUM,
+            f"{who} learns the exact sum, from which sparse vectors can be taken apart; noise prevents it",
+        ),
+        Leak(
+            Secret.SUMMAND,
+            role,
+            Circumstance.REPEATED_SUM,
+            f"{who} learns the difference of two sums of the same vectors over different senders",
+        ),
+    )
+)
+
+_ASSUMPTIONS = (
+    "public keys are authentic: the aggregator forwards them as they are, as a register of keys or signatures ensure",
+    "the aggregator and the receiver learn who took part in which sum and the length of the vectors; senders learn who "
+    "dropped out",
+    "a sender may spoil a sum with a wrong vector or mask, unseen; it learns nothing by that",
+    "AES-256 in counter mode is a pseudo-random generator, AES-256-GCM authenticated encryption, HMAC-SHA256 and "
+    "HKDF-SHA256 pseudo-random functions, and X25519 a key agreement",
+)
+
+_RANDOM_DROPOUTS = ("who drops out, and who colludes, does not depend on the graph, which everybody knows",)

@@ -1,0 +1,157 @@
+"""Who masks with whom: everybody with everybody, or a sparse regular graph (Bell et al., CCS 2020).
+
+The sparse graph places the senders on a ring in random order and joins each with the k/2 next on either side
+(Harary's graph under a random permutation, as Bell et al. 3.1). Taking senders away disconnects the others only
+where k/2 consecutive places go, at two places of the ring; so the bounds below are sums of hypergeometric terms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError
+
+Ids = NDArray[np.int64]
+
+COMPLETE_UP_TO = 64
+"""With so many senders or fewer everybody masks with everybody."""
+PRIVACY_BITS = 40
+"""A random sparse graph exposes somebody with probability up to 2^-40."""
+RECOVERY_BITS = 20
+"""A sum over a random sparse graph cannot be unmasked with probability up to 2^-20."""
+COLLUDING_PART = 10
+"""A sparse graph is made for coalitions of up to one tenth of the senders."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Neighbours:
+    """A regular graph over senders.
+
+    Attributes:
+        table: int64 [m, k], the neighbours of each sender in ascending order; senders are numbered from 0.
+    """
+
+    table: Ids
+
+    @classmethod
+    def complete(cls, senders: int) -> Neighbours:
+        """Everybody is everybody's neighbour."""
+        everyone = np.arange(senders)
+        return cls(np.array([np.delete(everyone, u) for u in range(senders)], dtype=np.int64))
+
+    @classmethod
+    def ring(cls, order: Ids, degree: int) -> Neighbours:
+        """The k/2 next on either side of a ring.
+
+        Args:
+            order: int64 [m], a permutation: who stands at each place.
+            degree: k, even, below m.
+        """
+        m = len(order)
+        if degree % 2 or not 2 <= degree < m:
+            raise InputError(f"degree must be even and lie in 2..{m - 1} for {m} senders; found {degree}")
+        steps = np.array([s for s in range(-degree // 2, degree // 2 + 1) if s])
+        table = np.empty((m, degree), dtype=np.int64)
+        table[order] = np.sort(order[(np.arange(m)[:, None] + steps) % m], axis=1)
+        return cls(table)
+
+    @property
+    def degree(self) -> int:
+        """The number of neighbours, k."""
+        return int(self.table.shape[1])
+
+    @property
+    def places(self) -> Ids:
+        """int64 [m, k]: at which place the j-th neighbour of a sender has that sender for a neighbour."""
+        m, k = self.table.shape
+        place = np.zeros((m, m), dtype=np.int64)
+        place[np.repeat(np.arange(m), k), self.table.ravel()] = np.tile(np.arange(k), m)
+        return place[self.table, np.arange(m)[:, None]]
+
+    @property
+    def adjacent(self) -> NDArray[np.bool_]:
+        """Bool [m, m], without loops."""
+        m = len(self.table)
+        found = np.zeros((m, m), dtype=np.bool_)
+        found[np.repeat(np.arange(m), self.degree), self.table.ravel()] = True
+        return found
+
+
+def local_threshold(senders: int, degree: int, threshold: int) -> int:
+    """Shares that open a secret: the threshold itself on the complete graph, a majority of a sparse neighbourhood.
+
+    A sender keeps a share of its own secrets, so a neighbourhood has degree + 1 members.
+    """
+    return threshold if degree == senders - 1 else (degree + 1) // 2 + 1
+
+
+def split_bound(senders: int, degree: int, gone: int) -> float:
+    """Bound of the probability that a random ring without `gone` senders falls apart.
+
+    A given run of k/2 places is emptied with probability C(m - k/2, gone - k/2) / C(m, gone), and one of the m runs
+    must be.
+    """
+    run = degree // 2
+    if gone < run:
+        return 0.0
+    return min(1.0, senders * math.comb(senders - run, gone - run) / math.comb(senders, gone))
+
+
+def exposure_bound(senders: int, degree: int, colluding: int, needed: int) -> float:
+    """Bound of the probability that some sender has `needed` colluding neighbours, who hold its shares."""
+    return min(1.0, senders * _tail(senders - 1, colluding, degree, needed))
+
+
+def shortfall_bound(senders: int, degree: int, gone: int, needed: int) -> float:
+    """Bound of the probability that some sender's secret has fewer than `needed` shares left when `gone` are gone."""
+    # a sender that is gone itself: `needed` of its neighbours must be left
+    too_many = degree - needed + 1
+    return min(1.0, senders * _tail(senders - 1, gone, degree, too_many))
+
+
+def colluding_for(senders: int, degree: int, threshold: int) -> int:
+    """The largest coalition of senders that a graph withstands with the aggregator, all but `threshold` of them gone.
+
+    On the complete graph threshold - 1, with certainty; on a sparse one as many as leave both bounds on exposure at
+    2^-40 or below, and -1 where none does: the graph then withstands not even the aggregator alone.
+    """
+    if degree == senders - 1:
+        return threshold - 1
+    needed, gone, found = local_threshold(senders, degree, threshold), senders - threshold, -1
+    while (
+        found + 1 < threshold
+        and exposure_bound(senders, degree, found + 1, needed) <= 2**-PRIVACY_BITS
+        and split_bound(senders, degree, found + 1 + gone) <= 2**-PRIVACY_BITS
+    ):
+        found += 1
+    return found
+
+
+def _tail(population: int, marked: int, drawn: int, least: int) -> float:
+    """Probability that at least so many of `drawn` without replacement are marked."""
+    ways = sum(
+        math.comb(marked, hits) * math.comb(population - marked, drawn - hits)
+        for hits in range(max(least, 0), min(marked, drawn) + 1)
+    )
+    return ways / math.comb(population, drawn)
+
+
+def degree_for(senders: int, threshold: int) -> int:
+    """The degree rule: the least even k whose three bounds hold, or m - 1 for the complete graph.
+
+    For coalitions of a tenth of the senders, with all but `threshold` of them gone, at random; k grows like log m.
+    """
+    if senders <= COMPLETE_UP_TO:
+        return senders - 1
+    colluding, gone = senders // COLLUDING_PART, senders - threshold
+    for degree in range(2, senders - 1, 2):
+        needed = local_threshold(senders, degree, threshold)
+        exposed = exposure_bound(senders, degree, colluding, needed) <= 2**-PRIVACY_BITS
+        whole = split_bound(senders, degree, min(colluding + gone, senders)) <= 2**-PRIVACY_BITS
+        if exposed and whole and shortfall_bound(senders, degree, gone, needed) <= 2**-RECOVERY_BITS:
+            return degree
+    return senders - 1

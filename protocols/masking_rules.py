@@ -1,0 +1,36 @@
+"""What a session of pairwise masking was opened with, and when it stops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.errors import ProtocolError
+from fgl_secure.runtime import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers of a session.
+
+    Attributes:
+        field: of the masked vectors.
+        senders: m.
+        threshold: least senders at every stage.
+        needed: shares that open a secret, and equal votes that a sender asks for.
+        bound: largest magnitude of one entry.
+    """
+
+    field: PrimeField
+    senders: int
+    threshold: int
+    needed: int
+    bound: int
+
+    def require(self, found: int, what: str, step: Step) -> None:
+        """Raises below the threshold, before anything more is said."""
+        if found < self.threshold:
+            raise ProtocolError(
+                f"at least threshold = {self.threshold} of {self.senders} senders must {what}; "
+                f"found {found} in round {step.round}"
+            )
