@@ -16,7 +16,15 @@ from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
 from fgl_secure.graph.exposure import boundary_nodes, boundary_share, degree_one_share
 from fgl_secure.graph.federated_graph import FederatedGraph
 from fgl_secure.graph.own_files import read_assignment, read_graph
-from fgl_secure.graph.partition import PARTITIONS, louvain_partition, partition, random_partition
+from fgl_secure.graph.partition import (
+    PARTITIONS,
+    binomial_partition,
+    kmeans_partition,
+    louvain_partition,
+    packed_louvain_partition,
+    partition,
+    random_partition,
+)
 from fgl_secure.graph.split import SplitMasks, random_split
 
 __all__ = [
@@ -26,12 +34,15 @@ __all__ = [
     "Graph",
     "SplitMasks",
     "available",
+    "binomial_partition",
     "boundary_nodes",
     "boundary_share",
     "degree_one_share",
     "describe",
+    "kmeans_partition",
     "load",
     "louvain_partition",
+    "packed_louvain_partition",
     "partition",
     "random_partition",
     "random_split",

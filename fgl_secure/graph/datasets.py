@@ -12,9 +12,12 @@ from types import MappingProxyType
 import platformdirs
 
 from fgl_secure.errors import UnknownNameError
+from fgl_secure.graph.amazon import load_photo
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.digits import load_digits_graph
-from fgl_secure.graph.planetoid import DATA_VARIABLE, load_planetoid
+from fgl_secure.graph.planetoid import load_planetoid
+from fgl_secure.graph.raw_files import DATA_VARIABLE
+from fgl_secure.graph.wikipedia import load_chameleon
 
 CACHE_VARIABLE = "FGL_SECURE_CACHE"
 
@@ -68,6 +71,14 @@ _ENTRIES = (
     _Entry(
         DatasetInfo("PubMed", 19717, 88648, 500, 3, "papers on diabetes joined by citations"),
         partial(load_planetoid, "PubMed"),
+    ),
+    _Entry(
+        DatasetInfo("Chameleon", 2277, 36051, 2325, 5, "pages of Wikipedia joined by links that have a direction"),
+        load_chameleon,
+    ),
+    _Entry(
+        DatasetInfo("Photo", 7650, 238162, 745, 8, "Amazon Photo: goods joined where they are bought together"),
+        load_photo,
     ),
 )
 _BY_NAME: Mapping[str, _Entry] = MappingProxyType({entry.info.name.casefold(): entry for entry in _ENTRIES})

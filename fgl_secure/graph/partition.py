@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.packing import pack_groups
 from fgl_secure.graph.split import seeded_generator
 
 Partition = Callable[[Graph, int, int], NDArray[np.int64]]
@@ -71,7 +73,85 @@ def louvain_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
     return silo_of
 
 
-PARTITIONS: Mapping[str, Partition] = MappingProxyType({"random": random_partition, "louvain": louvain_partition})
+def binomial_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+    """Draw the silo of every node independently and uniformly, so that sizes are binomial.
+
+    What the experiments of FedStruct (ICLR 2025) call random. In a small graph a silo may stay empty, which
+    `FederatedGraph` refuses.
+
+    Args:
+        graph: The graph.
+        silos: The number of silos, 1..n.
+        seed: Repeats the partition.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1.
+
+    Raises:
+        InputError: `silos` or `seed` is out of range.
+    """
+    _check_silos(graph, silos)
+    return seeded_generator(seed).integers(silos, size=graph.num_nodes, dtype=np.int64)
+
+
+def packed_louvain_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+    """Find Louvain communities, split those above n/K nodes, and pack them into silos of about equal size.
+
+    The Louvain setting of FedStruct (ICLR 2025, appendix F), which follows FedSage+; `pack_groups` says how ties and
+    leftovers go. The direction of edges is ignored.
+
+    Args:
+        graph: The graph.
+        silos: The number of silos, 1..n.
+        seed: Repeats the partition under one version of networkx.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1; every silo has a node.
+
+    Raises:
+        InputError: `silos` or `seed` is out of range.
+    """
+    _check_silos(graph, silos)
+    return pack_groups(_louvain_communities(graph, seed), silos)
+
+
+def kmeans_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+    """Find K clusters of nodes with similar features, split those above n/K nodes, and move the rest to other silos.
+
+    The K-means setting of FedStruct (ICLR 2025, appendix F): silos have unlike features and labels. Edges are not
+    looked at. Where fewer than K feature vectors differ there are fewer clusters, and splitting alone makes up for it.
+
+    Args:
+        graph: The graph.
+        silos: The number of silos K, 1..n.
+        seed: Repeats the partition under one version of scikit-learn.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1; every silo has a node.
+
+    Raises:
+        InputError: `silos` or `seed` is out of range.
+    """
+    from sklearn.cluster import KMeans  # noqa: PLC0415 (seconds that only this partition needs)
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415
+
+    _check_silos(graph, silos)
+    search = KMeans(silos, n_init=1, random_state=int(seeded_generator(seed).integers(2**31)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different nodes than silos, which is said above
+        cluster = search.fit_predict(graph.features)
+    return pack_groups([np.flatnonzero(cluster == k).tolist() for k in range(silos)], silos)
+
+
+PARTITIONS: Mapping[str, Partition] = MappingProxyType(
+    {
+        "random": random_partition,
+        "louvain": louvain_partition,
+        "binomial": binomial_partition,
+        "louvain-packed": packed_louvain_partition,
+        "kmeans": kmeans_partition,
+    }
+)
 
 
 def partition(name: str, graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:

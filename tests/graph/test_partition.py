@@ -1,4 +1,4 @@
-"""Partitions: equal random silos, whole Louvain communities, and a registry."""
+"""Partitions: random silos, whole or packed Louvain communities, clusters of features, and a registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph import PARTITIONS, Graph, louvain_partition, partition, random_partition
+from fgl_secure.graph import (
+    PARTITIONS,
+    Graph,
+    binomial_partition,
+    kmeans_partition,
+    louvain_partition,
+    packed_louvain_partition,
+    partition,
+    random_partition,
+)
+from fgl_secure.graph.partition import Partition
 from tests.graph.strategies import Edge, graph_from_pairs, graphs_and_silos
 
 
@@ -70,6 +80,54 @@ def test_too_few_communities_are_refused() -> None:
         louvain_partition(_cliques(4, 4), 3, seed=0)
 
 
+@given(graphs_and_silos(), st.integers(0, 1000))
+def test_binomial_silos_are_in_range_and_repeat(example: tuple[Graph, int], seed: int) -> None:
+    """Every node gets one of the silos, and the seed repeats the draw."""
+    graph, silos = example
+    silo_of = binomial_partition(graph, silos, seed)
+    assert silo_of.shape == (graph.num_nodes,)
+    assert silo_of.dtype == np.int64
+    assert silo_of.min() >= 0
+    assert silo_of.max() < silos
+    np.testing.assert_array_equal(silo_of, binomial_partition(graph, silos, seed))
+
+
+def test_binomial_silos_are_independent() -> None:
+    """Over many seeds the size of a silo has a binomial variance, and two nodes share a silo in one case of K."""
+    graph = graph_from_pairs(12, [])
+    assignments = np.stack([binomial_partition(graph, 3, seed) for seed in range(4000)])
+    sizes = (assignments == 0).sum(axis=1)
+    assert sizes.mean() == pytest.approx(4, abs=0.13)  # 5 standard deviations of 0.026
+    assert sizes.var() == pytest.approx(12 * (1 / 3) * (2 / 3), rel=0.12)  # 5 of 2.2 %
+    assert (assignments[:, 0] == assignments[:, 1]).mean() == pytest.approx(1 / 3, abs=0.038)
+
+
+@pytest.mark.parametrize("packed", [packed_louvain_partition, kmeans_partition])
+@given(graphs_and_silos(), st.integers(0, 1000))
+def test_packed_silos_are_never_empty_and_repeat(packed: Partition, example: tuple[Graph, int], seed: int) -> None:
+    """Every node gets a silo, every silo a node, and the seed repeats the partition."""
+    graph, silos = example
+    silo_of = packed(graph, silos, seed)
+    assert silo_of.shape == (graph.num_nodes,)
+    assert set(silo_of.tolist()) == set(range(silos))
+    np.testing.assert_array_equal(silo_of, packed(graph, silos, seed))
+
+
+def test_packed_louvain_splits_what_is_too_large() -> None:
+    """Of cliques of 7, 3 and 2 nodes, silos of 6 get six nodes of the largest, and its last one with both others."""
+    assert packed_louvain_partition(_cliques(3, 7, 2), 2, seed=0).tolist() == [1] * 3 + [0] * 6 + [1] + [1] * 2
+
+
+def test_kmeans_keeps_equal_features_together() -> None:
+    """Three groups of four nodes with equal features become three silos, whatever their edges."""
+    features = np.repeat([[0.0, 9.0], [5.0, 5.0], [9.0, 0.0]], 4, axis=0)
+    edges = np.random.default_rng(0).integers(12, size=(2, 30))
+    graph = Graph.from_arrays("small", features, np.zeros(12, dtype=np.int64), edges)
+    silo_of = kmeans_partition(graph, 3, seed=0).reshape(3, 4)
+    assert (silo_of == silo_of[:, :1]).all()
+    assert len(set(silo_of[:, 0].tolist())) == 3
+
+
 @pytest.mark.parametrize("name", list(PARTITIONS))
 @pytest.mark.parametrize("silos", [0, 9])
 def test_impossible_numbers_of_silos_are_refused(name: str, silos: int) -> None:
@@ -94,5 +152,5 @@ def test_registry_calls_the_named_partition(name: str) -> None:
 
 def test_unknown_partition_is_refused_with_the_known_names() -> None:
     """An unknown name is refused with the names that exist."""
-    with pytest.raises(UnknownNameError, match="partition must be one of random, louvain; found 'metis'"):
+    with pytest.raises(UnknownNameError, match=r"partition must be one of .*random, louvain.*; found 'metis'"):
         partition("metis", _cliques(4, 4), 2, 0)

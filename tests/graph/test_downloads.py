@@ -1,0 +1,78 @@
+"""Downloads of the data sets that are not Planetoid's, from a web server that stands in for their publishers'."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fgl_secure.errors import DataNotFoundError
+from fgl_secure.graph import load
+from tests.graph import test_chameleon, test_photo
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the web, in which PyTorch Geometric looks for both data sets."""
+    monkeypatch.delenv("FGL_SECURE_DATA", raising=False)
+    with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
+        warnings.simplefilter("ignore")
+        from torch_geometric.datasets import Amazon, WikipediaNetwork
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_arguments: object) -> None: ...
+
+    folder = tmp_path / "served"
+    folder.mkdir()
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setattr(Amazon, "url", f"{address}/")
+        monkeypatch.setattr(WikipediaNetwork, "processed_url", address)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield folder
+        server.shutdown()
+        thread.join()
+
+
+def test_photo_is_downloaded_once(served: Path, tmp_path: Path) -> None:
+    """The file comes from the web the first time and from the cache the second, and nothing else stays."""
+    written = test_photo.written(tmp_path / "root") / test_photo.FILE
+    written.rename(served / written.name)
+    assert load("Photo", cache_dir=tmp_path / "cache").num_nodes == 3
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["Amazon", "graphs"]
+    (served / written.name).unlink()
+    assert load("Photo", cache_dir=tmp_path / "cache").num_nodes == 3
+
+
+def test_chameleon_is_downloaded_once(served: Path, tmp_path: Path) -> None:
+    """The same for Chameleon, of which the splits are downloaded and not kept."""
+    (served / "splits").mkdir()
+    (served / "new_data").mkdir()
+    raw = test_chameleon.written(tmp_path / "root") / test_chameleon.RAW
+    raw.rename(served / "new_data" / "chameleon")
+    for split in range(10):
+        masks = {mask: np.ones(3, dtype=np.uint8) for mask in MASKS}
+        np.savez(served / "splits" / f"chameleon_split_0.6_0.2_{split}.npz", **masks)  # type: ignore[arg-type]
+    assert load("Chameleon", cache_dir=tmp_path / "cache").edges.shape == (2, 2)
+    kept = sorted(path.name for path in (tmp_path / "cache" / test_chameleon.RAW).iterdir())
+    assert kept == ["out1_graph_edges.txt", "out1_node_feature_label.txt"]
+    (served / "new_data" / "chameleon" / "out1_graph_edges.txt").unlink()
+    assert load("Chameleon", cache_dir=tmp_path / "cache").edges.shape == (2, 2)
+
+
+@pytest.mark.usefixtures("served")
+@pytest.mark.parametrize("name", ["Photo", "Chameleon"])
+def test_failed_downloads_leave_nothing(name: str, tmp_path: Path) -> None:
+    """Where the files are not on the web there is one clear error, and the cache stays empty."""
+    with pytest.raises(DataNotFoundError, match=f"{name} could not be downloaded .* set FGL_SECURE_DATA to a folder"):
+        load(name, cache_dir=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
