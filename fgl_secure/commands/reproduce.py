@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from fgl_secure.commands import reproduce_hifgl
+from fgl_secure.commands import reproduce_fedstruct, reproduce_hifgl
 from fgl_secure.commands.reproduce_rows import Figure, Row, printed_figures
 from fgl_secure.commands.reproduce_table import Case, Choices, Metric, PaperTable
 from fgl_secure.errors import UnknownNameError
@@ -13,7 +13,9 @@ from fgl_secure.graph import Graph, load
 from fgl_secure.learning.presets import preset
 from fgl_secure.protocols.registry import Parameters, make_scheme
 
-TABLES: Mapping[str, PaperTable] = {table.name: table for table in reproduce_hifgl.TABLES}
+TABLES: Mapping[str, PaperTable] = {
+    table.name: table for table in (*reproduce_hifgl.TABLES, *reproduce_fedstruct.TABLES)
+}
 
 Runs = Mapping[Case, Sequence[Mapping[Metric, float]]]
 
@@ -61,7 +63,7 @@ def reproduce(
     """
     if name not in TABLES:
         raise UnknownNameError("table", name, tuple(TABLES))
-    table = TABLES[name]
+    table = replace(TABLES[name], cases=TABLES[name].chosen_cases(choices.clients))
     make_scheme(choices.protocol, Parameters())
     preset(choices.preset, table.datasets[0])
     loaded = [load(dataset, choices.data_root) for dataset in datasets or table.datasets]

@@ -37,7 +37,7 @@ def _how(done: Reproduction) -> str:
     choices = done.choices
     runs = f"{choices.seeds} runs, seeds 0..{choices.seeds - 1}" if choices.seeds > 1 else "1 run, seed 0"
     epochs = "" if choices.epochs is None else f", at most {choices.epochs} epochs"
-    return f"{choices.preset} preset{epochs}, {runs}, HiFGL under {choices.protocol}"
+    return f"{choices.preset} preset{epochs}, {runs}, {done.table.method} under {choices.protocol}"
 
 
 def _table(rows: tuple[Row, ...]) -> Table:

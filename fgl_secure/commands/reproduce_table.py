@@ -20,6 +20,7 @@ class Choices:
         protocol: scheme of the method that the paper is about; what it is compared with runs in the clear.
         epochs: most training rounds; None takes the preset's.
         data_root: folder of the raw data sets; None takes the environment's.
+        clients: numbers of clients that are run, of a table that varies them; empty runs all.
     """
 
     preset: str = "honest"
@@ -27,6 +28,7 @@ class Choices:
     protocol: str = "plaintext"
     epochs: int | None = None
     data_root: Path | None = None
+    clients: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -55,11 +57,13 @@ class Case:
         setting: what varies down the table, such as "silos 5".
         method: the method as the paper calls it.
         measure: runs it once; None for a method of the paper that is not implemented here.
+        clients: the number of clients, where the table varies it; None where it doesn't, or where there are none.
     """
 
     setting: str
     method: str
     measure: Measure | None
+    clients: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,7 @@ class PaperTable:
         derived: computed from those.
         printed: file of the paper's numbers in the package's folder `paper_tables`; None where it prints none.
         notes: what a reader has to know to compare.
+        method: the paper's own, which is what a choice of protocol is about.
     """
 
     name: str
@@ -100,3 +105,17 @@ class PaperTable:
     derived: tuple[Derived, ...] = ()
     printed: str | None = None
     notes: tuple[str, ...] = ()
+    method: str = "HiFGL"
+
+    def chosen_cases(self, clients: tuple[int, ...]) -> tuple[Case, ...]:
+        """The cases with these numbers of clients and those without a number; all of them where none is named.
+
+        Raises:
+            InputError: the table has no case with one of the numbers.
+        """
+        known = sorted({case.clients for case in self.cases if case.clients is not None})
+        unknown = [number for number in clients if number not in known]
+        if unknown:
+            rule = f"be among {known}, those of {self.name}" if known else f"not be named for {self.name}"
+            raise InputError(f"clients must {rule}; found {unknown[0]}")
+        return tuple(case for case in self.cases if not clients or case.clients in (None, *clients))

@@ -18,6 +18,9 @@ from fgl_secure.runtime import Channel, Phase, Role, Step
 
 NUMBER_BYTES = 4
 
+OWN_QUERIES = "own query weights"
+"""What clients ask: (client that is asked, own node, node of that client, weight) an entry."""
+
 Ids = NDArray[np.int64]
 Back = Callable[[torch.Tensor, Step], torch.Tensor]
 
@@ -81,6 +84,8 @@ class AggregatedQueries(StructureSum):
         receivers = self._clients[self._graph.silo_of[self._nodes]]
         if self._channel.recording.keeps(step, Phase.QUERY_ANSWERS) and not step.evaluation:
             answers = (self._queries @ embeddings.detach()).cpu().numpy()
+            owners = self._channel.parties.ids(Role.DEVICE)
+            self._channel.note_inputs("values", step, owners, embeddings.detach().cpu().numpy().astype(np.float64))
             payload = np.column_stack([self._nodes, answers]).astype(np.float32)
             self._channel.send(Phase.QUERY_ANSWERS, step, senders, receivers, payload)
         else:
@@ -107,6 +112,7 @@ class AggregatedQueries(StructureSum):
         nodes, clients = asked.nodes[entries.row], asked.clients[entries.row]
         payload = np.stack([nodes, entries.col, entries.data], axis=1).astype(np.float64)
         senders = self._clients[self._graph.silo_of[nodes]]
+        self._channel.note_inputs(OWN_QUERIES, Step(0), senders, np.column_stack([clients, payload]))
         self._channel.send(Phase.QUERY_WEIGHTS, Step(0), senders, self._clients[clients], payload)
 
     def _answered(self, asked: _Asked) -> NDArray[np.bool_]:

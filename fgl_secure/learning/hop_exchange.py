@@ -4,16 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import combined_adjacency, looped_adjacency
+from fgl_secure.learning.hierarchy import note_membership
 from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers
 from fgl_secure.protocols.hop_threshold import CommonThreshold
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, TermSums
 from fgl_secure.protocols.vector_sum import VectorScheme
-from fgl_secure.runtime import Channel
+from fgl_secure.runtime import Channel, Role, Step
+
+OWN_EDGES = "own edges"
+OWN_LABELS = "own labels"
+OWN_NAMES = "own names"
+COMBINED_ROWS = "combined rows"
+
+
+def note_own_graph(channel: Channel, graph: FederatedGraph) -> None:
+    """Records what every client knows from the start: its nodes and their names, their edges, its labels.
+
+    With each edge goes the client of its other end. A name is what a public list calls a node; here that is its number.
+    """
+    note_membership(channel, graph.silo_of)
+    clients = channel.parties.ids(Role.SILO)
+    everyone = np.arange(graph.num_devices)
+    channel.note_inputs(OWN_NAMES, Step(0), clients[graph.silo_of], np.stack([everyone, everyone], axis=1))
+    node, neighbour = graph.edges
+    ends = np.stack([node, neighbour, graph.silo_of[neighbour]], axis=1)
+    channel.note_inputs(OWN_EDGES, Step(0), clients[graph.silo_of[node]], ends)
+    labelled = np.flatnonzero(graph.train_mask)
+    labels = np.stack([labelled, graph.labels[labelled]], axis=1)
+    channel.note_inputs(OWN_LABELS, Step(0), clients[graph.silo_of[labelled]], labels)
+
+
+def note_combined_rows(channel: Channel, graph: FederatedGraph, rows: sparse.csr_array) -> None:
+    """Records the rows of A-bar as their clients hold them: (own node, node, value) an entry."""
+    entries = rows.tocoo()
+    owners = channel.parties.ids(Role.SILO)[graph.silo_of[entries.row]]
+    values = np.stack([entries.row, entries.col, entries.data], axis=1).astype(np.float64)
+    channel.note_inputs(COMBINED_ROWS, Step(0), owners, values)
 
 
 def holdings_of(graph: FederatedGraph) -> Holdings:

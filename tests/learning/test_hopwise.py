@@ -43,8 +43,10 @@ def test_embeddings_and_gradients_are_those_of_the_powers(
     """Forward and backward agree with A-bar computed centrally, to the precision of fixed point."""
     rows = combined_adjacency(adjacency_powers(graph.graph, HOPS), weights)
     found, expected = embeddings(graph), embeddings(graph)
-    Hopwise(graph, channel(graph, scheme), scheme, WIDTH, HOPS, weights)(found, Step(0)).pow(2).sum().backward()
-    HeldRows(rows)(expected, Step(0)).pow(2).sum().backward()
+    torch.autograd.backward(
+        Hopwise(graph, channel(graph, scheme), scheme, WIDTH, HOPS, weights)(found, Step(0)).pow(2).sum()
+    )
+    torch.autograd.backward(HeldRows(rows)(expected, Step(0)).pow(2).sum())
     assert found.grad is not None
     assert expected.grad is not None
     assert torch.allclose(found.grad, expected.grad, atol=1e-4)
@@ -53,7 +55,7 @@ def test_embeddings_and_gradients_are_those_of_the_powers(
 def test_nothing_but_sums_over_foreign_neighbours_travels(graph: FederatedGraph) -> None:
     """Under plaintext every message joins ends of a cross edge; nobody notes a row of a power."""
     run = channel(graph, Plaintext(), Recording.everything())
-    Hopwise(graph, run, Plaintext(), WIDTH, HOPS)(embeddings(graph), Step(0)).sum().backward()
+    torch.autograd.backward(Hopwise(graph, run, Plaintext(), WIDTH, HOPS)(embeddings(graph), Step(0)).sum())
     cross = int(graph.crosses_silos.sum())
     assert {batch.phase for batch in run.transcript.messages} == {Phase.VALUES}
     assert run.transcript.message_count == 2 * HOPS * cross
@@ -66,7 +68,7 @@ def test_nothing_but_sums_over_foreign_neighbours_travels(graph: FederatedGraph)
 def test_what_a_client_notes_is_its_own(graph: FederatedGraph) -> None:
     """Hop sums, own rows and gradients are noted for the client whose node they belong to."""
     run = channel(graph, Plaintext(), Recording.everything())
-    Hopwise(graph, run, Plaintext(), WIDTH, HOPS)(embeddings(graph), Step(0)).sum().backward()
+    torch.autograd.backward(Hopwise(graph, run, Plaintext(), WIDTH, HOPS)(embeddings(graph), Step(0)).sum())
     for name in (HOP_SUMS, OWN_HOP_ROWS, HOP_GRADIENTS):
         for rows in run.transcript.views(Role.SILO).own(name):
             assert np.array_equal(graph.silo_of[rows.values[:, 0].astype(int)], rows.observers)
