@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fgl_secure.commands.options import Options
     from fgl_secure.commands.privacy import PrivacyChoice
+    from fgl_secure.commands.structure_choice import StructureChoice
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +39,31 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
     add("--static-first-layer", action="store_true",
         help="sum the neighbours' features once and project the sum anew in every round")  # fmt: skip
+    _add_structure_options(parser)
     _add_relay_options(parser)
     _add_privacy_options(parser)
     _add_coding_options(parser)
+
+
+def _add_structure_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("fedstruct").add_argument
+    add("--features", default="hop2vec", metavar="NAME",
+        help="structure features: hop2vec (learnt), degree, graphlet, fedstar or node2vec")  # fmt: skip
+    add("--exchange", action="append", default=[], metavar="NAME",
+        help="how structure is exchanged: plaintext (as published), ckks, pairwise-masking, or hopwise, which runs "
+             "under --protocol; repeatable in audit")  # fmt: skip
+    add("--hops", type=int, default=None, metavar="L", help="power of the adjacency; None takes the preset's")
+    add("--pruning", default=None, choices=("none", "shares", "matrix"),
+        help="shares: largest entries of each term (the paper); matrix: of the whole power (its code); None takes "
+             "matrix where the preset prunes")  # fmt: skip
+    add("--kept", type=int, default=None, metavar="P", help="entries kept for each node; None takes the preset's")
+    add("--sharing", default="shared", choices=("shared", "queries"),
+        help="who holds structure features: everybody, or owners, who answer aggregated queries")  # fmt: skip
+    add("--delivery", default="server", choices=("server", "owner"),
+        help="to whom gradients of learnt structure features go")  # fmt: skip
+    add("--tau", type=float, default=0.9, metavar="TAU", help="leverage beyond which a query is refused")
+    add("--count-queries", action="store_true", help="refuse queries by their number, as the paper does")
+    add("--pooled", action="store_true", help="audit queries as if all requesters pooled their answers")
 
 
 def _add_relay_options(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +150,28 @@ def options_of(chosen: argparse.Namespace) -> Options:
         static_first_layer=chosen.static_first_layer,
         privacy=_privacy(chosen),
         parameters=parameters,
+        structure=_structure(chosen),
+    )
+
+
+def _structure(chosen: argparse.Namespace) -> StructureChoice:
+    from fgl_secure.commands.fedstruct_subjects import TRAINED
+    from fgl_secure.commands.structure_choice import StructureChoice
+    from fgl_secure.learning.fedstruct_exchange import FeatureSharing, GradientDelivery
+    from fgl_secure.protocols.hop_adjacency import Pruning
+
+    one = () if "json" not in chosen else (str(TRAINED),)  # train runs one exchange, an audit shows several
+    return StructureChoice(
+        features=chosen.features,
+        exchanges=tuple(chosen.exchange) or one,
+        hops=chosen.hops,
+        pruning=None if chosen.pruning is None else Pruning(chosen.pruning),
+        kept=chosen.kept,
+        sharing=FeatureSharing(chosen.sharing),
+        delivery=GradientDelivery(chosen.delivery),
+        counting=chosen.count_queries,
+        most_leverage=chosen.tau,
+        pooled=chosen.pooled,
     )
 
 

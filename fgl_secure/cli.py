@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     audit = commands.add_parser("audit", help="train, attack what was said, and report", formatter_class=style)
     audit.set_defaults(run=_audit)
     add_run_options(audit)
-    audit.add_argument("--method", default="hifgl", help="learning method")
+    audit.add_argument("--method", default="hifgl", help="learning method: hifgl or fedstruct")
     audit.add_argument("--protocol", action="append", default=[], metavar="NAME",
                        help="protocol to audit, repeatable; exit status 3 when evidence contradicts its claim; "
                             "without it a demonstration of secmp, relay-coded and plaintext that exits 0")  # fmt: skip
@@ -77,14 +77,15 @@ def _parser() -> argparse.ArgumentParser:
                        help="folder for report.json and report.html")  # fmt: skip
     train = commands.add_parser("train", help="train a method under a protocol", formatter_class=style)
     train.set_defaults(run=_train)
-    train.add_argument("method", help="learning method: hifgl")
+    train.add_argument("method", help="learning method: hifgl or fedstruct")
     train.add_argument("--protocol", default="relay-coded", metavar="NAME", help="how neighbourhood sums are computed")
     add_run_options(train)
     train.add_argument("--json", action="store_true", help="print one JSON object")
     bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
     bench.set_defaults(run=_bench)
-    bench.add_argument("part", choices=("field", "lcc", "secmp"),
-                       help="field arithmetic, Lagrange coded computing, or secured training epochs")  # fmt: skip
+    bench.add_argument("part", choices=("field", "lcc", "secmp", "ckks", "hop-adjacency"),
+                       help="field arithmetic, Lagrange coded computing, secured training epochs, sums under CKKS, or "
+                            "the exchange of adjacency powers")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="print one JSON object")
     _add_reproduce(commands.add_parser("reproduce", help="run a table of a paper again", formatter_class=style))
     listing = commands.add_parser("list", help="what there is", formatter_class=style)
@@ -98,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_reproduce)
     add = parser.add_argument
-    add("table", help="hifgl-table3, hifgl-table4, hifgl-table5, hifgl-table6 or hifgl-fig5")
+    add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4")
     add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
     add(
         "--preset",
@@ -107,6 +108,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
         help="honest (chosen on validation data, FedAvg) or paper (as in the public code)",
     )
     add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
+    add("--clients", nargs="+", type=int, default=[], metavar="K",
+        help="numbers of clients, for tables that vary them; all when empty")  # fmt: skip
     add("--protocol", default="plaintext", metavar="NAME",
         help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
@@ -125,7 +128,8 @@ def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
         report = audit(options_of(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
     written = write_report(report, chosen.out)
     _say(_printed(report) + f"\nwritten: {written[0]} and {written[1]}")
-    return CONTRADICTED if chosen.protocol and contradictions(report) else OK
+    named = chosen.protocol or chosen.exchange
+    return CONTRADICTED if named and contradictions(report) else OK
 
 
 def _printed(report: Report) -> str:
@@ -189,7 +193,9 @@ def _reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: AR
     from fgl_secure.commands.reproduce_print import describe, shown_progress
     from fgl_secure.commands.reproduce_table import Choices
 
-    choices = Choices(chosen.preset, chosen.seeds, chosen.protocol, chosen.epochs, chosen.data_root)
+    choices = Choices(
+        chosen.preset, chosen.seeds, chosen.protocol, chosen.epochs, chosen.data_root, clients=tuple(chosen.clients)
+    )
     with shown_progress() as started:
         done = reproduce(chosen.table, choices, chosen.datasets, started)
     _say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))

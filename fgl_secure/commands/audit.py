@@ -56,7 +56,7 @@ def audit(
         exposures += _exposures(subject.name, result)
         for run in subject.runs(result):
             records += [record for each in chosen for record in _records(each, run, subject, plan)]
-    if protocols:
+    if protocols or options.structure.exchanges:
         _check_measured(plan, records)
     return _report(plan, results, records, exposures, command)
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fgl_secure.commands import bench_ckks, bench_field, bench_lcc, bench_secmp
+from fgl_secure.commands import bench_ckks, bench_field, bench_hop_adjacency, bench_lcc, bench_secmp
 from fgl_secure.commands.bench_report import Report
 from fgl_secure.commands.timing import line, verdict
 
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "lcc": bench_lcc.run,
     "secmp": bench_secmp.run,
     "ckks": bench_ckks.run,
+    "hop-adjacency": bench_hop_adjacency.run,
 }
 
 

@@ -10,6 +10,7 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed
+from fgl_secure.commands.structure_choice import StructureChoice
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
 from fgl_secure.learning.backbones import LAYERS
@@ -21,7 +22,7 @@ from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel
 
-METHODS = ("hifgl",)
+METHODS = ("hifgl", "fedstruct")
 
 OWN_GRAPH = ".npz"
 """How the path of a user's own graph ends; every other data set is a name."""
@@ -46,6 +47,7 @@ class Options:
         static_first_layer: whether the neighbours' features are summed once and for all.
         privacy: differential privacy of what devices send; None for none.
         parameters: of the protocols.
+        structure: what is FedStruct's alone; other methods have no use for it.
     """
 
     method: str = "hifgl"
@@ -62,6 +64,7 @@ class Options:
     static_first_layer: bool = False
     privacy: PrivacyChoice | None = None
     parameters: Parameters = field(default_factory=Parameters)
+    structure: StructureChoice = field(default_factory=StructureChoice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,10 +99,10 @@ def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph 
     Raises:
         FglSecureError: a choice breaks a rule; the message names it.
     """
-    _check_names(options)
+    check_common(options)
     device = compute_device(options.device)
     schemes = tuple(make_scheme(name, options.parameters) for name in protocols)
-    graph = _federated(options) if graph is None else graph
+    graph = federated_graph(options) if graph is None else graph
     training = preset(options.preset, graph.graph.name).with_epochs(options.epochs)
     training = replace(training, static_first_layer=options.static_first_layer)
     _check_selection(training, graph)
@@ -111,7 +114,8 @@ def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph 
     return Prepared(options, graph, heard, schemes, training, device)
 
 
-def _check_names(options: Options) -> None:
+def check_common(options: Options) -> None:
+    """Raises unless the choices that all methods share are known names and numbers in range."""
     for kind, name, known in (
         ("method", options.method, METHODS),
         ("backbone", options.backbone, tuple(LAYERS)),
@@ -135,12 +139,18 @@ def _check_selection(training: Preset, graph: FederatedGraph) -> None:
         )
 
 
-def _federated(options: Options) -> FederatedGraph:
+def federated_graph(options: Options, fractions: tuple[float, float, float] = (0.6, 0.2, 0.2)) -> FederatedGraph:
+    """Loads the data set, or a user's own graph, splits its nodes and assigns them to silos.
+
+    Args:
+        options: the choices.
+        fractions: shares of the nodes that train, validate and test; a user's own masks go before.
+    """
     if options.dataset.endswith(OWN_GRAPH):
         data, masks = read_graph(Path(options.dataset), options.seed)
     else:
         data = load(options.dataset, options.data_root)
-        masks = random_split(data.num_nodes, options.seed)
+        masks = random_split(data.num_nodes, options.seed, fractions)
     if options.silo_file is not None:
         return FederatedGraph.from_assignment(data, read_assignment(options.silo_file), masks)
     silo_of = partition(options.partition, data, options.silos, options.seed)

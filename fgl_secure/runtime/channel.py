@@ -57,7 +57,7 @@ class Recording:
 
     Attributes:
         level: sizes only, or everything.
-        rounds: payloads are kept for rounds 0 .. rounds - 1; None keeps all.
+        rounds: payloads are kept for rounds 0 .. rounds - 1, and what parties are left with in the end; None keeps all.
         phases: payloads are kept of messages of these phases alone, and inputs and coins not at all; None keeps all.
     """
 
@@ -72,7 +72,7 @@ class Recording:
 
     def keeps(self, step: Step, phase: Phase | None = None) -> bool:
         """Whether payloads of this step, and of this phase where it is given, are kept."""
-        in_time = self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds)
+        in_time = self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds or step.final)
         return in_time and (self.phases is None or phase in self.phases)
 
 

@@ -54,6 +54,7 @@ class Circumstance(StrEnum):
     SINGLE_NEIGHBOUR = "the target has one neighbour only"
     SPARSE_SUM = "the sum is exact and its rows are sparse"
     REPEATED_SUM = "the same rows are summed in several rounds, by different senders"
+    SHARED_FEATURES = "every client holds the structure features of all nodes"
     MALICIOUS_DEVICE = "a device departs from the protocol"
 
 

@@ -70,6 +70,7 @@ class Step:
         direction: forward or backward pass.
         evaluation: whether a forward pass serves to score the model and not to train it.
         part: which slice of rows that are too wide for one step, from 0.
+        final: whether it is what parties are left with after the last round.
     """
 
     round: int
@@ -77,3 +78,4 @@ class Step:
     direction: Direction = Direction.FORWARD
     evaluation: bool = False
     part: int = 0
+    final: bool = False

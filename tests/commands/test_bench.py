@@ -8,7 +8,15 @@ from collections.abc import Callable
 import pytest
 
 from fgl_secure.cli import BAD_INPUT, OK, main
-from fgl_secure.commands import bench, bench_ckks, bench_field, bench_lcc, bench_report, bench_secmp
+from fgl_secure.commands import (
+    bench,
+    bench_ckks,
+    bench_field,
+    bench_hop_adjacency,
+    bench_lcc,
+    bench_report,
+    bench_secmp,
+)
 from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.errors import DataNotFoundError
@@ -26,6 +34,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
     for name, value in {"SHAPE": (6, 300), "TERMS": 3, "SAMPLED_ROWS": 2}.items():
         monkeypatch.setattr(bench_ckks, name, value)
+    for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "KEPT": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():
+        monkeypatch.setattr(bench_hop_adjacency, name, value)
 
 
 @pytest.mark.parametrize("part", bench.PARTS)
