@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.truth import Truth
@@ -49,6 +50,7 @@ class Reference(StrEnum):
     SHARED_MASKS = "shares under one mask for all senders"
     FEDSTRUCT = "fedstruct in the clear, random partition"
     FEDSTRUCT_LOUVAIN = "fedstruct in the clear, Louvain partition"
+    FEDSTRUCT_HOPWISE = "fedstruct hop by hop in the clear"
     FEDSTRUCT_QUERIES = "fedstruct with aggregated queries, audited by counting"
     TAGS = "messages under fresh tags, at relays that see who sends"
 
@@ -123,9 +125,27 @@ class Auxiliary:
     Attributes:
         dictionary: [n, d], a public row for each device, by device index, as a directory of papers or of profiles
             would list them; None where there is none.
+        crawl: int64 [2, m], both directions of edges between listed nodes, as a public directory or a crawl shows
+            them; nodes go by their index in that list, which `Truth.identity` resolves. None where there is none.
+        crawl_owner: int64 [n], the index of the client that each listed node belongs to: patients of a hospital and
+            customers of a bank are known as such. Wanted with a crawl.
+        crawl_rate: the share of the edges that the crawl has; 1 is an upper bound, and findings say so.
+        structure_features: the rule by which clients compute structure features, which all of them know:
+            (edges int64 [2, m], owners int64 [n]) -> float [n, d_s].
+        embed: structure features float [m, d_s] -> logits float [m, c] under the model that everybody holds; None
+            where the embedding is the identity.
+        embed_jacobian: nodes int64 [m], by device index -> float [m, c, d_s], the Jacobian of the embedding at the
+            structure features that these nodes have in the first round, as the server can compute it that hands out
+            both; None where the embedding is the identity.
     """
 
     dictionary: NDArray[Any] | None = None
+    crawl: NDArray[np.int64] | None = None
+    crawl_owner: NDArray[np.int64] | None = None
+    crawl_rate: float = 1.0
+    structure_features: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[Any]] | None = None
+    embed: Callable[[NDArray[Any]], NDArray[Any]] | None = None
+    embed_jacobian: Callable[[NDArray[np.int64]], NDArray[Any]] | None = None
 
 
 class Attack(ABC, Generic[Guess]):

@@ -6,18 +6,37 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from fgl_secure.attacks.adjacency_columns import CombinedColumns
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.clear_values import ClearValues
 from fgl_secure.attacks.containment import ContainmentAtDevice, ContainmentAtSilo
 from fgl_secure.attacks.device_gradients import DeviceGradients
 from fgl_secure.attacks.differencing import DifferencingAtDevice, DifferencingAtSilo
 from fgl_secure.attacks.fingerprint import FingerprintAtDevice, FingerprintAtSilo
+from fgl_secure.attacks.hop_fingerprint import HopFingerprint
+from fgl_secure.attacks.hop_gradients import HopGradientLabels
+from fgl_secure.attacks.hop_shares import HopShares
+from fgl_secure.attacks.hop_sum_edges import HopSumEdges
+from fgl_secure.attacks.hop_sums import HopSumRows
+from fgl_secure.attacks.hop_unfolding import HopUnfolding
 from fgl_secure.attacks.malicious_device import MaliciousSingleNeighbour
 from fgl_secure.attacks.message_counts import MessageCountsAtRelay, MessageCountsAtSilo
+from fgl_secure.attacks.nsf_edges import NsfCosineEdges, NsfWalkEdges
+from fgl_secure.attacks.nsf_identity import NsfAssignment, NsfDegreeHashing, NsfNearest
+from fgl_secure.attacks.nsf_labels import NsfLabels, NsfMembership, NsfTrainingLabels
+from fgl_secure.attacks.nsf_propagation import NsfPropagation
+from fgl_secure.attacks.nsf_topology import NsfDegrees, NsfEgoNets
+from fgl_secure.attacks.nsf_walk_degrees import NsfWalkDegrees
+from fgl_secure.attacks.query_rowspace import QueryRowSpace
 from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
 from fgl_secure.attacks.secmp_breaks import AllCodesOfOneSender, OneCodeAndMu, SmallFieldBruteForce
 from fgl_secure.attacks.shared_mask import SharedMask
 from fgl_secure.attacks.single_neighbour import SingleNeighbourAtDevice, SingleNeighbourAtSilo
+from fgl_secure.attacks.structure_gradients import (
+    StructureGradientLabels,
+    StructureGradientMembership,
+    StructureGradientNeighbours,
+)
 from fgl_secure.attacks.subgraph_leakage import VisibleDevices, VisibleEdges
 from fgl_secure.attacks.tag_matching import TagMatching
 from fgl_secure.errors import UnknownNameError
@@ -45,6 +64,29 @@ _ALL: tuple[Attack[Any], ...] = (
     SingleShares(),
     ShareDifferences(),
     MaliciousSingleNeighbour(),
+    HopShares(),
+    HopUnfolding(),
+    HopFingerprint(),
+    CombinedColumns(),
+    QueryRowSpace(),
+    HopSumRows(),
+    HopSumEdges(),
+    HopGradientLabels(),
+    NsfDegrees(),
+    NsfEgoNets(),
+    NsfNearest(),
+    NsfAssignment(),
+    NsfDegreeHashing(),
+    NsfPropagation(),
+    NsfWalkDegrees(),
+    NsfWalkEdges(),
+    NsfCosineEdges(),
+    NsfLabels(),
+    NsfTrainingLabels(),
+    NsfMembership(),
+    StructureGradientLabels(),
+    StructureGradientMembership(),
+    StructureGradientNeighbours(),
 )
 
 ATTACKS: Mapping[str, Attack[Any]] = MappingProxyType({attack.card.name: attack for attack in _ALL})

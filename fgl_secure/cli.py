@@ -91,7 +91,7 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="what there is", formatter_class=style)
     listing.set_defaults(run=_list)
     listing.add_argument(
-        "what", nargs="?", choices=("datasets", "protocols", "attacks", "methods"), help="one kind only"
+        "what", nargs="?", choices=("datasets", "protocols", "exchanges", "attacks", "methods"), help="one kind only"
     )
     return parser
 

@@ -135,7 +135,7 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
         "rows of different clients barely meet",
     )
     nodes = Leak(
-        Secret.CROSS_EDGE, Role.SERVER, Circumstance.ANY, "the size of a gradient's rows tells who is near to whom"
+        Secret.FOREIGN_NODE, Role.SERVER, Circumstance.ANY, "the size of a gradient's rows tells who is near to whom"
     )
     if exchange.delivery is GradientDelivery.SERVER:
         return Claim((), (labels, nodes), ())

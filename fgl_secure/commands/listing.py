@@ -13,9 +13,15 @@ def listing(kind: str | None = None) -> str:
     """The names of one kind, or of all, with a line each.
 
     Args:
-        kind: "datasets", "protocols", "attacks", "methods", or None for all.
+        kind: "datasets", "protocols", "exchanges", "attacks", "methods", or None for all.
     """
-    tables = {"datasets": _datasets, "protocols": _protocols, "attacks": _attacks, "methods": _methods}
+    tables = {
+        "datasets": _datasets,
+        "protocols": _protocols,
+        "exchanges": _exchanges,
+        "attacks": _attacks,
+        "methods": _methods,
+    }
     wanted = tables if kind is None else {kind: tables[kind]}
     return "\n\n".join(_table(name, rows()) for name, rows in wanted.items())
 
@@ -41,11 +47,24 @@ def _protocols() -> Rows:
     return rows
 
 
+def _exchanges() -> Rows:
+    return [
+        ("plaintext", "FedStruct's terms, features and gradients in the clear, as published (ICLR 2025)"),
+        ("ckks", "terms encrypted for their receiver and added by the server; gradients under pairwise masks"),
+        ("pairwise-masking", "terms and gradients under masks that cancel; survives drop-outs"),
+        ("hopwise", "embeddings hop by hop under --protocol; nobody holds a power of the adjacency"),
+    ]
+
+
 def _attacks() -> Rows:
     return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in ATTACKS.values()]
 
 
 def _methods() -> Rows:
     return [
-        ("hifgl", "node classification over devices, silos and a server (KDD 2024); sums of neighbours' embeddings")
+        ("hifgl", "node classification over devices, silos and a server (KDD 2024); sums of neighbours' embeddings"),
+        (
+            "fedstruct",
+            "node classification with shared structure (ICLR 2025); sums of adjacency powers and of gradients",
+        ),
     ]

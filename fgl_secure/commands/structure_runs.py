@@ -167,7 +167,9 @@ def _in_the_clear() -> RecordedRun:
 def _apart() -> RecordedRun:
     """FedStar's features as published, clients along communities."""
     preset = replace(_PRESET, structure_hidden=(8,), epochs=1)
-    return recorded_structure(_communities(apart=True), preset, RowExchange(), "fedstar", "reference, fedstar")
+    return recorded_structure(
+        _communities(apart=True, links=1, classes=3), preset, RowExchange(), "fedstar", "reference, fedstar"
+    )
 
 
 @cache
@@ -209,17 +211,20 @@ _PRESET = FedStructPreset(
 )
 
 
-def _communities(*, apart: bool, nodes: int = 240, clients: int = 3, classes: int = 4) -> FederatedGraph:
+def _communities(
+    *, apart: bool, links: int = 2, nodes: int = 240, clients: int = 3, classes: int = 4
+) -> FederatedGraph:
     """Preferential attachment inside each class, a few edges between classes; a quarter of the nodes is labelled.
 
     Args:
         apart: whether clients go along classes; else nodes are dealt to them at random.
+        links: edges that each node comes with; with one, surroundings recur.
         nodes: how many.
         clients: how many.
         classes: how many, of equal size.
     """
     rng = np.random.default_rng(0)
-    parts = [nx.barabasi_albert_graph(nodes // classes, 2, seed=each) for each in range(classes)]
+    parts = [nx.barabasi_albert_graph(nodes // classes, links, seed=each) for each in range(classes)]
     inside: Ids = np.array(nx.disjoint_union_all(parts).edges, dtype=np.int64)
     pairs = np.concatenate([inside, rng.integers(nodes, size=(nodes // 8, 2))])
     client_of = np.arange(nodes) * clients // nodes if apart else rng.permutation(nodes) % clients

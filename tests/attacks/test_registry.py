@@ -12,11 +12,16 @@ EXPECTED = {
     "differencing-silo", "differencing-device", "fingerprint-silo", "fingerprint-device", "containment-silo",
     "containment-device", "device-gradients", "message-counts-silo", "message-counts-relay", "tag-matching",
     "malicious-single-neighbour", "single-shares", "share-differences",
+    "hop-shares", "hop-unfolding", "hop-fingerprint", "combined-columns", "query-rowspace",
+    "hop-sum-rows", "hop-sum-edges", "hop-gradient-labels",
+    "nsf-degrees", "nsf-ego-nets", "nsf-nearest", "nsf-assignment", "nsf-degree-hashing", "nsf-propagation",
+    "nsf-walk-degrees", "nsf-walk-edges", "nsf-cosine-edges", "nsf-labels", "nsf-training-labels", "nsf-membership",
+    "structure-gradient-labels", "structure-gradient-membership", "structure-gradient-neighbours",
 }  # fmt: skip
 
 
-def test_the_attacks_on_message_passing_are_there() -> None:
-    """Breaks a to f and their relatives on sums, counts, tags and gradients, and the reading of clear values."""
+def test_all_attacks_are_there() -> None:
+    """Those on message passing, and those on shared structure."""
     assert set(ATTACKS) == EXPECTED
 
 

@@ -5,10 +5,17 @@ import pytest
 from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.commands.listing import listing
 from fgl_secure.commands.options import METHODS
+from fgl_secure.commands.structure_choice import ExchangeName
 from fgl_secure.graph import available
 from fgl_secure.protocols.registry import PROTOCOLS
 
-EVERYTHING = {"datasets": available(), "protocols": PROTOCOLS, "attacks": ATTACKS, "methods": METHODS}
+EVERYTHING = {
+    "datasets": available(),
+    "protocols": PROTOCOLS,
+    "exchanges": [str(name) for name in ExchangeName],
+    "attacks": ATTACKS,
+    "methods": METHODS,
+}
 
 
 @pytest.mark.parametrize("kind", EVERYTHING)

@@ -17,9 +17,9 @@ FIRST = Step(0, 0)
 
 
 def test_every_reference_has_a_run() -> None:
-    """Each reference has a run, all of them over three silos with devices of few neighbours and of several."""
+    """Each reference of message passing has a run, all of them over three silos with devices of few neighbours and of several."""
     runs = reference_runs()
-    assert set(runs) == set(Reference)
+    assert set(runs) == {which for which in Reference if not which.name.startswith("FEDSTRUCT")}
     for run in runs.values():
         received = np.bincount(run.truth.edges[1])
         assert (received <= 2).sum() > 20

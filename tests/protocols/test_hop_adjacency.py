@@ -17,7 +17,7 @@ from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, a
 from fgl_secure.protocols.hop_threshold import CommonThreshold
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, TermSums
-from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role
+from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
 
 BITS = 16
 
@@ -110,9 +110,7 @@ def test_the_common_threshold_keeps_the_largest_entries_of_all_clients() -> None
     held = holdings(3, n=60, clients=4, density=0.2)
     whole = sparse.csr_array(central(held, 2)[1])
     for count in (1, 50, 300, 10**6):
-        kept = CommonThreshold(PlainVectors()).pruned(
-            channel(held), held.client_of, whole, count, hop_adjacency.Step(0, 2)
-        )
+        kept = CommonThreshold(PlainVectors()).pruned(channel(held), held.client_of, whole, count, Step(0, 2))
         assert kept.nnz <= count
         left = np.sort(whole.data)[::-1][kept.nnz :]
         assert not len(left) or kept.nnz == 0 or kept.data.min() >= left.max()

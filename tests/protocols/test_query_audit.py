@@ -31,7 +31,7 @@ def leverages(rows: np.ndarray) -> np.ndarray:
     """The diagonal of the projection on the row space, by way of a singular value decomposition."""
     _, values, right = np.linalg.svd(rows, full_matrices=False)
     basis = right[values > 1e-9 * values.max(initial=1.0)]
-    return (basis**2).sum(axis=0)
+    return np.asarray((basis**2).sum(axis=0))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 20), st.floats(0.2, 1.0))

@@ -1,7 +1,7 @@
-"""Fails when a test run shrank: `python floor.py REPORT`, with REPORT as `pytest --junitxml` writes it.
+"""Fails when a test run shrank: `python floor.py REPORT [FLOOR]`, with REPORT as `pytest --junitxml` writes it.
 
 Tests that nobody collects any more don't fail, so the number of those that ran has a floor. It holds for a run without
-the raw public data and without tests/repository, so that the tests of an installed wheel meet it too.
+the raw public data and without tests/repository. A run of some of the tests has a floor of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
-FLOOR = 2900
+FLOOR = 4300
 """Raised when tests are added, lowered only together with a reason in the change log."""
 
 
@@ -20,12 +20,12 @@ def executed(report: Path) -> int:
     return sum(int(suite.attrib["tests"]) - int(suite.attrib["skipped"]) for suite in suites)
 
 
-def main(report: str) -> None:
-    """Exits with a message when fewer than `FLOOR` tests ran."""
+def main(report: str, floor: str = str(FLOOR)) -> None:
+    """Exits with a message when fewer tests ran than the floor says."""
     ran = executed(Path(report))
-    if ran < FLOOR:
-        sys.exit(f"{ran} tests ran; expected {FLOOR} or more (the floor in tests/repository/floor.py)")
-    print(f"{ran} tests ran; the floor is {FLOOR}")
+    if ran < int(floor):
+        sys.exit(f"{ran} tests ran; expected {floor} or more (the floor in tests/repository/floor.py or .ci/wheel)")
+    print(f"{ran} tests ran; the floor is {floor}")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,177 @@
+"""Unfolding single clients' shares of the second and third power of the adjacency beyond the neighbours of a client.
+
+The share of the third power gives the rows of the second for the very nodes for which that of the second power gives
+the rows of the first (`hop_shares`; FedStruct, ICLR 2025, App. D, Eq. 34 to 36). And such a node w says more: d_w times
+its row of the second power is the sum of the rows of the first over w and its neighbours; where all of these but one
+are known, so is that one, and what is known shortens the equations of the shares in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.attacks.adjacency import Client, clients_of
+from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
+from fgl_secure.attacks.foreign_edges import ForeignEdges, edges_at_neighbours, score_foreign_edges
+from fgl_secure.attacks.hop_shares import WHOLE
+from fgl_secure.attacks.row_space import solver
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+SMALL = 1e-9
+"""Solved entries below are rounding."""
+
+
+class HopUnfolding(Attack[ForeignEdges]):
+    """A client solves shares of two powers in turn until nothing new is determined."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return Card(
+            "hop-unfolding",
+            "a client unfolds single clients' shares of the second and third power for lists of neighbours",
+            "against FedStruct (ICLR 2025) App. D: shares in the clear reveal no local adjacency",
+            Role.SILO,
+            Secret.FOREIGN_EDGE,
+            Material.STRUCTURE,
+            Reference.FEDSTRUCT,
+            minimum=0.6,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
+        """Unfolds what every client received."""
+        found = []
+        for client in clients_of(view):
+            shares = [_shares(view, client, layer) for layer in (2, 3)]
+            if shares[0]:
+                found.append(_claimed(client, unfolded(client, shares[0], shares[1])))
+        return ForeignEdges.of_all(found) if found else None
+
+    def score(self, guess: ForeignEdges, truth: Truth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage, see `score_foreign_edges`; edges at the client's neighbours are in reach."""
+        return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
+
+
+@dataclass(slots=True, eq=False)
+class Known:
+    """Rows of one power that a client knows, all others 0: bool [n] which, and CSR [n, n]."""
+
+    nodes: NDArray[np.bool_]
+    rows: sparse.csr_array
+
+    def add(self, nodes: Ids, rows: sparse.csr_array) -> None:
+        """Takes rows [k, n] of nodes that were not known, without those of rounding size."""
+        n = len(self.nodes)
+        rows.data[np.abs(rows.data) < SMALL] = 0.0
+        rows.eliminate_zeros()
+        place = sparse.csr_array((np.ones(len(nodes)), (nodes, np.arange(len(nodes)))), shape=(n, len(nodes)))
+        self.rows = sparse.csr_array(self.rows + place @ rows)
+        self.nodes[nodes] = True
+
+
+def unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]) -> Known:
+    """The rows of the normalised adjacency that a client's shares determine, its own among them.
+
+    Args:
+        client: who received the shares.
+        second: for each sender, CSR [n, n], its share of the second power.
+        third: the same of the third power; may be empty.
+    """
+    n = len(client.owned)
+    looped = sparse.csr_array(client.neighbours + sparse.diags_array(client.owned.astype(np.float64)))
+    first = Known(client.owned.copy(), sparse.csr_array(_reciprocal(looped.sum(axis=1)) @ looped))
+    square = Known(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
+    while True:
+        before = int(first.nodes.sum() + square.nodes.sum())
+        for sender in sorted(second):
+            _solve(client, sender, second[sender], first, whole=True)
+            if sender in third:
+                _solve(client, sender, third[sender], square, whole=False)
+        _peel(client, first, square)
+        if int(first.nodes.sum() + square.nodes.sum()) == before:
+            return first
+
+
+def _solve(client: Client, sender: int, share: sparse.csr_array, known: Known, *, whole: bool) -> None:
+    """Adds the rows that a share determines once the known ones are taken out of it."""
+    asked = np.flatnonzero((client.client_of == sender) & ~known.nodes)
+    rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
+    if not len(rows):
+        return
+    theirs = (client.client_of == sender) & known.nodes
+    edges = client.neighbours[rows]
+    rest = sparse.csr_array(share[rows] - edges @ sparse.diags_array(theirs.astype(np.float64)) @ known.rows)
+    solution = solver(edges[:, asked].toarray())
+    values = sparse.csr_array(sparse.csr_array(solution.weights) @ rest)
+    sound = _sound(values, whole=whole)
+    known.add(asked[solution.unknowns[sound]], values[np.flatnonzero(sound)])
+
+
+def _peel(client: Client, first: Known, square: Known) -> None:
+    """Adds the rows of nodes that are the only unknown neighbour of a node of which both powers are known."""
+    while True:
+        saying = np.flatnonzero(first.nodes & square.nodes & ~client.owned)
+        degrees = np.diff(first.rows.indptr)[saying]
+        around = first.rows[saying].astype(np.bool_).astype(np.float64)
+        unknown = sparse.csr_array(around @ sparse.diags_array((~first.nodes).astype(np.float64)))
+        unknown.eliminate_zeros()
+        single = np.flatnonzero(np.diff(unknown.indptr) == 1)
+        nodes, at = np.unique(unknown[single].indices.astype(np.int64), return_index=True)
+        chosen = single[at]
+        scale = sparse.diags_array(degrees[chosen].astype(np.float64))
+        rows = sparse.csr_array(scale @ square.rows[saying[chosen]] - around[chosen] @ first.rows)
+        sound = _sound(rows, whole=True)
+        if not sound.any():
+            return
+        first.add(nodes[sound], rows[np.flatnonzero(sound)])
+
+
+def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
+    """Bool [k]: which rows add up to 1 without negative entries and, of the first power, have equal entries.
+
+    A row from which pruning has cut anything fails.
+    """
+    if not rows.shape[0]:
+        return np.zeros(0, dtype=np.bool_)
+    rows = rows.copy()
+    rows.data[np.abs(rows.data) < SMALL] = 0.0
+    rows.eliminate_zeros()
+    sound: NDArray[np.bool_] = np.abs(np.asarray(rows.sum(axis=1)).ravel() - 1) < WHOLE
+    terms = np.diff(rows.indptr)
+    row = np.repeat(np.arange(rows.shape[0]), terms)
+    off = np.abs(rows.data * terms[row] - 1) > WHOLE if whole else rows.data < 0
+    sound[row[off]] = False
+    return sound
+
+
+def _shares(view: View, client: Client, layer: int) -> dict[int, sparse.csr_array]:
+    """What each other client sent of a power, CSR [n, n] by sender."""
+    n, own = len(client.owned), np.flatnonzero(client.owned)
+    found: dict[int, sparse.csr_array] = {}
+    for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):
+        mine = batch.observers == client.observer
+        senders, payload = view.parties.index_of(batch.senders[mine], Role.SILO), np.asarray(batch.payload)[mine]
+        for sender in np.unique(senders).tolist():
+            entries = payload[senders == sender]
+            at = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
+            share = sparse.csr_array((entries[:, 2], at), shape=(n, n))
+            found[sender] = sparse.csr_array(found[sender] + share) if sender in found else share
+    return found
+
+
+def _claimed(client: Client, known: Known) -> ForeignEdges:
+    entries = sparse.coo_array(known.rows)
+    foreign = ~client.owned[entries.row]
+    return ForeignEdges.claimed(client, entries.row[foreign].astype(np.int64), entries.col[foreign].astype(np.int64))
+
+
+def _reciprocal(degrees: Floats) -> sparse.dia_array:
+    return sparse.diags_array(np.where(degrees > 0, 1 / np.maximum(degrees, 1), 0.0))
