@@ -17,7 +17,7 @@ FIRST = Step(0, 0)
 
 
 def test_every_reference_has_a_run() -> None:
-    """Each reference of message passing has a run, all of them over three silos with devices of few neighbours and of several."""
+    """Each reference of message passing has a run over three silos, with devices of few neighbours and of several."""
     runs = reference_runs()
     assert set(runs) == {which for which in Reference if not which.name.startswith("FEDSTRUCT")}
     for run in runs.values():
