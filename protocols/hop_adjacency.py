@@ -24,7 +24,7 @@ from fgl_secure.runtime import Channel, Role, Step
 Ids = NDArray[np.int64]
 
 HOP_ROWS = "hop rows"
-"""What clients hold after a hop, noted with the channel: (own node, node, value) an entry."""
+"""What clients come to know in a hop, noted with the channel: (own node, node, value) an entry."""
 
 
 class Pruning(StrEnum):
@@ -117,9 +117,9 @@ def acquire_powers(
         step = Step(0, hop)
         rows = [_next_rows(channel, sums, holdings, powers[-1], settings, i, step) for i in range(holdings.clients)]
         power = _stacked(holdings, rows)
+        _note(channel, holdings, power, hop)  # what pruning leaves out now, its client has seen
         if threshold is not None:
             power = threshold.pruned(channel, holdings.client_of, power, settings.kept * len(holdings.client_of), step)
-        _note(channel, holdings, power, hop)
         powers.append(power)
     return powers
 

@@ -35,7 +35,7 @@ class AuditRule:
     """
 
     most_leverage: float = 0.9
-    least_nodes: int = 2
+    least_nodes: int = 3
 
     def __post_init__(self) -> None:
         if not 0 < self.most_leverage <= 1:

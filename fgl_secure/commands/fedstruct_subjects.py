@@ -13,16 +13,16 @@ from fgl_secure.commands.fedstruct_claims import claim_of
 from fgl_secure.commands.options import Options, check_common, federated_graph
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.structure_choice import ExchangeName
-from fgl_secure.commands.structure_runs import Knowledge, structure_reference, structure_truth
+from fgl_secure.commands.structure_runs import Knowledge, structure_public, structure_reference, structure_truth
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.fedstruct_exchange import Exchange, HopwiseExchange, relays_of, run_fedstruct
+from fgl_secure.learning.fedstruct_exchange import Exchange, GradientDelivery, RowExchange, relays_of, run_fedstruct
 from fgl_secure.learning.fedstruct_presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
 from fgl_secure.learning.hifgl import hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult, compute_device
-from fgl_secure.runtime import Channel, Claim, PublicParameters, Recording
+from fgl_secure.runtime import Channel, Claim, Recording
 
 DEMONSTRATED = (ExchangeName.PLAINTEXT, ExchangeName.CKKS, ExchangeName.HOPWISE)
 """What an audit runs when no exchange is named; the first heads the report, as the first named one does."""
@@ -105,9 +105,7 @@ class FedStructSubject(Subject):
         transcript, graph = result.transcript, self.graph
         truth = structure_truth(transcript, graph)
         what = f"exchange and first round of training, {self.options.structure.features} features"
-        public = PublicParameters()
-        if isinstance(self.exchange, HopwiseExchange):
-            public = self.exchange.sums.public
+        public = structure_public(self.exchange)
         auxiliary = self.knowledge.auxiliary(graph, self.preset, self.options.structure.features, self.options.seed)
         yield RecordedRun(self.label, what, Material.STRUCTURE, public, transcript, truth, auxiliary)
 
@@ -164,8 +162,21 @@ def _subjects(
     for name in dict.fromkeys(names):
         for protocol in protocols if name == ExchangeName.HOPWISE else protocols[:1]:
             exchange = choice.exchange(name, protocol, options.parameters)
+            _check_masks(exchange, name, graph)
             label = choice.name_of(exchange, name)
             yield FedStructSubject(options, graph, preset, exchange, label, device, Knowledge())
+
+
+def _check_masks(exchange: Exchange, name: str, graph: FederatedGraph) -> None:
+    """Refuses masked sums for one client with less than two others, whose sum would be one term."""
+    if not isinstance(exchange, RowExchange) or graph.num_silos > 2:
+        return
+    to_owners = exchange.gradients is not None and exchange.delivery is GradientDelivery.OWNER
+    if name == ExchangeName.PAIRWISE_MASKING or to_owners:
+        raise InputError(
+            f"silos must be at least 3 for {name}, where a client gets the masked sum of the others; "
+            f"found {graph.num_silos}"
+        )
 
 
 def _averaged(preset: FedStructPreset, graph: FederatedGraph) -> str:

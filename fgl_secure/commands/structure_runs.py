@@ -138,7 +138,13 @@ def recorded_structure(
     run_fedstruct(graph, preset, exchange, channel, features=features, seen=knowledge.see)
     truth = structure_truth(channel.transcript, graph)
     auxiliary = knowledge.auxiliary(graph, preset, features, 0, 1.0)
-    return RecordedRun("plaintext", what, Material.STRUCTURE, PublicParameters(), channel.transcript, truth, auxiliary)
+    public = structure_public(exchange)
+    return RecordedRun("drawn for attacks", what, Material.STRUCTURE, public, channel.transcript, truth, auxiliary)
+
+
+def structure_public(exchange: Exchange) -> PublicParameters:
+    """What everybody knows of the schemes of an exchange."""
+    return exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
 
 
 def structure_truth(transcript: Transcript, graph: FederatedGraph) -> Truth:
@@ -175,7 +181,7 @@ def _apart() -> RecordedRun:
 @cache
 def _counted() -> RecordedRun:
     """Aggregated queries that clients count, as published."""
-    exchange = RowExchange(sharing=FeatureSharing.QUERIES)
+    exchange = RowExchange(sharing=FeatureSharing.QUERIES, rule=None)
     preset = replace(_PRESET, epochs=1)
     return recorded_structure(_communities(apart=False), preset, exchange, HOP2VEC, "reference, queries")
 

@@ -21,6 +21,9 @@ NUMBER_BYTES = 4
 OWN_QUERIES = "own query weights"
 """What clients ask: (client that is asked, own node, node of that client, weight) an entry."""
 
+EVERYTHING = AuditRule(1.0, 1)
+"""Refuses nothing, and only keeps account of what is told."""
+
 Ids = NDArray[np.int64]
 Back = Callable[[torch.Tensor, Step], torch.Tensor]
 
@@ -121,12 +124,11 @@ class AggregatedQueries(StructureSum):
         for queries in self._by_auditor(asked):
             owned = self._graph.devices_of(int(asked.clients[queries[0]]))
             block = asked.weights[queries][:, owned].toarray()
+            audit = QueryAudit(len(owned), self._rule or EVERYTHING)
+            asking = len(queries)
             if self._rule is None:
-                limit = _most_counted(block, self._width, self._graph.num_classes)
-                answered[queries[:limit]] = True
-                continue
-            audit = QueryAudit(len(owned), self._rule)
-            answered[queries] = [audit.admits(query) for query in block]
+                asking = _most_counted(block, self._width, self._graph.num_classes)
+            answered[queries[:asking]] = [audit.admits(query) for query in block[:asking]]
             self.leverage[owned] = np.maximum(self.leverage[owned], audit.leverage)
         return answered
 

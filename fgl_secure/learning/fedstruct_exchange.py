@@ -82,7 +82,7 @@ class RowExchange:
     pruning: Pruning = Pruning.MATRIX
     sharing: FeatureSharing = FeatureSharing.SHARED
     delivery: GradientDelivery = GradientDelivery.SERVER
-    rule: AuditRule | None = None
+    rule: AuditRule | None = AuditRule()  # noqa: RUF009  # frozen
     pooled: bool = False
 
 

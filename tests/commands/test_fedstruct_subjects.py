@@ -108,7 +108,7 @@ def test_claims_follow_the_choice() -> None:
     published = claim_of(RowExchange(), "degree")
     assert published.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is not None
     assert published.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is None
-    queries = claim_of(RowExchange(sharing=FeatureSharing.QUERIES), "hop2vec")
+    queries = claim_of(RowExchange(sharing=FeatureSharing.QUERIES, rule=None), "hop2vec")
     assert queries.broken_by(Secret.STRUCTURE_FEATURE, {Role.SILO: 1}, Circumstance.ANY) is not None
     hopwise = claim_of(HopwiseExchange(RelayCoded()), "hop2vec")
     assert hopwise.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is None
@@ -124,6 +124,7 @@ def test_claims_follow_the_choice() -> None:
         (lambda: options(kept=0), "kept must be at least 1; found 0"),
         (lambda: options(most_leverage=0.0), "most_leverage must lie"),
         (lambda: replace(options(), silos=1), "silos must be at least 2 for fedstruct; found 1"),
+        (lambda: replace(options(exchanges=("pairwise-masking",)), silos=2), "silos must be at least 3 for pairwise-m"),
         (lambda: replace(options(), static_first_layer=True), "static_first_layer must be left out"),
         (lambda: replace(options(), privacy=PrivacyChoice(1.0, 1e-5, Unit.EDGE, 1.0, None, None)), "dp_epsilon"),
         (lambda: replace(options(), method="magic"), "method must be one of hifgl, fedstruct"),

@@ -115,6 +115,7 @@ def test_counting_answers_what_gives_nodes_away(graph: FederatedGraph, rows: spa
     queries = AggregatedQueries(graph, run, rows, None, width=256)
     queries(embeddings(graph), Step(0))
     assert queries.refused == 0
+    assert queries.leverage.max() > 1 - 1e-9
     dense = rows.toarray()
     exposed = [
         _leverage(dense[graph.devices_of(i)][:, graph.devices_of(j)]) for i in range(3) for j in range(3) if i != j

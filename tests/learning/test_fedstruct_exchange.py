@@ -39,7 +39,7 @@ EXCHANGES: dict[str, Exchange] = {
     "pairwise-masking": RowExchange(MASKS, MASKS),
     "masks to owners": RowExchange(MASKS, MASKS, delivery=GradientDelivery.OWNER),
     "ckks": RowExchange(CkksVectors(), MASKS),
-    "queries": RowExchange(sharing=FeatureSharing.QUERIES),
+    "queries": RowExchange(sharing=FeatureSharing.QUERIES, rule=None),
     "queries under masks": RowExchange(
         MASKS, MASKS, sharing=FeatureSharing.QUERIES, delivery=GradientDelivery.OWNER, rule=AuditRule(1.0, 1)
     ),
