@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.structure_features import STRUCTURE_FEATURES
 from fgl_secure.learning.fedstruct_exchange import (
@@ -22,7 +23,8 @@ from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.vector_sum import VectorScheme
 
-NO_PRUNING = "none"
+HOPWISE_BOUND = 1024.0
+"""Largest magnitude of an entry of a structure embedding in the field of 2^61 - 1."""
 
 
 class ExchangeName(StrEnum):
@@ -93,7 +95,7 @@ class StructureChoice:
         """
         masking = PairwiseMasking()
         if name == ExchangeName.HOPWISE:
-            return HopwiseExchange(make_scheme(protocol, parameters), masking)
+            return HopwiseExchange(make_scheme(protocol, _roomy(parameters)), masking)
         by_name: dict[str, tuple[VectorScheme | None, VectorScheme | None]] = {
             ExchangeName.PLAINTEXT: (None, None),
             ExchangeName.CKKS: (CkksVectors(), masking),
@@ -118,3 +120,10 @@ class StructureChoice:
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{name}[{named}]" if named else name
+
+
+def _roomy(parameters: Parameters) -> Parameters:
+    """Room for structure embeddings, which grow in training: a larger field and bound where neither was chosen."""
+    if (parameters.modulus, parameters.bound) != (Parameters().modulus, Parameters().bound):
+        return parameters
+    return replace(parameters, modulus=MERSENNE_61, bound=HOPWISE_BOUND)

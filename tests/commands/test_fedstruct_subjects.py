@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
 from fgl_secure.attacks.base import Reference, guess_of
 from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.audit import Report, Verdict, contradictions
@@ -142,7 +143,16 @@ def test_names_tell_what_differs_from_the_default() -> None:
     exchange = chosen.exchange(ExchangeName.CKKS, "plaintext", Parameters())
     assert chosen.name_of(exchange, "ckks") == "ckks[queries,tau=0.9,pooled,to owners]"
     hopwise = StructureChoice().exchange(ExchangeName.HOPWISE, "relay-coded", Parameters())
-    assert StructureChoice().name_of(hopwise, "hopwise") == "hopwise[relay-coded]"
+    assert StructureChoice().name_of(hopwise, "hopwise") == f"hopwise[relay-coded[p={MERSENNE_61}]]"
+
+
+def test_structure_embeddings_have_room_unless_a_field_was_chosen() -> None:
+    """Hopwise sums take a large field and bound; a bound or a field of the caller's own stays."""
+    roomy = StructureChoice().exchange(ExchangeName.HOPWISE, "relay-coded", Parameters())
+    chosen = StructureChoice().exchange(ExchangeName.HOPWISE, "relay-coded", Parameters(bound=4.0))
+    assert isinstance(roomy, HopwiseExchange)
+    assert isinstance(chosen, HopwiseExchange)
+    assert (roomy.sums.public.modulus, chosen.sums.public.modulus) == (MERSENNE_61, MERSENNE_31)
 
 
 def test_training_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
