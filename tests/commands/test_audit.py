@@ -261,7 +261,7 @@ def test_no_contradiction_rests_on_a_failed_control(monkeypatch: pytest.MonkeyPa
 
 
 def test_declared_circumstances_are_few() -> None:
-    """Only attacks on sums, and those of deviating devices, rest on a circumstance."""
+    """Only attacks on sums, on features that all hold, and those of deviating devices rest on a circumstance."""
     limited = {name: each.card.circumstance for name, each in ATTACKS.items()}
     expected = dict.fromkeys(ATTACKS, Circumstance.ANY)
     for who in ("device", "silo"):
@@ -269,6 +269,7 @@ def test_declared_circumstances_are_few() -> None:
         expected[f"fingerprint-{who}"] = expected[f"containment-{who}"] = Circumstance.SPARSE_SUM
         expected[f"differencing-{who}"] = Circumstance.REPEATED_SUM
     expected["malicious-single-neighbour"] = Circumstance.MALICIOUS_DEVICE
+    expected["nsf-cosine-edges"] = expected["nsf-walk-edges"] = Circumstance.SHARED_FEATURES
     assert limited == expected
 
 

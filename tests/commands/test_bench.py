@@ -46,7 +46,7 @@ def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.Captu
     assert report["command"] == f"fgl-secure bench {part} --json"
     assert report["machine"]["cores"] >= 1
     assert report["copy_bytes_per_second"] > 0
-    assert len(report["timings"]) > 8
+    assert len(report["timings"]) >= 5
     for timing in report["timings"]:
         assert 0 < timing["least"] <= timing["median"] <= timing["most"]
 
