@@ -107,11 +107,13 @@ def _print_contradictions(report: Report, console: Console) -> None:
     console.print(_text("Contradicted claims", "bold red"))
     for protocol, claim in dict.fromkeys((record.protocol, record.claim) for record in found):
         console.print(_text(f"{protocol} claims: {claim}"))
-        for record in found:
-            if (record.protocol, record.claim) == (protocol, claim):
-                console.print(
-                    Padding(_text(f"{record.attack} ({record.verdict}): {record.finding}"), (0, 0, 0, 2), expand=False)
-                )
+        said = [
+            f"{record.attack} ({record.verdict}): {record.finding}"
+            for record in found
+            if (record.protocol, record.claim) == (protocol, claim)
+        ]
+        for sentence in dict.fromkeys(said):  # several figures of one attack share a sentence
+            console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
 
 
 def _text(value: str, style: str = "") -> Text:
