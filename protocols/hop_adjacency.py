@@ -57,6 +57,12 @@ class HopSettings:
         if self.kept < 1:
             raise InputError(f"kept must be at least 1 entry a node; found {self.kept}")
 
+    def most_a_row(self, clients: int) -> int | None:
+        """Most entries, on average, of a row of the sum of the other clients' terms; None where nothing bounds them."""
+        if self.pruning is not Pruning.SHARES:
+            return None
+        return (clients - 1) * clients * -(-self.kept // clients)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Holdings:

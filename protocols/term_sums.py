@@ -15,11 +15,14 @@ from fgl_secure.protocols.vector_sum import Integers, VectorGroup, VectorScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 MOST_FRACTION_BITS = 24
-FEWEST_FRACTION_BITS = 12
+FEWEST_FRACTION_BITS = 16
 """Bits for which positions are not split yet, where the number of bits is not given."""
 
 FIRST_ENTRIES, FIRST_GROWTH = 50, 3
 """Entries a row that a receiver expects of its first sum, and by how much it expects the second to be larger."""
+
+LEAST_GROWTH, DAMPING = 1.15, 0.75
+"""A receiver asks for at least so much more than it had last time; and rows fill up, so that growth slows down."""
 
 ATTEMPTS = 12
 """Tables that are tried, each twice as large as the one before, before giving up: far more than any run needs."""
@@ -87,6 +90,7 @@ class PackedTerms(TermSums):
         scheme: adds up the vectors.
         largest_degree: a public bound on the row sums of A + I, and so on the entries of the sum.
         fraction_bits: bits behind the binary point of an entry; None takes as many as fit, up to 24.
+        most_a_row: a public bound on the entries of a row of the sum, as pruning of shares gives one; None for none.
         dense: whether to send all n_i n entries even where a sketch is smaller, to compare.
         expected: by client index, entries of its last two sums: how many it asks room for next.
     """
@@ -95,6 +99,7 @@ class PackedTerms(TermSums):
     largest_degree: int
     fraction_bits: int | None = None
     dense: bool = False
+    most_a_row: int | None = None
     expected: dict[int, tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
@@ -155,8 +160,9 @@ class PackedTerms(TermSums):
         if receiver not in self.expected:
             return FIRST_ENTRIES * shape[0]
         before, last = self.expected[receiver]
-        growth = max(1.25, 1.1 * last / max(before, 1))
-        return max(int(last * growth), 16)
+        growth = max(LEAST_GROWTH, 1.1 * (last / max(before, 1)) ** DAMPING)
+        room = max(int(last * growth), 16)
+        return room if self.most_a_row is None else min(room, self.most_a_row * shape[0])
 
     def _remember(self, receiver: int, entries: int) -> None:
         assert self.expected is not None

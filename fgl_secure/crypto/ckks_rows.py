@@ -12,6 +12,8 @@ from typing import Any
 import tenseal
 
 DEGREE, PRIMES, SCALE = 8192, (60, 40, 40, 60), 2.0**40
+SLOTS = DEGREE // 2
+"""Numbers in one ciphertext."""
 
 
 class RowVectors:

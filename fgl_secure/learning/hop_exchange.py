@@ -53,11 +53,12 @@ def holdings_of(graph: FederatedGraph) -> Holdings:
     return Holdings(graph.silo_of, looped_adjacency(graph.graph))
 
 
-def term_sums(scheme: VectorScheme | None, graph: FederatedGraph) -> TermSums:
+def term_sums(scheme: VectorScheme | None, graph: FederatedGraph, settings: HopSettings) -> TermSums:
     """Terms in the clear, as published, where there is no scheme; else sketches added up under it."""
     if scheme is None:
         return ClearTerms()
-    return PackedTerms(scheme, int(looped_adjacency(graph.graph).sum(axis=1).max()))
+    largest = int(looped_adjacency(graph.graph).sum(axis=1).max())
+    return PackedTerms(scheme, largest, most_a_row=settings.most_a_row(graph.num_silos))
 
 
 def exchanged_rows(
@@ -81,5 +82,5 @@ def exchanged_rows(
     """
     pruned = settings.pruning is Pruning.MATRIX
     threshold = CommonThreshold(scheme or PlainVectors()) if pruned else None
-    powers = acquire_powers(channel, term_sums(scheme, graph), holdings_of(graph), settings, threshold)
+    powers = acquire_powers(channel, term_sums(scheme, graph, settings), holdings_of(graph), settings, threshold)
     return combined_adjacency(powers, weights)

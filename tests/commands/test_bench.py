@@ -34,7 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
     for name, value in {"SHAPE": (6, 300), "TERMS": 3, "SAMPLED_ROWS": 2}.items():
         monkeypatch.setattr(bench_ckks, name, value)
-    for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "KEPT": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():
+    for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():
         monkeypatch.setattr(bench_hop_adjacency, name, value)
 
 
