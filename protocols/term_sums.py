@@ -18,7 +18,7 @@ MOST_FRACTION_BITS = 24
 FEWEST_FRACTION_BITS = 16
 """Bits for which positions are not split yet, where the number of bits is not given."""
 
-FIRST_ENTRIES, FIRST_GROWTH = 50, 3
+FIRST_ENTRIES, FIRST_GROWTH = 50, 5
 """Entries a row that a receiver expects of its first sum, and by how much it expects the second to be larger."""
 
 LEAST_GROWTH, DAMPING = 1.15, 0.75
