@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.runtime import PrivateRows, Role, View
+from fgl_secure.runtime import Phase, PrivateRows, Role, View
 
 Ids = NDArray[np.int64]
 
@@ -100,6 +100,21 @@ def held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:
     """Rows (v, u, value) [m, 3] as float64 CSR [nodes, nodes]; entries of one cell are added up."""
     v, u = entries[:, 0].astype(np.int64), entries[:, 1].astype(np.int64)
     return sparse.csr_array((entries[:, 2].astype(np.float64), (v, u)), shape=(nodes, nodes))
+
+
+def received_terms(view: View, client: Client, layer: int) -> dict[int, sparse.csr_array]:
+    """What each other client sent a client of a power in the clear, float64 CSR [n, n] by index of the sender."""
+    n, own = len(client.owned), np.flatnonzero(client.owned)
+    found: dict[int, sparse.csr_array] = {}
+    for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):
+        mine = batch.observers == client.observer
+        senders, payload = view.parties.index_of(batch.senders[mine], Role.SILO), np.asarray(batch.payload)[mine]
+        for sender in np.unique(senders).tolist():
+            entries = payload[senders == sender]
+            at = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
+            share = sparse.csr_array((entries[:, 2], at), shape=(n, n))
+            found[sender] = sparse.csr_array(found[sender] + share) if sender in found else share
+    return found
 
 
 def _client(index: int, observer: int, nodes: Ids, edges: Ids, view: View) -> Client:

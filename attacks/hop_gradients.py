@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.adjacency import rows_of, stacked
+from fgl_secure.attacks.adjacency import clients_of
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
 from fgl_secure.attacks.node_shares import share_of_labels
 from fgl_secure.attacks.truth import Truth
@@ -23,8 +23,6 @@ Ids = NDArray[np.int64]
 
 HOP_GRADIENTS = "hop gradients"
 """Name of a client's rows (own node, what came back to it in a hop)."""
-
-OWN_EDGES = "own edges"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,11 +52,10 @@ class HopGradientLabels(Attack[NeighbourLabels]):
 
     def infer(self, view: View, public: PublicParameters) -> NeighbourLabels | None:  # noqa: ARG002  # needs no parameter
         """Reads the last hop of the first round, at every client alone."""
-        returned, edges = view.own(HOP_GRADIENTS), rows_of(view, OWN_EDGES)
-        if not returned or not edges:
+        returned, neighbour = view.own(HOP_GRADIENTS), _only_neighbours(view)
+        if not returned:
             return None
         last = max((rows for rows in returned if rows.step.round == returned[0].step.round), key=lambda r: r.step.layer)
-        neighbour = _only_neighbours(stacked(edges).values.astype(np.int64), view)
         nodes = last.values[:, 0].astype(np.int64)
         rows = last.values[:, 1:]
         read = (neighbour[nodes] >= 0) & (np.abs(rows).max(axis=1, initial=0.0) > 0)
@@ -71,15 +68,11 @@ class HopGradientLabels(Attack[NeighbourLabels]):
         return (share_of_labels("labels of foreign neighbours", guess.labels, guess.nodes, truth),)
 
 
-def _only_neighbours(edges: Ids, view: View) -> Ids:
+def _only_neighbours(view: View) -> Ids:
     """int64 [n]: the one foreign neighbour of each node as its client knows it; -1 where there are none or several."""
-    clients = np.full(len(view.parties.ids(Role.DEVICE)), -1, dtype=np.int64)
-    own = rows_of(view, "own devices")
-    for rows in own:
-        devices = view.parties.index_of(rows.values.astype(np.int64).reshape(-1), Role.DEVICE)
-        clients[devices] = view.parties.index_of(rows.owners, Role.SILO)
-    abroad = edges[clients[edges[:, 0]] != edges[:, 2]]
-    counts = np.bincount(abroad[:, 0], minlength=len(clients))
-    only = np.full(len(clients), -1, dtype=np.int64)
-    only[abroad[:, 0]] = abroad[:, 1]
-    return np.where(counts == 1, only, -1)
+    only = np.full(view.parties.counts[Role.DEVICE], -1, dtype=np.int64)
+    for client in clients_of(view):
+        crossing = client.crossing
+        single = np.flatnonzero(np.diff(crossing.indptr) == 1)
+        only[single] = crossing[single].indices
+    return only

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.adjacency import Client, clients_of
+from fgl_secure.attacks.adjacency import Client, clients_of, received_terms
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
 from fgl_secure.attacks.foreign_edges import ForeignEdges, edges_at_neighbours, score_foreign_edges
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -45,14 +45,11 @@ class HopShares(Attack[ForeignEdges]):
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
         """Solves the shares that every client received, apart for every sender."""
-        shares = view.messages(Phase.HOP_ENTRIES, layer=2)
-        parts = []
-        for client in clients_of(view):
-            for batch in shares:
-                mine = batch.observers == client.observer
-                senders = view.parties.index_of(batch.senders[mine], Role.SILO)
-                payload = np.asarray(batch.payload)[mine]
-                parts += [_solved(client, k, payload[senders == k]) for k in np.unique(senders).tolist()]
+        parts = [
+            _solved(client, sender, share)
+            for client in clients_of(view)
+            for sender, share in sorted(received_terms(view, client, 2).items())
+        ]
         return ForeignEdges.of_all(parts) if parts else None
 
     def score(self, guess: ForeignEdges, truth: Truth) -> tuple[Measurement, ...]:
@@ -60,25 +57,20 @@ class HopShares(Attack[ForeignEdges]):
         return score_foreign_edges(guess, truth, edges_at_neighbours(truth))
 
 
-def _solved(client: Client, sender: int, entries: Floats) -> ForeignEdges:
+def _solved(client: Client, sender: int, share: sparse.csr_array) -> ForeignEdges:
     """The lists of neighbours that one share determines.
 
     Args:
         client: who received it.
         sender: index of the client that sent it.
-        entries: float64 [m, 3], (position among the receiver's nodes, node, value).
+        share: float64 CSR [n, n].
     """
     asked = np.flatnonzero(client.client_of == sender)
     rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
-    node = np.flatnonzero(client.owned)[entries[:, 0].astype(np.int64)]
-    of_neighbours = np.isin(node, rows)
-    node, entries = node[of_neighbours], entries[of_neighbours]
-    columns, column = np.unique(entries[:, 1].astype(np.int64), return_inverse=True)
-    place = np.searchsorted(rows, node)
-    share = sparse.csr_array((entries[:, 2], (place, column)), shape=(len(rows), len(columns)))
+    part = share[rows]
+    columns = np.unique(part.indices).astype(np.int64)
     solution = solver(client.neighbours[rows][:, asked].toarray())
-    values = solution.weights @ share
-    ends, others = neighbour_lists(values)
+    ends, others = neighbour_lists(solution.weights @ part[:, columns])
     return ForeignEdges.claimed(client, asked[solution.unknowns[ends]], columns[others])
 
 

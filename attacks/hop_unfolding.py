@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.adjacency import Client, clients_of
+from fgl_secure.attacks.adjacency import Client, clients_of, received_terms
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
 from fgl_secure.attacks.foreign_edges import ForeignEdges, edges_at_neighbours, score_foreign_edges
 from fgl_secure.attacks.hop_shares import WHOLE
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -50,7 +50,7 @@ class HopUnfolding(Attack[ForeignEdges]):
         """Unfolds what every client received."""
         found = []
         for client in clients_of(view):
-            shares = [_shares(view, client, layer) for layer in (2, 3)]
+            shares = [received_terms(view, client, layer) for layer in (2, 3)]
             if shares[0]:
                 found.append(_claimed(client, unfolded(client, shares[0], shares[1])))
         return ForeignEdges.of_all(found) if found else None
@@ -150,21 +150,6 @@ def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
     off = np.abs(rows.data * terms[row] - 1) > WHOLE if whole else rows.data < 0
     sound[row[off]] = False
     return sound
-
-
-def _shares(view: View, client: Client, layer: int) -> dict[int, sparse.csr_array]:
-    """What each other client sent of a power, CSR [n, n] by sender."""
-    n, own = len(client.owned), np.flatnonzero(client.owned)
-    found: dict[int, sparse.csr_array] = {}
-    for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):
-        mine = batch.observers == client.observer
-        senders, payload = view.parties.index_of(batch.senders[mine], Role.SILO), np.asarray(batch.payload)[mine]
-        for sender in np.unique(senders).tolist():
-            entries = payload[senders == sender]
-            at = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
-            share = sparse.csr_array((entries[:, 2], at), shape=(n, n))
-            found[sender] = sparse.csr_array(found[sender] + share) if sender in found else share
-    return found
 
 
 def _claimed(client: Client, known: Known) -> ForeignEdges:

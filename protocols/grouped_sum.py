@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Channel, Claim, Delivery, Direction, PublicParameters, Step
+from fgl_secure.protocols.promising import Promising
+from fgl_secure.runtime import Channel, Delivery, Direction, Step
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.floating[Any]]
@@ -149,23 +150,8 @@ class Session(ABC):
         """
 
 
-class Scheme(ABC):
+class Scheme(Promising):
     """A way to compute grouped sums, and what it promises about them."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name in lists, records and on the command line, parameters included where they differ from default."""
-
-    @property
-    @abstractmethod
-    def claim(self) -> Claim:
-        """What the scheme promises, admits and assumes."""
-
-    @property
-    @abstractmethod
-    def public(self) -> PublicParameters:
-        """What everybody knows of the scheme, attackers included."""
 
     @property
     @abstractmethod

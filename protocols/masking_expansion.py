@@ -31,11 +31,6 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
             _add(part, stream.uniform(modulus, len(part)), sign < 0, modulus)
 
 
-def add_elements(total: NDArray[np.int64], elements: NDArray[Any], modulus: int) -> None:
-    """Adds elements to elements, int64 [length] in place."""
-    _add(total, elements, False, modulus)
-
-
 @numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
 def _add(total: NDArray[np.int64], mask: NDArray[Any], negative: bool, modulus: int) -> None:
     """total[i] += or -= mask[i]; both are elements, so one conditional correction is enough."""

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.runtime import Channel, Claim, PublicParameters, Step
+from fgl_secure.protocols.promising import Promising
+from fgl_secure.runtime import Channel, Step
 
 Ids = NDArray[np.int64]
 Integers = NDArray[np.int64]
@@ -58,23 +59,8 @@ class VectorSession(ABC):
         """
 
 
-class VectorScheme(ABC):
+class VectorScheme(Promising):
     """A way to add up vectors of integers, and what it promises about them."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name in lists, records and on the command line, parameters included where they differ from default."""
-
-    @property
-    @abstractmethod
-    def claim(self) -> Claim:
-        """What the scheme promises, admits and assumes."""
-
-    @property
-    @abstractmethod
-    def public(self) -> PublicParameters:
-        """What everybody knows of the scheme, attackers included."""
 
     @abstractmethod
     def limit(self, terms: int) -> int:

@@ -76,7 +76,7 @@ class FedStructSubject(Subject):
 
     @property
     def claims(self) -> Mapping[str, Claim]:
-        """That of the exchange, and of what it is made of."""
+        """That of the exchange."""
         return {self.label: claim_of(self.exchange, self.options.structure.features)}
 
     def train(

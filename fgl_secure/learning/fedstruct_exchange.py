@@ -27,7 +27,7 @@ from fgl_secure.learning.fedstruct_gradients import (
 )
 from fgl_secure.learning.fedstruct_presets import FedStructPreset
 from fgl_secure.learning.fedstruct_traffic import FedStructTraffic
-from fgl_secure.learning.fedstruct_training import run_rounds
+from fgl_secure.learning.fedstruct_training import run_rounds, run_sharing
 from fgl_secure.learning.hop_exchange import exchanged_rows, note_combined_rows, note_own_graph
 from fgl_secure.learning.hopwise import Hopwise
 from fgl_secure.learning.loop import Progress, TrainingResult
@@ -37,7 +37,7 @@ from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.vector_sum import VectorScheme
-from fgl_secure.runtime import Channel, Step
+from fgl_secure.runtime import Channel
 
 HOP2VEC = "hop2vec"
 
@@ -141,20 +141,12 @@ def run_fedstruct(
     method = FedStruct(graph, preset, Structure(combine, fixed), seed=seed, device=device, sums=sums)
     show = seen or (lambda _: None)
     show(method)
-    shared = isinstance(exchange, RowExchange) and exchange.sharing is FeatureSharing.SHARED
-    if shared:
-        traffic.features_shared(_features(method, fixed), Step(0))
-    result = run_rounds(method, graph, preset, traffic=traffic, progress=progress)
+    if isinstance(exchange, RowExchange) and exchange.sharing is FeatureSharing.SHARED:
+        result = run_sharing(method, fixed, graph, preset, traffic, progress)
+    else:
+        result = run_rounds(method, graph, preset, traffic=traffic, progress=progress)
     show(method)
-    if shared:
-        traffic.features_held(_features(method, fixed), 0 if fixed is not None else result.rounds)
     return result
-
-
-def _features(method: FedStruct, fixed: NDArray[np.float32] | None) -> NDArray[np.float32]:
-    found = method.structure_features if fixed is None else fixed
-    assert found is not None
-    return found
 
 
 def client_features(graph: FederatedGraph, preset: FedStructPreset, name: str, seed: int) -> NDArray[np.float32]:

@@ -85,20 +85,39 @@ def train_fedstruct(
         that the reported model has taken.
     """
     method = FedStruct(graph, preset, structure, seed=seed, device=device, sums=sums)
-    shared = _shared(method, structure)
-    if traffic is not None and shared is not None:
-        traffic.features_shared(shared, Step(0))
+    if structure is None or traffic is None:
+        return run_rounds(method, graph, preset, traffic=traffic, progress=progress)
+    return run_sharing(method, structure.features, graph, preset, traffic, progress)
+
+
+def run_sharing(
+    method: FedStruct,
+    fixed: NDArray[np.float32] | None,
+    graph: FederatedGraph,
+    preset: FedStructPreset,
+    traffic: FedStructTraffic,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Runs all rounds where every client holds all structure features: they are shared before, and held in the end.
+
+    Args:
+        method: what is trained.
+        fixed: structure features [n, d_s] that are not learnt; None where they are.
+        graph: who has what.
+        preset: rounds, selection and averaging.
+        traffic: records what is said.
+        progress: called after each round.
+    """
+    traffic.features_shared(_held(method, fixed), Step(0))
     result = run_rounds(method, graph, preset, traffic=traffic, progress=progress)
-    held = _shared(method, structure)
-    if traffic is not None and held is not None:
-        traffic.features_held(held, result.rounds if method.structure_features is not None else 0)
+    traffic.features_held(_held(method, fixed), 0 if fixed is not None else result.rounds)
     return result
 
 
-def _shared(method: FedStruct, structure: Structure | None) -> NDArray[np.float32] | None:
-    if structure is None:
-        return None
-    return method.structure_features if structure.features is None else structure.features
+def _held(method: FedStruct, fixed: NDArray[np.float32] | None) -> NDArray[np.float32]:
+    found = method.structure_features if fixed is None else fixed
+    assert found is not None
+    return found
 
 
 def run_rounds(

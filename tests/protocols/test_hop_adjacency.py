@@ -128,13 +128,20 @@ def test_terms_are_seen_by_their_receiver_in_the_clear_and_in_no_other_way() -> 
         assert {batch.phase for batch in run.transcript.messages} == phases
 
 
-def test_every_sender_sends_as_much_whatever_it_has() -> None:
-    """The vectors for one receiver have one length, so that sizes tell nothing of a single term."""
-    held = holdings(5, n=50, clients=5)
-    run = channel(held)
-    acquire_powers(run, packed(held), held, HopSettings(3))
-    sums = [batch for batch in run.transcript.messages if batch.phase is Phase.VECTORS]
-    assert all(len(batch.senders) == 4 for batch in sums)  # one batch a receiver and attempt, all of one size
+def test_sizes_tell_nothing_of_a_single_term() -> None:
+    """However one sum is split among the senders, all vectors have one size; entries in the clear are counted."""
+    held = holdings(5, n=50, clients=3)
+    whole = sparse.csr_array(held.looped[held.nodes_of(0)] / 2.0)
+    nothing = sparse.csr_array(whole.shape)
+    traces = []
+    for sums in (packed(held), ClearTerms()):
+        for split in ({1: whole, 2: nothing}, {1: nothing, 2: whole}):
+            run = channel(held)
+            sums.sum(run, 0, split, Step(0, 2))
+            sent = [batch for batch in run.transcript.messages if batch.phase is not Phase.CAPACITIES]
+            traces.append([(batch.item_bytes, tuple(batch.senders)) for batch in sent])
+    assert traces[0] == traces[1]
+    assert traces[2] != traces[3]  # the broken twin
 
 
 def test_clients_note_what_they_hold() -> None:
