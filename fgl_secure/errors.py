@@ -37,6 +37,18 @@ class ProtocolError(FglSecureError):
     """A party received something that the protocol does not allow."""
 
 
+class MalformedMessageError(ProtocolError):
+    """A message is cut, too long, misaddressed, or not of this protocol."""
+
+
+class StaleMessageError(ProtocolError):
+    """A message is of another session, sum or stage than the one that is due."""
+
+
+class TooFewClientsError(ProtocolError):
+    """Fewer parties are left than a protocol needs to go on."""
+
+
 class NotEnoughShares(InputError):  # noqa: N818  # the name says what is missing
     """Fewer shares than decoding at that degree, with that many errors to correct, needs."""
 

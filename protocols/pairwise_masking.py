@@ -16,13 +16,13 @@ import numpy as np
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.masking_claim import claim_of
-from fgl_secure.protocols.masking_delivery import Circle
-from fgl_secure.protocols.masking_derived import DerivedMasks
-from fgl_secure.protocols.masking_drawn import DrawnMasks
-from fgl_secure.protocols.masking_graph import COMPLETE_UP_TO, Neighbours, colluding_for, degree_for, local_threshold
-from fgl_secure.protocols.masking_rules import Rules
-from fgl_secure.protocols.masking_session import MaskingSession
+from fgl_secure.protocols.masking.claim import claim_of
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.derived import DerivedMasks
+from fgl_secure.protocols.masking.drawn import DrawnMasks
+from fgl_secure.protocols.masking.graph import COMPLETE_UP_TO, Neighbours, colluding_for, degree_for, local_threshold
+from fgl_secure.protocols.masking.rules import Rules
+from fgl_secure.protocols.masking.session import MaskingSession
 from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession, check_range
 from fgl_secure.runtime import Channel, Claim, PublicParameters
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import Elements
-from fgl_secure.protocols import masking_derived, masking_drawn, masking_keys, masking_unmasking, relay_masks
-from fgl_secure.protocols.masking_derived import DerivedMasks
-from fgl_secure.protocols.masking_drawn import DrawnMasks
-from fgl_secure.protocols.masking_shares import Sharing
+from fgl_secure.protocols import relay_masks
+from fgl_secure.protocols.masking import derived, drawn, keys, unmasking
+from fgl_secure.protocols.masking.derived import DerivedMasks
+from fgl_secure.protocols.masking.drawn import DrawnMasks
+from fgl_secure.protocols.masking.shares import Sharing
 from fgl_secure.runtime import Channel, Phase, Step
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.protocol import Inputs
@@ -110,7 +111,7 @@ def constant_shares(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def wrong_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ends of a pair add their mask."""
-    for module in (masking_drawn, masking_derived):
+    for module in (drawn, derived):
         monkeypatch.setattr(module, "mask_sign", lambda *_: 1)
 
 
@@ -137,7 +138,7 @@ def seeds_kept_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     honest = relay_masks.mask_nonce
     monkeypatch.setattr(DerivedMasks, "_drawn", drawn)
-    monkeypatch.setattr(masking_keys, "mask_nonce", lambda step: honest(replace(step, round=0)))
+    monkeypatch.setattr(keys, "mask_nonce", lambda step: honest(replace(step, round=0)))
 
 
 def anything_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,5 +148,5 @@ def anything_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
         which = np.where(asked == 2, 1, 0)
         return np.asarray(held[..., np.arange(len(asked)), which, :])
 
-    monkeypatch.setattr(masking_unmasking, "check_request", lambda *_: None)
-    monkeypatch.setattr(masking_unmasking, "shares_for", give)
+    monkeypatch.setattr(unmasking, "check_request", lambda *_: None)
+    monkeypatch.setattr(unmasking, "shares_for", give)

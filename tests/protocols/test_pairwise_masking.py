@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.masking_graph import (
+from fgl_secure.protocols.masking.graph import (
     COLLUDING_PART,
     COMPLETE_UP_TO,
     PRIVACY_BITS,

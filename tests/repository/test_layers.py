@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 _LOW = {"errors", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
-_HIGH = _MIDDLE | {"protocols", "learning", "audit", "attacks"}
+_HIGH = _MIDDLE | {"protocols", "aggregation", "learning", "audit", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -24,12 +24,14 @@ ALLOWED: dict[str, set[str]] = {
     "audit": _LOW | {"runtime"},
     "attacks": _MIDDLE - {"dp", "crypto"} | {"audit"},
     "protocols": _LOW | {"runtime", "dp"},
-    "learning": _MIDDLE | {"protocols"},
+    "aggregation": _LOW | {"runtime", "dp", "protocols"},
+    "learning": _MIDDLE | {"protocols", "aggregation"},
+    "flower": _MIDDLE | {"protocols", "aggregation", "learning"},
     "testing": _LOW | {"runtime", "audit", "protocols"},
     "commands": _HIGH | {"testing"},
     "arguments": _HIGH | {"commands"},
     "cli": _HIGH | {"commands", "arguments"},
-    "__init__": set(),
+    "__init__": {"aggregation"},
 }
 
 FILES = sorted(

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
-from fgl_secure.protocols.masking_delivery import Circle
-from fgl_secure.protocols.masking_roles import Asked
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.roles import Asked
 from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]

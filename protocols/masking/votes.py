@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.masking_delivery import Circle
-from fgl_secure.protocols.masking_keys import TAG_BYTES, is_vote_for, roster_digest, vote
-from fgl_secure.protocols.masking_roles import Asked
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.keys import TAG_BYTES, is_vote_for, roster_digest, vote
+from fgl_secure.protocols.masking.roles import Asked
 from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]

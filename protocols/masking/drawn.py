@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
-from fgl_secure.protocols.masking_delivery import exchanged
-from fgl_secure.protocols.masking_keys import TAG_BYTES
-from fgl_secure.protocols.masking_roles import NO_SHARE, Ask, Asked, mask_sign
-from fgl_secure.protocols.masking_supply import KEY, SELF, Flags, Ids, MaskSupply
+from fgl_secure.protocols.masking.delivery import exchanged
+from fgl_secure.protocols.masking.keys import TAG_BYTES
+from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, mask_sign
+from fgl_secure.protocols.masking.supply import KEY, SELF, Flags, Ids, MaskSupply
 from fgl_secure.runtime import Phase, Step
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking_delivery import Circle, exchanged
-from fgl_secure.protocols.masking_keys import Purpose, agreed, is_usable
+from fgl_secure.protocols.masking.delivery import Circle, exchanged
+from fgl_secure.protocols.masking.keys import Purpose, agreed, is_usable
 from fgl_secure.runtime import Phase, Step
 
 Ids = NDArray[np.int64]

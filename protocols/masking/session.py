@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking_delivery import Circle, exchanged
-from fgl_secure.protocols.masking_roles import request_of, signed
-from fgl_secure.protocols.masking_rules import Rules
-from fgl_secure.protocols.masking_shares import Sharing
-from fgl_secure.protocols.masking_supply import Flags, MaskSupply
-from fgl_secure.protocols.masking_unmasking import Unmasking
+from fgl_secure.protocols.masking.delivery import Circle, exchanged
+from fgl_secure.protocols.masking.roles import request_of, signed
+from fgl_secure.protocols.masking.rules import Rules
+from fgl_secure.protocols.masking.shares import Sharing
+from fgl_secure.protocols.masking.supply import Flags, MaskSupply
+from fgl_secure.protocols.masking.unmasking import Unmasking
 from fgl_secure.protocols.relay_masks import mask_nonce
 from fgl_secure.protocols.vector_sum import Integers, VectorSession, check_rows
 from fgl_secure.runtime import Phase, Step

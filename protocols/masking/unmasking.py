@@ -8,11 +8,11 @@ import numpy as np
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking_delivery import Circle
-from fgl_secure.protocols.masking_roles import NO_SHARE, Ask, Asked, check_request, shares_for
-from fgl_secure.protocols.masking_rules import Rules
-from fgl_secure.protocols.masking_shares import Sharing
-from fgl_secure.protocols.masking_supply import Flags, Ids, MaskSupply
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, check_request, shares_for
+from fgl_secure.protocols.masking.rules import Rules
+from fgl_secure.protocols.masking.shares import Sharing
+from fgl_secure.protocols.masking.supply import Flags, Ids, MaskSupply
 from fgl_secure.runtime import Phase, Step
 
 

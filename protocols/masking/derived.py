@@ -9,14 +9,14 @@ from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.masking_delivery import Circle
-from fgl_secure.protocols.masking_exchange import SETUP, ReceiverKeys, agreed_keys, published, told_keys
-from fgl_secure.protocols.masking_expansion import add_masks
-from fgl_secure.protocols.masking_keys import TAG_BYTES, Purpose, agreed, derived, seal, unseal
-from fgl_secure.protocols.masking_roles import NO_SHARE, Ask, Asked, mask_sign
-from fgl_secure.protocols.masking_shares import seed_of, words_of, words_per_seed
-from fgl_secure.protocols.masking_supply import Flags, Ids, MaskSupply
-from fgl_secure.protocols.masking_votes import ballots, count_votes
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.exchange import SETUP, ReceiverKeys, agreed_keys, published, told_keys
+from fgl_secure.protocols.masking.expansion import add_masks
+from fgl_secure.protocols.masking.keys import TAG_BYTES, Purpose, agreed, derived, seal, unseal
+from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, mask_sign
+from fgl_secure.protocols.masking.shares import seed_of, words_of, words_per_seed
+from fgl_secure.protocols.masking.supply import Flags, Ids, MaskSupply
+from fgl_secure.protocols.masking.votes import ballots, count_votes
 from fgl_secure.runtime import Phase, Step
 
 Bytes = NDArray[np.uint8]

@@ -1,0 +1,1 @@
+"""Secure aggregation around any training loop: mappings of arrays in, their mean out."""

@@ -1,0 +1,1 @@
+"""Masks that cancel in a sum: the parts of `fgl_secure.protocols.pairwise_masking`."""
