@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+JOBS ?= auto
 
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
@@ -19,6 +20,9 @@ unexport PYTHONPATH PYTHONHOME
 
 # $(call step,name,commands): says what runs and how long it took; the first command that fails stops it.
 step = @echo "== $(1)"; start=$$(date +%s); $(2); echo "== $(1): done in $$(( $$(date +%s) - start )) s"
+
+# One test process a core, with one thread each: kernels that share the cores among them would wait for each other.
+ALONE := NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1
 
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
@@ -41,7 +45,7 @@ types: $(DEVELOPMENT)
 	$(call step,types,$(BIN)/mypy)
 
 tests: $(DEVELOPMENT)
-	$(call step,tests,$(BIN)/python -m pytest -q --tb=short --ignore tests/repository/test_notebooks.py --junitxml $(TEST_REPORT) $(ARGS); \
+	$(call step,tests,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist loadfile --ignore tests/repository/test_notebooks.py --junitxml $(TEST_REPORT) $(ARGS); \
 		$(BIN)/python tests/repository/floor.py $(TEST_REPORT))
 
 notebooks: $(DEVELOPMENT)

@@ -109,7 +109,7 @@ def train_hifgl(
             f"found {dict(channel.parties.counts)}"
         )
     method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
-    watch = _Watch(graph, preset)
+    watch = Watch(graph, preset)
     losses: list[float] = []
     seconds: list[float] = []
     budget_spent = False
@@ -144,8 +144,13 @@ def train_hifgl(
     )
 
 
-class _Watch:
-    """Keeps the best round by the accuracy that the preset selects on."""
+class Watch:
+    """Keeps the best round by the accuracy that the preset selects on.
+
+    Args:
+        graph: who has what; its masks and labels score predictions.
+        preset: what a round is selected on, and when to stop waiting for a better one.
+    """
 
     def __init__(self, graph: FederatedGraph, preset: Preset) -> None:
         self._graph, self._preset = graph, preset
@@ -153,6 +158,7 @@ class _Watch:
         self.best_round = -1
 
     def see(self, number: int, logits: torch.Tensor) -> None:
+        """Scores the predictions [n, c] after so many rounds."""
         correct = logits.argmax(dim=1).cpu().numpy() == self._graph.labels
         now = Accuracy(
             _share(correct, self._graph.test_mask),
@@ -166,6 +172,7 @@ class _Watch:
             self.best, self.best_round = now, number
 
     def stale(self, number: int) -> bool:
+        """Whether the best round lies further back than the preset has patience for."""
         patience = self._preset.patience
         return patience is not None and number - self.best_round >= patience
 

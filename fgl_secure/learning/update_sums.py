@@ -1,0 +1,119 @@
+"""How the updates of clients become their weighted mean: in the clear, or by a sum in stages."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme, SumTerms
+from fgl_secure.protocols.staged.recorded import run_recorded
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+Ids = NDArray[np.int64]
+
+COUNT_BYTES = 8
+BOUND = 64.0
+"""Largest magnitude of an entry of an update; more is refused."""
+FRACTION_BITS = 30
+"""Most bits behind the binary point."""
+
+
+class UpdateSum(ABC):
+    """Brings clients' updates to the server."""
+
+    @abstractmethod
+    def __call__(self, rows: NDArray[np.float32], weights: Ids, step: Step) -> NDArray[np.float64]:
+        """The weighted mean as the server learns it.
+
+        Args:
+            rows: float32 [K, P], the update of each client.
+            weights: int64 [K], at least 1 each.
+            step: when.
+
+        Returns:
+            float64 [P].
+        """
+
+
+class ClearUpdates(UpdateSum):
+    """Every client sends its update and its weight as they are.
+
+    Args:
+        channel: between server and clients.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._clients = channel.parties.ids(Role.SILO)
+        self._server = np.full(len(self._clients), channel.parties.ids(Role.SERVER)[0])
+
+    def __call__(self, rows: NDArray[np.float32], weights: Ids, step: Step) -> NDArray[np.float64]:
+        """Records the updates as messages and takes their mean."""
+        arrived = self._channel.send(Phase.GRADIENT, step, self._clients, self._server, rows)
+        self._channel.send(Phase.COUNTS, step, self._clients, self._server, weights[:, None])
+        mean: NDArray[np.float64] = np.average(arrived.payload.astype(np.float64), axis=0, weights=weights)
+        return mean
+
+
+def note_learnt(channel: Channel, mean: NDArray[np.float64], clients: int, step: Step) -> None:
+    """Notes what the server of a secured round learns.
+
+    Args:
+        channel: between server and clients.
+        mean: float64 [P], the weighted mean of the updates; times the number of clients it is noted as their sum,
+            which it is where weights are equal.
+        clients: how many are in it; all of them.
+        step: when.
+    """
+    server = channel.parties.ids(Role.SERVER)
+    channel.note_inputs("gradient sum", step, server, clients * mean[None])
+    channel.note_inputs("participants", step, np.repeat(server, clients), np.arange(clients)[:, None])
+
+
+class StagedUpdates(UpdateSum):
+    """The server learns the weighted sum of the updates and the sum of the weights, and nothing of a single client.
+
+    Every entry is rounded to a multiple of 2^-f and multiplied by the client's weight, so the mean is off by
+    2^-(f + 1) at most.
+
+    Args:
+        scheme: adds integers up.
+        channel: between server and clients; gives the coins.
+        heaviest: the largest weight that a client may have; public.
+    """
+
+    def __init__(self, scheme: StagedScheme, channel: Channel, heaviest: int) -> None:
+        self._scheme, self._channel, self._heaviest = scheme, channel, heaviest
+        self._clients = channel.parties.ids(Role.SILO)
+        self._server = channel.parties.ids(Role.SERVER)
+        self._session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist())
+        self._threshold = scheme.threshold_for(len(self._clients))
+        room = scheme.limit(len(self._clients)) // len(self._clients) // heaviest / BOUND
+        self.fraction_bits = min(FRACTION_BITS, int(np.floor(np.log2(max(room, 0.5)))))
+        if self.fraction_bits < 1:
+            raise FieldRangeError(
+                f"bound of an update's entries must leave a bit behind the point under {scheme.name}; found {BOUND:g} "
+                f"for {len(self._clients)} clients of weight up to {heaviest:,}"
+            )
+
+    def __call__(self, rows: NDArray[np.float32], weights: Ids, step: Step) -> NDArray[np.float64]:
+        """Runs the stages and notes what the server learns."""
+        units = self._units(rows, weights)
+        bound = int(BOUND * 2.0**self.fraction_bits) * self._heaviest
+        terms = SumTerms(self._session, step.round, len(rows), self._threshold, units.shape[1], bound)
+        total = run_recorded(self._scheme, terms, units, self._channel, self._clients, int(self._server[0]), step)
+        mean: NDArray[np.float64] = total[:-1] / (float(total[-1]) * 2.0**self.fraction_bits)
+        note_learnt(self._channel, mean, len(rows), step)
+        return mean
+
+    def _units(self, rows: NDArray[np.float32], weights: Ids) -> NDArray[np.int64]:
+        """Int64 [K, P + 1]: the weighted entries in fixed point, then the weight."""
+        if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
+            raise InputError(f"updates must be finite and of magnitude up to {BOUND:g}; at least one entry is not")
+        if int(weights.min()) < 1 or int(weights.max()) > self._heaviest:
+            raise InputError(f"weights must lie in 1..{self._heaviest:,}; at least one does not")
+        fixed = np.rint(rows.astype(np.float64) * 2.0**self.fraction_bits).astype(np.int64)
+        return np.concatenate([fixed * weights[:, None], weights[:, None]], axis=1)
