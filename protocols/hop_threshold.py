@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,59 @@ UNIT_BITS = 36
 DIGIT_BITS = 12
 """Each histogram settles so many bits of the threshold."""
 
+DIGITS = UNIT_BITS // DIGIT_BITS
+BINS = 2**DIGIT_BITS
+
 MOST_ENTRIES = 2**31
 """Entries that a client may have in one bin."""
 
 Ids = NDArray[np.int64]
+
+
+def in_units(values: NDArray[np.float64]) -> Ids:
+    """Entries of a power in units of 2^-36, below 2^36."""
+    units: Ids = np.minimum(np.rint(values * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
+    return units
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What is known of the threshold.
+
+    Attributes:
+        digit: how many digits are settled.
+        prefix: those digits.
+        above: entries of all clients that are certainly kept.
+        least: the least value that is kept, in units; None until it is known.
+    """
+
+    digit: int = 0
+    prefix: int = 0
+    above: int = 0
+    least: int | None = None
+
+    def histogram(self, units: Ids) -> Ids:
+        """A client's part: how many of its entries fall into each bin of the next digit, int64 [BINS]."""
+        bins = units >> (UNIT_BITS - DIGIT_BITS * (self.digit + 1))
+        inside = bins >> DIGIT_BITS == self.prefix
+        return np.bincount((bins - (self.prefix << DIGIT_BITS))[inside], minlength=BINS).astype(np.int64)
+
+    def after(self, total: Ids, count: int) -> Search:
+        """The part of whoever gets the sum of all histograms: one digit further.
+
+        Args:
+            total: int64 [BINS].
+            count: most entries that are kept.
+        """
+        from_here = self.above + np.cumsum(total[::-1])[::-1]  # entries at or above each bin
+        fitting = from_here <= count
+        if fitting[0]:
+            return replace(self, least=self.prefix << (UNIT_BITS - DIGIT_BITS * self.digit))
+        first = int(np.argmax(fitting)) if fitting.any() else len(total)
+        # The bin below `first` holds more than there is room for: the threshold lies in it, or at its end.
+        above = int(from_here[first]) if fitting.any() else self.above
+        prefix, digit = (self.prefix << DIGIT_BITS) + first - 1, self.digit + 1
+        return Search(digit, prefix, above, prefix + 1 if digit == DIGITS else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +98,7 @@ class CommonThreshold:
             count: most entries that are kept.
             step: when.
         """
-        units = np.minimum(np.rint(power.data * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
+        units = in_units(power.data)
         row = np.repeat(np.arange(power.shape[0]), np.diff(power.indptr))
         low = self._least_kept(channel, client_of[row], units, count, step)
         kept = units >= low
@@ -57,30 +106,20 @@ class CommonThreshold:
 
     def _least_kept(self, channel: Channel, client: Ids, units: Ids, count: int, step: Step) -> int:
         """The least value from which on there are at most `count` entries."""
-        prefix, above = 0, 0
-        for digit in range(UNIT_BITS // DIGIT_BITS):
-            bins = units >> (UNIT_BITS - DIGIT_BITS * (digit + 1))
-            inside = bins >> DIGIT_BITS == prefix
-            local = (bins - (prefix << DIGIT_BITS))[inside]
-            total = self._added(channel, client[inside], local, Step(step.round, step.layer, part=digit))
-            from_here = above + np.cumsum(total[::-1])[::-1]  # entries at or above each bin
-            fitting = from_here <= count
-            if fitting[0]:
-                return prefix << (UNIT_BITS - DIGIT_BITS * digit)
-            first = int(np.argmax(fitting)) if fitting.any() else len(total)
-            # The bin below `first` holds more than there is room for: the threshold lies in it, or at its end.
-            above = int(from_here[first]) if fitting.any() else above
-            prefix = (prefix << DIGIT_BITS) + first - 1
-            self._tell(channel, prefix, Step(step.round, step.layer, part=digit))
-        return prefix + 1
+        search = Search()
+        while search.least is None:
+            step_now = Step(step.round, step.layer, part=search.digit)
+            search = search.after(self._added(channel, client, units, search, step_now), count)
+            if search.least is None or search.digit == DIGITS:
+                self._tell(channel, search.prefix, step_now)
+        return search.least
 
-    def _added(self, channel: Channel, client: Ids, bins: Ids, step: Step) -> Ids:
+    def _added(self, channel: Channel, client: Ids, units: Ids, search: Search, step: Step) -> Ids:
         clients, server = channel.parties.ids(Role.SILO), int(channel.parties.ids(Role.SERVER)[0])
-        size = 2**DIGIT_BITS
-        histograms = np.stack([np.bincount(bins[client == k], minlength=size) for k in range(len(clients))])
+        histograms = np.stack([search.histogram(units[client == k]) for k in range(len(clients))])
         group = VectorGroup(clients[1:], int(clients[0]), server)
-        session = self.scheme.open(channel, group, size, MOST_ENTRIES)
-        total: Ids = histograms[0] + session.sum(histograms[1:].astype(np.int64), step)
+        session = self.scheme.open(channel, group, BINS, MOST_ENTRIES)
+        total: Ids = histograms[0] + session.sum(histograms[1:], step)
         return total
 
     @staticmethod

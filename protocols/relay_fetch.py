@@ -12,7 +12,7 @@ from fgl_secure.algebra import Elements, PrimeField, Segments
 from fgl_secure.errors import ProtocolError, TooManyErrors
 from fgl_secure.protocols.grouped_sum import Grouping, Ids
 from fgl_secure.protocols.relay_delivery import AUTHENTICATION_BYTES, SEAL_BYTES, TAG_BYTES, Held, carried
-from fgl_secure.protocols.relay_roles import find_tags, grouped_by_tag, relay_sums, tags_of, target_decode
+from fgl_secure.protocols.relay_roles import grouped_by_tag, relay_answers, tags_of, target_decode
 from fgl_secure.runtime import Channel, Delivery, Phase, Step
 
 FETCH_BYTES = TAG_BYTES + SEAL_BYTES
@@ -132,18 +132,10 @@ class Fetch:
 
     def _relay_answers(self, held: Held, table: Table, wanted: Ids) -> tuple[Ids, Elements]:
         """What a relay makes of fetches [k, 4]: counts [k], 0 where it refuses, and sums [*batch, k, d]."""
-        shares, sizes = held.shares, table.by_tag.sizes
+        shares = held.shares
         if table.agreed is not None:
             shares = np.compress(table.agreed, shares, axis=self._axis)
-        if not len(sizes):
-            return np.zeros(len(wanted), dtype=np.int64), np.zeros(self._shape(wanted, shares), dtype=shares.dtype)
-        sums = relay_sums(self.field, shares, table.by_tag, self._axis)
-        opened = (tags_of(wanted[:, 2:]) == wanted[:, :2]).all(axis=1)
-        place = find_tags(wanted[:, :2], table.tags)
-        answered = opened & (place >= 0) & (sizes[place] >= self.least)
-        out = np.take(sums, np.where(answered, place, 0), axis=self._axis)
-        out[..., ~answered, :] = 0
-        return np.where(answered, sizes[place], 0), out
+        return relay_answers(self.field, shares, table.tags, table.by_tag, wanted, self.least, self._axis)
 
     def _shape(self, rows: Ids, like: Elements) -> tuple[int, ...]:
         return (*self.channel.batch_shape, len(rows), like.shape[-1])

@@ -91,15 +91,22 @@ class KeyAgreement:
         for j, relay in enumerate(relays.tolist()):
             heard = relay_keys[j].tobytes()
             keys = [
-                pair.agree(heard, session=session, context=_context(pair.public, heard, sender, relay))
+                pair.agree(heard, session=session, context=mask_context(pair.public, heard, sender, relay))
                 for pair, sender in zip(own, senders.tolist(), strict=True)
             ]
             streams.append(KeyedStreams(keys))
         return cls(senders, tuple(streams))
 
 
-def _context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -> bytes:
-    """Says what a key is for and between whom: fixed lengths, so that no two pairs share a context."""
+def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -> bytes:
+    """Says what a key is for and between whom: fixed lengths, so that no two pairs share a context.
+
+    Args:
+        sender_key: its public key.
+        relay_key: that of the relay.
+        sender: party identifier.
+        relay: party identifier.
+    """
     return b"fgl-secure relay-coded/v1 mask" + sender_key + relay_key + struct.pack(">QQ", sender, relay)
 
 
@@ -142,13 +149,28 @@ class AgreedMasks(MaskSupply):
 
     def masks(self, step: Step, senders: Ids, width: int) -> list[Elements]:
         """Read from the streams at the nonce of the step."""
-        place = np.searchsorted(self._keys.senders, senders)
-        counts = np.bincount(place, minlength=len(self._keys.senders)) * width
-        nonce, field = mask_nonce(step), self._field
-        return [
-            streams.uniform(field.modulus, counts, nonce, field.dtype).reshape(len(senders), width)
-            for streams in self._keys.streams
-        ]
+        return agreed_masks(self._keys, self._field, step, senders, width)
+
+
+def agreed_masks(keys: KeyAgreement, field: PrimeField, step: Step, senders: Ids, width: int) -> list[Elements]:
+    """What a sender, or a relay in its place, expands keys into.
+
+    Args:
+        keys: of senders and relays.
+        field: of the masks.
+        step: when they are used.
+        senders: int64 [m], ascending, of all messages of each of them, by slot.
+        width: coordinates of each row.
+
+    Returns:
+        For each relay of the keys elements [m, width].
+    """
+    place = np.searchsorted(keys.senders, senders)
+    counts, nonce = np.bincount(place, minlength=len(keys.senders)) * width, mask_nonce(step)
+    return [
+        streams.uniform(field.modulus, counts, nonce, field.dtype).reshape(len(senders), width)
+        for streams in keys.streams
+    ]
 
 
 class SeededMasks(MaskSupply):

@@ -141,6 +141,36 @@ def find_tags(wanted: Ids, known: Ids) -> Ids:
     return np.where((known[place] == wanted).all(axis=1), place, -1)
 
 
+def relay_answers(
+    field: PrimeField, shares: Elements, tags: Ids, by_tag: Segments, wanted: Ids, least: int, batch_axes: int = 0
+) -> tuple[Ids, Elements]:
+    """A relay's role: what it makes of fetches.
+
+    Args:
+        field: the field.
+        shares: elements [*batch, m, d], of the messages that count.
+        tags: int64 [t, 2], in ascending order.
+        by_tag: which messages bear each tag.
+        wanted: int64 [k, 4], a tag and its opening each.
+        least: least messages under a tag for which a relay answers.
+        batch_axes: of the shares.
+
+    Returns:
+        int64 [k], messages in each sum, 0 where it refuses, and elements [*batch, k, d], sums, zero there.
+    """
+    sizes = by_tag.sizes
+    if not len(sizes):
+        nothing = np.zeros((*shares.shape[:batch_axes], len(wanted), shares.shape[-1]), dtype=shares.dtype)
+        return np.zeros(len(wanted), dtype=np.int64), nothing
+    sums = relay_sums(field, shares, by_tag, batch_axes)
+    opened = (tags_of(wanted[:, 2:]) == wanted[:, :2]).all(axis=1)
+    place = find_tags(wanted[:, :2], tags)
+    answered = opened & (place >= 0) & (sizes[place] >= least)
+    out = np.take(sums, np.where(answered, place, 0), axis=batch_axes)
+    out[..., ~answered, :] = 0
+    return np.where(answered, sizes[place], 0), out
+
+
 def payload_rows(values: NDArray[Any], rows: Ids | None, batch_axes: int) -> NDArray[Any]:
     """Rows of a payload on the axis behind the batch axes; None takes all without a copy."""
     return values if rows is None else np.take(values, rows, axis=batch_axes)

@@ -11,18 +11,17 @@ from scipy import sparse
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.errors import InputError, SketchOverfullError
+from fgl_secure.protocols.sketched_terms import (
+    MOST_FRACTION_BITS,
+    TermRange,
+    after_sum,
+    in_fixed_point,
+    packed_term,
+    room_for,
+    unpacked_sum,
+)
 from fgl_secure.protocols.vector_sum import Integers, VectorGroup, VectorScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
-
-MOST_FRACTION_BITS = 24
-FEWEST_FRACTION_BITS = 16
-"""Bits for which positions are not split yet, where the number of bits is not given."""
-
-FIRST_ENTRIES, FIRST_GROWTH = 50, 5
-"""Entries a row that a receiver expects of its first sum, and by how much it expects the second to be larger."""
-
-LEAST_GROWTH, DAMPING = 1.15, 0.75
-"""A receiver asks for at least so much more than it had last time; and rows fill up, so that growth slows down."""
 
 ATTEMPTS = 12
 """Tables that are tried, each twice as large as the one before, before giving up: far more than any run needs."""
@@ -115,32 +114,26 @@ class PackedTerms(TermSums):
         Raises:
             InputError: not one bit fits, or fewer than were asked for.
         """
-        split = self._splits(shape, terms)
-        widest = LinearSketch(shape, 1, 0, split).largest_factor()
-        room = self.scheme.limit(terms) // (2 * terms * self.largest_degree * widest)
-        most = min(room.bit_length() - 1, MOST_FRACTION_BITS)
-        if most < (self.fraction_bits or 1):
-            raise InputError(
-                f"fraction_bits must be at most {most} for terms of shape {list(shape)} under {self.scheme.name}; "
-                f"found {self.fraction_bits or 1}"
-            )
-        return self.fraction_bits or most
+        return self._range(terms).bits(shape, self.fraction_bits, self.scheme.name)
+
+    def _range(self, terms: int) -> TermRange:
+        return TermRange(self.scheme.limit(terms), terms, self.largest_degree)
 
     def sum(self, channel: Channel, receiver: int, terms: Terms, step: Step) -> sparse.csr_array:
         """Adds up sketches of growing size until one can be read, or dense vectors where those are smaller."""
         shape = next(iter(terms.values())).shape
         bits = self.bits(shape, len(terms))
-        rounded = [_fixed_point(term, bits) for term in terms.values()]
+        rounded = [in_fixed_point(term, bits) for term in terms.values()]
         room = self._room(receiver, shape)
         for attempt in range(ATTEMPTS):
             plan = self._plan(channel, receiver, shape, room, len(terms), attempt)
-            vectors = np.stack([_packed(term, plan) for term in rounded])
+            vectors = np.stack([packed_term(term, plan) for term in rounded])
             widest = 1 if plan is None else plan.largest_factor()
             bound = 2 * self.largest_degree * 2**bits * widest
             now = Step(step.round, step.layer, part=attempt)
             total = self._added(channel, receiver, list(terms), vectors, bound, now)
             try:
-                entries = _unpacked(total, shape, plan)
+                entries = unpacked_sum(total, shape, plan)
             except SketchOverfullError:
                 room *= 2
                 continue
@@ -148,26 +141,13 @@ class PackedTerms(TermSums):
             return sparse.csr_array(entries / 2**bits)
         raise SketchOverfullError(f"sketches must be readable after {ATTEMPTS} attempts; client {receiver}'s was not")
 
-    def _splits(self, shape: tuple[int, int], terms: int) -> bool:
-        """Whether positions are sent in two parts: where one number would leave too few bits for the values."""
-        whole = 2 * terms * self.largest_degree * shape[0] * shape[1]
-        asked: int = self.fraction_bits or FEWEST_FRACTION_BITS
-        return bool(self.scheme.limit(terms) // whole < 2**asked)
-
     def _room(self, receiver: int, shape: tuple[int, int]) -> int:
-        """Entries to ask room for: as many as the last growth leads to, with a quarter to spare."""
         assert self.expected is not None
-        if receiver not in self.expected:
-            return FIRST_ENTRIES * shape[0]
-        before, last = self.expected[receiver]
-        growth = max(LEAST_GROWTH, 1.1 * (last / max(before, 1)) ** DAMPING)
-        room = max(int(last * growth), 16)
-        return room if self.most_a_row is None else min(room, self.most_a_row * shape[0])
+        return room_for(self.expected.get(receiver), shape[0], self.most_a_row)
 
     def _remember(self, receiver: int, entries: int) -> None:
         assert self.expected is not None
-        _, before = self.expected.get(receiver, (0, entries // FIRST_GROWTH))
-        self.expected[receiver] = (before, entries)
+        self.expected[receiver] = after_sum(self.expected.get(receiver), entries)
 
     def _plan(
         self, channel: Channel, receiver: int, shape: tuple[int, int], room: int, terms: int, attempt: int
@@ -176,7 +156,8 @@ class PackedTerms(TermSums):
         party = channel.parties.ids(Role.SILO)[receiver : receiver + 1]
         step = Step(0, part=attempt)
         seed = int(channel.draw("sketch seed", party, 2**62, (), step)[0])
-        plan = LinearSketch.for_entries(shape, room, seed=seed, split=self._splits(shape, terms))
+        split = self._range(terms).splits(shape, self.fraction_bits)
+        plan = LinearSketch.for_entries(shape, room, seed=seed, split=split)
         dense = self.dense or plan.length >= shape[0] * shape[1]
         asked = np.array([[0 if dense else plan.third, seed]], dtype=np.int64)
         channel.send(Phase.CAPACITIES, step, party, channel.parties.ids(Role.SERVER), asked)
@@ -191,26 +172,5 @@ class PackedTerms(TermSums):
         return session.sum(vectors, step)
 
 
-def _fixed_point(term: sparse.csr_array, bits: int) -> sparse.coo_array:
-    """Entries as whole units of 2^-bits; those that round to nothing are left out."""
-    units = term.tocoo()
-    values = np.rint(units.data * 2.0**bits).astype(np.int64)
-    kept = values > 0
-    return sparse.coo_array((values[kept], (units.row[kept], units.col[kept])), shape=term.shape)
-
-
 def _rounded(term: sparse.csr_array, bits: int) -> sparse.coo_array:
-    return sparse.coo_array(_fixed_point(term, bits) / 2**bits)
-
-
-def _packed(term: sparse.coo_array, plan: LinearSketch | None) -> Integers:
-    if plan is None:
-        return np.asarray(term.toarray(), dtype=np.int64).reshape(-1)
-    return plan.encode(term.row.astype(np.int64), term.col.astype(np.int64), term.data)
-
-
-def _unpacked(total: Integers, shape: tuple[int, int], plan: LinearSketch | None) -> sparse.csr_array:
-    if plan is None:
-        return sparse.csr_array(total.reshape(shape))
-    rows, columns, values = plan.decode(total)
-    return sparse.csr_array((values, (rows, columns)), shape=shape)
+    return sparse.coo_array(in_fixed_point(term, bits) / 2**bits)

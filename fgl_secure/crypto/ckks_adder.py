@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from tenseal import sealapi
 
 from fgl_secure.crypto.ckks_public import PREFIX, PublicKey, opened
 from fgl_secure.crypto.ckks_seal import REFUSALS, ring, save
@@ -48,6 +50,57 @@ class Adder:
         if total is None:
             raise InputError("ciphertexts must be one or more; found none")
         return PREFIX.pack(self._public.fingerprint, terms) + save(total)
+
+
+class RunningSums:
+    """The sums of vectors of ciphertexts that come in one after the other: only the sums are kept.
+
+    Args:
+        public: the receiver's public key.
+        count: ciphertexts of a vector.
+    """
+
+    __slots__ = ("_count", "_public", "_terms", "_totals")
+
+    def __init__(self, public: PublicKey, count: int) -> None:
+        self._public, self._count, self._terms = public, count, 0
+        self._totals: list[Any] = []
+
+    def add(self, ciphertexts: Sequence[bytes]) -> None:
+        """Adds one term's ciphertexts, all of them or none.
+
+        Raises:
+            ProtocolError: there are more or fewer of them, or of terms, than there may be; one is of another key or
+                another scale, a sum itself, or no ciphertext.
+        """
+        parameters = self._public.parameters
+        if len(ciphertexts) != self._count or self._terms == parameters.terms:
+            raise ProtocolError(
+                f"a term must have {self._count} ciphertexts, and be one of {parameters.terms}; found "
+                f"{len(ciphertexts)}, after {self._terms} terms"
+            )
+        found = [opened(data, self._public) for data in ciphertexts]
+        if any(one.terms != 1 for one in found):
+            raise ProtocolError("a term must not be a sum; found ciphertexts that say that they are")
+        fresh, evaluator = [one.cipher for one in found], ring(parameters.chain).evaluator
+        if self._totals:
+            fresh = [_both(evaluator, *pair) for pair in zip(self._totals, fresh, strict=True)]
+        self._totals = fresh
+        self._terms += 1
+
+    def to_bytes(self) -> list[bytes]:
+        """The sums, as `Adder.add` would have made them; empty while there is no term."""
+        return [PREFIX.pack(self._public.fingerprint, self._terms) + save(total) for total in self._totals]
+
+
+def _both(evaluator: Any, total: Any, cipher: Any) -> Any:
+    """A new ciphertext, so that a term that is refused half way leaves the sums as they were."""
+    made = sealapi.Ciphertext()
+    try:
+        evaluator.add(total, cipher, made)
+    except REFUSALS as error:  # SEAL refuses a sum that hides nothing
+        raise ProtocolError("ciphertexts must add up to one that hides its plaintext; found two that cancel") from error
+    return made
 
 
 def _added(evaluator: Any, total: Any, cipher: Any) -> Any:

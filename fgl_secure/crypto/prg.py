@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numba
@@ -15,6 +16,7 @@ KEY_BYTES = 32
 CHUNK_BYTES = 2**19
 """Keystream made at a time: it is cut into elements while it is still in cache."""
 BLOCK_BYTES = 16
+BUFFER_BYTES = CHUNK_BYTES + BLOCK_BYTES
 
 _ZEROS = memoryview(bytes(CHUNK_BYTES))
 
@@ -59,6 +61,34 @@ class FieldStream:
             filled += self._fill(modulus, out[filled:])
         return out
 
+    def add_to(self, total: NDArray[np.int64], modulus: int, buffer: bytearray, *, negative: bool) -> None:
+        """Adds the next elements of the stream to as many elements, or takes them away, without a copy of them.
+
+        Args:
+            total: int64 [count], elements; changed in place.
+            modulus: of the field, below 2^62.
+            buffer: BUFFER_BYTES that hold the key stream for a moment; several streams read by turns share one.
+            negative: whether to take away.
+        """
+        if not 1 <= modulus < 2**62:
+            raise InputError(f"modulus must lie in 1..2^62 - 1; found {modulus}")
+        word, mask = word_of(modulus)
+        for start in range(0, len(total), CHUNK_BYTES // word.itemsize):
+            part = total[start : start + CHUNK_BYTES // word.itemsize]
+            size = len(part) * word.itemsize
+            self._encryptor.update_into(_ZEROS[:size], buffer)
+            words = np.frombuffer(buffer, dtype=word, count=len(part))
+            if _add_words(part, words, mask, modulus, negative):
+                _add_words(part, words, mask, modulus, not negative)  # take all of it back
+                self._add_accepted(part, words, mask, modulus, negative)
+
+    def _add_accepted(self, total: NDArray[np.int64], words: Any, mask: Any, modulus: int, negative: bool) -> None:
+        """The words of a piece in which some are outside the field, and fresh ones for those."""
+        elements = np.empty(len(total), dtype=np.int64)
+        filled = _accept(words, mask, np.uint64(modulus), elements)
+        elements[filled:] = self.uniform(modulus, len(total) - filled)
+        _add_words(total, elements, np.int64(-1), modulus, negative)
+
     def _fill(self, modulus: int, out: NDArray[np.int64]) -> int:
         """Writes accepted words to the front of `out`, fewer than it holds now and then; says how many.
 
@@ -79,6 +109,7 @@ class FieldStream:
         return filled
 
 
+@cache
 def word_of(modulus: int) -> tuple[np.dtype[Any], Any]:
     """The unsigned words that a key stream is cut into for a range, and the mask of the bits that count."""
     bits = (modulus - 1).bit_length()
@@ -105,3 +136,25 @@ def _accept(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[np.int64]
         out[filled] = masked
         filled += masked < modulus  # writes over a rejected word next time, without a branch
     return filled
+
+
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _add_words(total: NDArray[np.int64], words: NDArray[Any], mask: Any, modulus: int, negative: bool) -> int:
+    """total[i] += or -= words[i] & mask, corrected once; says how many words lie outside the field.
+
+    Masked words are below 2 * modulus, so that the other sign takes everything back, whatever the words.
+    """
+    rejected = 0
+    if negative:
+        for i in range(total.size):
+            word = np.int64(words[i] & mask)
+            rejected += int(word >= modulus)
+            value = total[i] - word
+            total[i] = value + (modulus & (value >> 63))
+    else:
+        for i in range(total.size):
+            word = np.int64(words[i] & mask)
+            rejected += int(word >= modulus)
+            value = total[i] - modulus + word
+            total[i] = value + (modulus & (value >> 63))
+    return rejected

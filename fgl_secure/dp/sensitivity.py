@@ -30,6 +30,7 @@ class Unit(StrEnum):
     MESSAGE = "one directed message"
     EDGE = "one undirected edge"
     NODE = "one device"
+    CLIENT = "one client's update"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,14 @@ class Relation:
     @property
     def messages(self) -> int:
         """Most messages of one unit in one pass: 1, the 2 ways of an edge, or the cap."""
-        return {Unit.MESSAGE: 1, Unit.EDGE: 2, Unit.NODE: self.cap or 0}[self.unit]
+        return {Unit.MESSAGE: 1, Unit.EDGE: 2, Unit.NODE: self.cap or 0, Unit.CLIENT: 1}[self.unit]
 
     def l2_sensitivity(self, clip: float) -> float:
         """Largest change of one pass's sums in L2 norm, in the unit of `clip`.
 
-        C for a message; sqrt(2) C for an edge, whose two messages reach two groups; sqrt(B) C for a device with at
-        most B messages to B groups. What the change makes of later rows is covered by adaptive composition, as long
-        as a device's rows depend on its own data and on noisy sums only.
+        C for a message or an update; sqrt(2) C for an edge, whose two messages reach two groups; sqrt(B) C for a device
+        with at most B messages to B groups. What the change makes of later rows is covered by adaptive
+        composition, as long as a device's rows depend on its own data and on noisy sums only.
         """
         return math.sqrt(self.messages) * clip
 

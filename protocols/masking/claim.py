@@ -41,10 +41,10 @@ def claim_of(colluding: int, lying: int, *, sparse: bool) -> Claim:
                 _SOURCE,
             )
         )
-    return Claim(tuple(promises), _LEAKS, _ASSUMPTIONS + (_RANDOM_DROPOUTS if sparse else ()))
+    return Claim(tuple(promises), SUM_LEAKS, _ASSUMPTIONS + (_RANDOM_DROPOUTS if sparse else ()))
 
 
-_LEAKS = tuple(
+SUM_LEAKS = tuple(
     leak
     for role, who in ((Role.SERVER, "an aggregator that is the receiver"), (Role.SILO, "the receiver"))
     for leak in (
@@ -62,6 +62,7 @@ _LEAKS = tuple(
         ),
     )
 )
+"""What the receiver of an exact sum learns by it, whatever hides the vectors."""
 
 _ASSUMPTIONS = (
     "public keys are authentic: the aggregator forwards them as they are, as a register of keys or signatures ensure",

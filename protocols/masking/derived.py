@@ -12,9 +12,10 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.masking.delivery import Circle
 from fgl_secure.protocols.masking.exchange import SETUP, ReceiverKeys, agreed_keys, published, told_keys
 from fgl_secure.protocols.masking.expansion import add_masks
-from fgl_secure.protocols.masking.keys import TAG_BYTES, Purpose, agreed, derived, seal, unseal
-from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, mask_sign
-from fgl_secure.protocols.masking.shares import seed_of, words_of, words_per_seed
+from fgl_secure.protocols.masking.keys import TAG_BYTES, Purpose, derived, seal, unseal
+from fgl_secure.protocols.masking.opening import masks_left, self_mask_key
+from fgl_secure.protocols.masking.roles import NO_SHARE, Asked, mask_sign
+from fgl_secure.protocols.masking.shares import words_of, words_per_seed
 from fgl_secure.protocols.masking.supply import Flags, Ids, MaskSupply
 from fgl_secure.protocols.masking.votes import ballots, count_votes
 from fgl_secure.runtime import Phase, Step
@@ -100,7 +101,7 @@ class DerivedMasks(MaskSupply):
     def masked(self, u: int, row: NDArray[np.int64], others: Ids, step: Step) -> Elements:
         """Under masks expanded from the seeds and keys of the step."""
         total = self.field.add(row, 0).astype(np.int64)
-        keys = [self._self_key(u, self._seeds[u].tobytes(), step)]
+        keys = [self_mask_key(self._seeds[u].tobytes(), self._session, step, int(self.circle.senders[u]))]
         keys += [self._mask_keys[u][v] for v in others.tolist()]
         signs = [1, *(mask_sign(u, v) for v in others.tolist())]
         if self._receiver is not None:
@@ -123,18 +124,10 @@ class DerivedMasks(MaskSupply):
 
     def unmask(self, total: Elements, secrets: Elements, asked: Asked, step: Step) -> None:
         """Expands what was opened as its owner would; a mask key that is not the published one is refused."""
-        keys, signs = [], []
-        for u in np.flatnonzero(asked == Ask.SELF_MASK).tolist():
-            keys.append(self._self_key(u, seed_of(self.field, secrets[u]), step))
-            signs.append(-1)
-        for u in np.flatnonzero(asked == Ask.MASK_KEY).tolist():
-            left = [v for v in self.circle.neighbours.table[u].tolist() if asked[v] == Ask.SELF_MASK]
-            pair = self._opened_pair(u, secrets[u])
-            public = {v: self._public[v].tobytes() for v in left}
-            keys += [
-                agreed(pair, public[v], self._session, Purpose.PAIR_MASK, step, self.circle.ends(u, v)) for v in left
-            ]
-            signs += [-mask_sign(v, u) for v in left]
+        c = self.circle
+        public = {u: key.tobytes() for u, key in enumerate(self._public)}
+        names = c.senders.tolist()
+        keys, signs = masks_left(self.field, secrets, asked, c.neighbours, public, names, self._session, step)
         add_masks(total, keys, signs, self.field.modulus)
 
     def release(self, total: Elements, roster: Ids, step: Step) -> None:
@@ -177,17 +170,6 @@ class DerivedMasks(MaskSupply):
                 c.channel.note_incident(step, int(c.senders[u]), str(error))
             else:
                 held[u] = np.frombuffer(plain, dtype=held.dtype).reshape(held.shape[1:])
-
-    def _opened_pair(self, u: int, words: Elements) -> KeyPair:
-        pair = KeyPair(seed_of(self.field, words))
-        if pair.public != self._public[u].tobytes():
-            party = self.circle.channel.parties.party_of(int(self.circle.senders[u]))
-            raise ProtocolError(f"{party} must share the mask key that it published; the one opened is another")
-        return pair
-
-    def _self_key(self, u: int, seed: bytes, step: Step) -> bytes:
-        sender = int(self.circle.senders[u])
-        return derived(seed, self._session, Purpose.SELF_MASK, step, sender, sender)
 
     def _receiver_key(self, u: int, shared: bytes, step: Step) -> bytes:
         ends = int(self.circle.senders[u]), self.circle.receiver

@@ -9,6 +9,7 @@ import numpy as np
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.opening import handed_in, open_each
 from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, check_request, shares_for
 from fgl_secure.protocols.masking.rules import Rules
 from fgl_secure.protocols.masking.shares import Sharing
@@ -82,23 +83,16 @@ class Unmasking:
         return shares
 
     def _open(self, shares: Elements, asked: Asked) -> Elements:
-        """The secrets asked for, [*batch, m, w], from the shares that were handed in; alike holders at one time."""
-        batch, rules, c = shares.shape[:-3], self.rules, self.circle
-        there = (shares.reshape(-1, *shares.shape[-3:]) != NO_SHARE).all(axis=(0, 3))
-        opened = np.zeros((*shares.shape[:-2], shares.shape[-1]), dtype=shares.dtype)
-        owners = np.flatnonzero(asked)
-        short = owners[there[owners].sum(axis=1) < rules.needed]
+        """The secrets asked for, [*batch, m, w], from the shares that were handed in."""
+        c, needed = self.circle, self.rules.needed
+        found = handed_in(shares).sum(axis=1)
+        short = np.flatnonzero((asked > Ask.NOTHING) & (found < needed))
         if len(short):
-            party, found = c.channel.parties.party_of(int(c.senders[short[0]])), int(there[short[0]].sum())
+            party = c.channel.parties.party_of(int(c.senders[short[0]]))
             raise ProtocolError(
-                f"{rules.needed} shares are needed to unmask {party} in round {self.step.round}; found {found}"
+                f"{needed} shares are needed to unmask {party} in round {self.step.round}; found {int(found[short[0]])}"
             )
-        coins = None if batch else c.channel.coins
-        for pattern in np.unique(there[owners], axis=0):
-            alike, holders = owners[(there[owners] == pattern).all(axis=1)], np.flatnonzero(pattern)
-            rows = shares[..., alike[:, None], holders, :]
-            opened[..., alike, :] = self.sharing.open(np.moveaxis(rows, -2, 0), holders.tolist(), coins)
-        return opened
+        return open_each(self.sharing, shares, asked, None if c.channel.batch_shape else c.channel.coins)
 
     def _accepts(self, u: int, asked: Asked, told: Flags) -> bool:
         c = self.circle

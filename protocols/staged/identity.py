@@ -32,7 +32,13 @@ class Identity:
 
     @classmethod
     def generate(cls, coins: Coins) -> Identity:
-        """A fresh key."""
+        """A fresh key.
+
+        Raises:
+            InputError: coins are those of several tapes.
+        """
+        if coins.batch_shape:
+            raise InputError("coins must be those of one run; found several tapes at once")
         return cls(bytes(coins.uniform(256, (IDENTITY_BYTES,)).tolist()))
 
     def __repr__(self) -> str:
@@ -56,6 +62,14 @@ class Identities:
     """
 
     public: Mapping[int, bytes]
+
+    def __post_init__(self) -> None:
+        for client, public in self.public.items():
+            if client < 0 or len(public) != IDENTITY_BYTES:
+                raise InputError(
+                    f"identities must have {IDENTITY_BYTES} bytes each for clients from 0 on; "
+                    f"found {len(public)} for client {client}"
+                )
 
     def check(self, client: int, message: bytes, signature: bytes) -> None:
         """Raises unless a client signed a message.

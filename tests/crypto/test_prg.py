@@ -146,3 +146,48 @@ def test_modulus_out_of_range_is_refused(modulus: int) -> None:
     """A modulus below 1 or above 2^63 is refused with its value."""
     with pytest.raises(InputError, match=f"modulus must lie in 1..2\\^63; found {modulus}"):
         FieldStream(KEY).uniform(modulus, 1)
+
+
+@given(
+    st.sampled_from([1, 2, 3, 11, 16, 17, 251, 257, 65537, MERSENNE_31, 5 * 2**58, 2**61 - 1, 2**62 - 57]),
+    st.integers(0, 3000),
+    st.booleans(),
+)
+def test_adding_a_stream_adds_its_elements(modulus: int, count: int, negative: bool) -> None:
+    """What is added, or taken away, are the elements that a draw gives, whether or not words are rejected."""
+    before = FieldStream(KEY[::-1]).uniform(modulus, count)
+    total, drawn = before.copy(), FieldStream(KEY).uniform(modulus, count)
+    FieldStream(KEY).add_to(total, modulus, bytearray(prg.BUFFER_BYTES), negative=negative)
+    sign = -1 if negative else 1
+    assert total.tolist() == [
+        (a + sign * b) % modulus for a, b in zip(before.tolist(), drawn.tolist(), strict=True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("modulus", [11, MERSENNE_31, 2**61 - 1])
+def test_a_long_stream_is_taken_away_as_it_was_added(modulus: int) -> None:
+    """Over several pieces, in a field where words are rejected and where none is, nothing is left."""
+    before = FieldStream(KEY[::-1]).uniform(modulus, 300_000)
+    total, buffer = before.copy(), bytearray(prg.BUFFER_BYTES)
+    FieldStream(KEY).add_to(total, modulus, buffer, negative=False)
+    assert 0 <= total.min() <= total.max() < modulus
+    assert np.mean(total == before) < 2 / modulus + 0.01
+    FieldStream(KEY).add_to(total, modulus, buffer, negative=True)
+    assert np.array_equal(total, before)
+
+
+@pytest.mark.parametrize("modulus", range(1, 17))
+def test_every_element_is_added_equally_often(modulus: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over all words of a key stream each element comes to a sum of zero equally often: exactly uniform."""
+    monkeypatch.setattr(prg, "Cipher", EveryWord)
+    words_per_element = 256 // 2 ** (modulus - 1).bit_length()
+    total = np.zeros(words_per_element * modulus, dtype=np.int64)
+    FieldStream(KEY).add_to(total, modulus, bytearray(prg.BUFFER_BYTES), negative=False)
+    assert np.bincount(total, minlength=modulus).tolist() == [words_per_element] * modulus
+
+
+@pytest.mark.parametrize("modulus", [0, 2**62])
+def test_fields_too_large_to_add_in_are_refused(modulus: int) -> None:
+    """Sums of two elements must fit the signed words that they are corrected in."""
+    with pytest.raises(InputError, match="modulus must lie in"):
+        FieldStream(KEY).add_to(np.zeros(1, dtype=np.int64), modulus, bytearray(prg.BUFFER_BYTES), negative=False)

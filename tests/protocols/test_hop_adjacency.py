@@ -221,6 +221,6 @@ def test_a_table_that_never_fits_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     def overfull(*_: object) -> None:
         raise SketchOverfullError("full")
 
-    monkeypatch.setattr("fgl_secure.protocols.term_sums._unpacked", overfull)
+    monkeypatch.setattr("fgl_secure.protocols.term_sums.unpacked_sum", overfull)
     with pytest.raises(SketchOverfullError, match="client 0's was not"):
         acquire_powers(channel(held), packed(held), held, HopSettings(2))

@@ -355,7 +355,7 @@ def test_a_mask_key_that_is_not_the_published_one_is_refused() -> None:
             payload[senders == SENDERS[4]] = other
         return payload
 
-    with pytest.raises(ProtocolError, match="silo 4 must share the mask key that it published"):
+    with pytest.raises(ProtocolError, match="sender 5 must share the mask key that it published"):
         summed(FIVE, 5, tamper=rewritten(Phase.KEYS, rewrite), loss=silent(SENDERS, {4: 3}))
 
 

@@ -219,9 +219,9 @@ def test_both_sides_derive_the_same_key() -> None:
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.integers(0, 3))
 def test_contexts_of_different_pairs_differ(sender_key: bytes, relay_key: bytes, party: int) -> None:
     """Contexts have fixed fields, so that they are equal for equal keys and parties only."""
-    context = relay_masks._context(sender_key, relay_key, party, party + 1)
-    assert context != relay_masks._context(sender_key, relay_key, party + 1, party)
-    assert (context == relay_masks._context(relay_key, sender_key, party, party + 1)) == (sender_key == relay_key)
+    context = relay_masks.mask_context(sender_key, relay_key, party, party + 1)
+    assert context != relay_masks.mask_context(sender_key, relay_key, party + 1, party)
+    assert (context == relay_masks.mask_context(relay_key, sender_key, party, party + 1)) == (sender_key == relay_key)
 
 
 LOW_ORDER = (bytes(32), bytes([1, *bytes(31)]), bytes([0xEC, *[0xFF] * 30, 0x7F]))

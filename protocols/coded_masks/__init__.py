@@ -1,0 +1,1 @@
+"""Coded masks, opened in one shot: the parts of `fgl_secure.protocols.lightsecagg`."""

@@ -1,0 +1,1 @@
+"""The parties of staged LightSecAgg, whose scheme is `fgl_secure.protocols.staged.lightsecagg`."""

@@ -1,0 +1,132 @@
+"""LightSecAgg, message by message (So et al., MLSys 2022, algorithm 1, and a vote on the roster before it is opened).
+
+KEYS: every client publishes a fresh X25519 key, signed by its identity where there are identities. SHARES: it hears the
+others' keys and seals for each of them a coded mask. VECTORS: it gets those of the others, and hands in its vector
+under its mask. AGREEMENT: it hears whose vectors are in the sum, and votes. OPENING: it hears the others' votes, and
+opens the sum of the coded masks of those clients, if enough were told the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.coded_masks.roles import colluding_of
+from fgl_secure.protocols.lightsecagg import LightSecAgg
+from fgl_secure.protocols.staged.coded_masks.client import LightSecAggClient
+from fgl_secure.protocols.staged.coded_masks.memory import FIELDS, Memory, memory_from
+from fgl_secure.protocols.staged.coded_masks.plan import SCHEME, STAGES, LightSecAggPlan
+from fgl_secure.protocols.staged.coded_masks.secrets import OwnSecrets
+from fgl_secure.protocols.staged.coded_masks.server import LightSecAggServer
+from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.staged.interface import StagedScheme, SumTerms
+from fgl_secure.protocols.staged.terms import check_terms
+from fgl_secure.protocols.staged.turn import Turn
+from fgl_secure.runtime import Claim, PublicParameters
+
+
+@dataclass(frozen=True, slots=True)
+class StagedLightSecAgg(StagedScheme):
+    """The scheme; masks, codes and checks are those of `LightSecAgg`.
+
+    Attributes:
+        threshold: U, least clients that must be left at every stage, more than half of them; None takes
+            floor(2n/3) + 1 of n.
+        colluding: T, most clients that may collude, 1 .. U - 1; None takes a third of them.
+        modulus: of the field, a prime.
+    """
+
+    threshold: int | None = None
+    colluding: int | None = None
+    modulus: int = MERSENNE_61
+
+    def __post_init__(self) -> None:
+        self._array_level(self.threshold)
+
+    @property
+    def name(self) -> str:
+        """That of `LightSecAgg`."""
+        return self._array_level(self.threshold).name
+
+    @property
+    def claim(self) -> Claim:
+        """That of `LightSecAgg`."""
+        return self._array_level(self.threshold).claim
+
+    @property
+    def public(self) -> PublicParameters:
+        """That of `LightSecAgg`."""
+        return self._array_level(self.threshold).public
+
+    def limit(self, terms: int) -> int:
+        """(p - 1) / 2."""
+        return self._array_level(self.threshold).limit(terms)
+
+    def threshold_for(self, clients: int) -> int:
+        """See `LightSecAgg.threshold_for`."""
+        return self._array_level(self.threshold).threshold_for(clients)
+
+    def claim_for(self, clients: int) -> Claim:
+        """See `LightSecAgg.claim_for`."""
+        return self._array_level(self.threshold).claim_for(clients)
+
+    def check(self, terms: SumTerms) -> None:
+        """See `StagedScheme.check`.
+
+        Raises:
+            InputError: see there; and a threshold that is not the scheme's, or not above T.
+            FieldRangeError: see there; and a field with fewer than n + U elements.
+        """
+        _checked_plan(self, terms)
+
+    def client(
+        self,
+        terms: SumTerms,
+        index: int,
+        coins: Coins,
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> LightSecAggClient:
+        """See `StagedScheme.client`.
+
+        Raises:
+            InputError: terms that `check` refuses, an index that is not among the clients, an identity without
+                identities or the reverse, or one that is not the client's own among them.
+        """
+        plan, turn = _checked_plan(self, terms), Turn(SCHEME, terms, index, STAGES)
+        if (identity is None) != (identities is None):
+            raise InputError("identity and identities must be given together; found one without the other")
+        memory = Memory(OwnSecrets.draw(coins), identities=identities)
+        if identity is not None and identities is not None:
+            if identities.public.get(index) != identity.public:
+                raise InputError(f"identity must be that of client {index} among identities; it is not")
+            memory = replace(memory, signature=identity.sign(plan.statement(index, memory.secrets.public)))
+        return LightSecAggClient(plan, turn, memory)
+
+    def server(self, terms: SumTerms, coins: Coins) -> LightSecAggServer:
+        """See `StagedScheme.server`."""
+        return LightSecAggServer(_checked_plan(self, terms), coins)
+
+    def restored(self, terms: SumTerms, state: bytes) -> LightSecAggClient:
+        """See `StagedScheme.restored`."""
+        plan = _checked_plan(self, terms)
+        turn, fields = Turn.restored(SCHEME, terms, STAGES, state, FIELDS)
+        return LightSecAggClient(plan, turn, memory_from(plan, fields))
+
+    def _array_level(self, threshold: int | None) -> LightSecAgg:
+        return LightSecAgg(threshold, self.colluding, self.modulus)
+
+
+@lru_cache(maxsize=4)
+def _checked_plan(scheme: StagedLightSecAgg, terms: SumTerms) -> LightSecAggPlan:
+    """The plan of a sum, after the checks of `StagedLightSecAgg.check`."""
+    check_terms(scheme, terms, terms.clients // 2 + 1)
+    if scheme.threshold not in (None, terms.threshold):
+        raise InputError(f"threshold must be the scheme's {scheme.threshold}; found {terms.threshold}")
+    colluding = colluding_of(terms.clients, terms.threshold, scheme.colluding)
+    plan = LightSecAggPlan.of(terms, scheme.modulus, colluding)
+    plan.code.check()
+    return plan

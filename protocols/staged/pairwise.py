@@ -1,0 +1,136 @@
+"""Pairwise masking, message by message (Bonawitz et al., CCS 2017, figure 4; graph of Bell et al., CCS 2020).
+
+KEYS: every client publishes two fresh X25519 keys, signed by its identity where there are identities. SHARES: it hears
+its neighbours' keys and seals for each of them shares of its two secrets. VECTORS: it hears who shared, and hands in
+its vector under the masks that it has with those and one of its own. AGREEMENT: it hears which of its secrets the
+server asks about everybody, checks that, and votes. OPENING: it hears its neighbours' votes, and opens one share at
+most of everybody, if enough of them were told the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.staged.interface import StagedScheme, SumTerms
+from fgl_secure.protocols.staged.masking.client import MaskingClient
+from fgl_secure.protocols.staged.masking.memory import Memory, memory_from
+from fgl_secure.protocols.staged.masking.plan import MaskingPlan, plan_of
+from fgl_secure.protocols.staged.masking.secrets import OwnSecrets
+from fgl_secure.protocols.staged.masking.server import MaskingServer
+from fgl_secure.protocols.staged.terms import check_terms
+from fgl_secure.runtime import Claim, PublicParameters
+
+
+@dataclass(frozen=True, slots=True)
+class StagedPairwiseMasking(StagedScheme):
+    """The scheme; masks, shares and checks are those of `PairwiseMasking`.
+
+    Where the graph is sparse every client finds it by itself, from session and number of the sum; see `plan_of`. The
+    server is trusted with no more than that: that it did not choose the session to suit it.
+
+    Attributes:
+        threshold: least clients that must be left at every stage, more than half of them; None takes
+            floor(2n/3) + 1 of n.
+        degree: neighbours of each client, even; None takes everybody for up to 64 clients, and beyond that what the
+            bounds of a random sparse graph ask for.
+        modulus: of the field, a prime.
+    """
+
+    threshold: int | None = None
+    degree: int | None = None
+    modulus: int = MERSENNE_61
+
+    def __post_init__(self) -> None:
+        self._array_level(self.threshold)
+
+    @property
+    def name(self) -> str:
+        """That of `PairwiseMasking`."""
+        return self._array_level(self.threshold).name
+
+    @property
+    def claim(self) -> Claim:
+        """That of `PairwiseMasking`."""
+        return self._array_level(self.threshold).claim
+
+    @property
+    def public(self) -> PublicParameters:
+        """The field."""
+        return self._array_level(self.threshold).public
+
+    def limit(self, terms: int) -> int:
+        """(p - 1) / 2."""
+        return self._array_level(self.threshold).limit(terms)
+
+    def threshold_for(self, clients: int) -> int:
+        """See `PairwiseMasking.threshold_for`."""
+        return self._array_level(self.threshold).threshold_for(clients)
+
+    def degree_for(self, clients: int) -> int:
+        """See `PairwiseMasking.degree_for`."""
+        return self._array_level(self.threshold).degree_for(clients)
+
+    def claim_for(self, clients: int) -> Claim:
+        """See `PairwiseMasking.claim_for`."""
+        return self._array_level(self.threshold).claim_for(clients)
+
+    def check(self, terms: SumTerms) -> None:
+        """See `StagedScheme.check`.
+
+        Raises:
+            InputError: see there; and a threshold that is not the scheme's.
+            FieldRangeError: see there; and a field with fewer points than shares.
+        """
+        check_terms(self, terms, terms.clients // 2 + 1)
+        if self.threshold not in (None, terms.threshold):
+            raise InputError(f"threshold must be the scheme's {self.threshold}; found {terms.threshold}")
+        _ = self._plan(terms).sharing.code  # raises where the field has too few points
+
+    def client(
+        self,
+        terms: SumTerms,
+        index: int,
+        coins: Coins,
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> MaskingClient:
+        """See `StagedScheme.client`. Where the others know identities, they take no keys but those it signed.
+
+        Raises:
+            InputError: terms that `check` refuses, an index that is not among the clients, an identity without
+                identities or the reverse, or one that is not the client's own among them.
+        """
+        self.check(terms)
+        if not 0 <= index < terms.clients:
+            raise InputError(f"index must lie in 0..{terms.clients - 1}; found {index}")
+        plan, secrets, signature, near = self._plan(terms), OwnSecrets.draw(coins), b"", None
+        if (identity is None) != (identities is None):
+            raise InputError("identity and identities must be given together; found one without the other")
+        if identity is not None and identities is not None:
+            if identities.public.get(index) != identity.public:
+                raise InputError(f"identity must be that of client {index} among identities; it is not")
+            signature = identity.sign(plan.statement(index, *secrets.public()))
+            near = Identities({v: identities.public[v] for v in plan.near(index) if v in identities.public})
+        return MaskingClient(plan, Memory(index, secrets, signature, near))
+
+    def server(self, terms: SumTerms, coins: Coins) -> MaskingServer:
+        """See `StagedScheme.server`."""
+        self.check(terms)
+        return MaskingServer(self._plan(terms), coins)
+
+    def restored(self, terms: SumTerms, state: bytes) -> MaskingClient:
+        """See `StagedScheme.restored`."""
+        self.check(terms)
+        plan = self._plan(terms)
+        return MaskingClient(plan, memory_from(plan, state))
+
+    def _array_level(self, threshold: int | None) -> PairwiseMasking:
+        return PairwiseMasking(threshold, self.modulus, self.degree)
+
+    def _plan(self, terms: SumTerms) -> MaskingPlan:
+        return plan_of(terms, self.modulus, self._array_level(terms.threshold).degree_for(terms.clients))
