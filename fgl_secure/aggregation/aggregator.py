@@ -1,0 +1,290 @@
+"""The safe recipe: means of mappings of arrays over clients, under a scheme for sums."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fgl_secure.aggregation.client_round import ClientRound, Place
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.ledger import Ledger
+from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.aggregation.record import RoundRecord
+from fgl_secure.aggregation.report import write_report
+from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.rules import Rules
+from fgl_secure.aggregation.server_round import ServerRound
+from fgl_secure.aggregation.simulation import drive
+from fgl_secure.aggregation.view import Comparison, LabelTest
+from fgl_secure.aggregation.weighing import Weighing
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme
+from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.runtime import Claim
+
+DEFAULT_SCHEME = "pairwise-masking"
+DEFAULT_WEIGHT_BOUND = 2.0**20
+"""Numbers of training examples fit; every bit of it is a bit less behind the binary point."""
+
+
+class SecureAggregator:
+    """Means of what clients hold, such that the server learns the mean, the sum of the weights, and no single update.
+
+    `for_clients` makes one. `mean` runs all parties in this process; `client_round` and `server_round` make the parts
+    of processes of their own, which agree on the same rules by calling `for_clients` with the same arguments.
+
+    Args:
+        rules: as all parties agreed on them.
+        coins: of the parties that run in this process.
+    """
+
+    def __init__(self, rules: Rules, coins: Coins) -> None:
+        self._rules, self._coins = rules, coins
+        self._session, self._next = bytes(coins.uniform(256, (SESSION_BYTES,)).tolist()), 0
+        self._taken: set[Place] = set()
+        self._ledger = Ledger(rules)
+        self._server: ServerRound | None = None
+        self._layout: Layout | None = None
+
+    @classmethod
+    def for_clients(
+        cls,
+        clients: int,
+        scheme: str | StagedScheme = DEFAULT_SCHEME,
+        *,
+        threshold: int | None = None,
+        bound: float | None = None,
+        fraction_bits: int | None = None,
+        weight_bound: float = DEFAULT_WEIGHT_BOUND,
+        weight_fraction_bits: int = 0,
+        integers: IntegerRule = IntegerRule.EXACT,
+        privacy: DistributedNoise | None = None,
+        coins: Coins | None = None,
+    ) -> SecureAggregator:
+        """An aggregator for so many clients.
+
+        Args:
+            clients: n, at least 2.
+            scheme: a name in `protocols.staged.registry.STAGED`, or a scheme.
+            threshold: least clients that a mean is over; None takes the scheme's default.
+            bound: largest magnitude of any float; None has it found for every tensor in the first round.
+            fraction_bits: bits behind the binary point; None takes the most that the scheme has room for.
+            weight_bound: largest weight.
+            weight_fraction_bits: weights are rounded to multiples of 2^-weight_fraction_bits; with none they must be
+                integers.
+            integers: what the mean of integers is.
+            privacy: noise, and what all means together may cost.
+            coins: of all parties in this process; None takes secret ones.
+
+        Raises:
+            UnknownNameError: there is no scheme of that name.
+            InputError: fewer than 2 clients, a threshold that privacy forbids, or arguments that contradict each
+                other.
+        """
+        rules = Rules(
+            _scheme(scheme, threshold),
+            operator.index(clients),
+            bound=bound,
+            fraction_bits=fraction_bits,
+            weighing=Weighing(weight_bound, weight_fraction_bits),
+            integers=IntegerRule(integers),
+            privacy=privacy,
+        )
+        return cls(rules, coins or SystemCoins())
+
+    def __repr__(self) -> str:
+        return f"SecureAggregator({self._rules})"
+
+    @property
+    def rules(self) -> Rules:
+        """As all parties agreed on them."""
+        return self._rules
+
+    @property
+    def claim(self) -> Claim:
+        """What the scheme promises for so many clients."""
+        return self._rules.scheme.claim_for(self._rules.clients)
+
+    @property
+    def last_round(self) -> RoundRecord | None:
+        """What the server of this process saw in the last round that it finished; None before."""
+        return self._server.record if self._server is not None and self._server.done else None
+
+    @property
+    def bounds(self) -> Mapping[str, float] | None:
+        """Ranges as the first round found them, by tensor; None where the rules give them or none was made yet."""
+        return None if self._server is None else self._server.bounds
+
+    @property
+    def spent(self) -> float | None:
+        """Epsilon of the rounds that this process took part in, at the target's delta; None without privacy."""
+        return self._ledger.epsilon
+
+    @property
+    def spent_rounds(self) -> int:
+        """How many rounds the budget was spent on; for `resume_budget` in a process that goes on later."""
+        return self._ledger.rounds
+
+    def resume_budget(self, rounds: int) -> None:
+        """Counts the rounds that an earlier process took part in, before the first of this one."""
+        self._ledger.resume(rounds)
+
+    def mean(
+        self,
+        mappings: Sequence[Mapping[str, Any] | None],
+        weights: Sequence[float] | None = None,
+        dropped: Collection[int] = frozenset(),
+    ) -> dict[str, Any]:
+        """The weighted mean, all parties in this process.
+
+        Args:
+            mappings: one for each client, from names to torch tensors or numpy arrays, nested or not; None for a
+                client that never came.
+            weights: one for each client, not negative; None counts all alike.
+            dropped: clients that vanish after they shared their keys; the mean is over the others.
+
+        Returns:
+            A mapping with the kinds, types, devices and order of the first one.
+
+        Raises:
+            InputError: mappings that differ in keys, shapes or types, NaN or infinity, weights or clients that do not
+                exist, or integers without an integer mean; names client and key.
+            FieldRangeError: a number beyond its bound: given, or found in the first round (`forget_ranges`).
+            BudgetExhaustedError: the round would cost more than the privacy budget has left.
+            TooFewClientsError: fewer clients than the threshold are left.
+        """
+        present, gone = _present(mappings, self._rules.clients), _indices(dropped, self._rules.clients)
+        counted = _weights(weights, self._rules.clients)
+        layout = Layout.of(next(iter(present.values())))
+        for index, mapping in present.items():
+            layout.check(mapping, f"client {index}")
+        server = self.server_round(layout)
+        clients = {index: self.client_round(index, server.session, server.number) for index in present}
+        drive(server, clients, present, counted, gone)
+        return server.result
+
+    def server_round(self, layout: Layout, coins: Coins | None = None) -> ServerRound:
+        """The server's part in the next round; its `session` and `number` are what clients need to take part.
+
+        Args:
+            layout: of the mappings, such as `Layout.of(global_model.state_dict())`.
+            coins: of the server; None takes those of this process.
+
+        Raises:
+            InputError, FieldRangeError: the scheme has no room for such sums, or noise no place in such mappings.
+            BudgetExhaustedError: the round would cost more than the privacy budget has left.
+        """
+        known = self.bounds if layout == self._layout else None
+        server = ServerRound(self._rules, layout, self._session, self._next, coins or self._coins, known)
+        self._ledger.spend(layout, self._session, self._next)
+        self._next += 1
+        self._server, self._layout = server, layout
+        return server
+
+    def client_round(
+        self,
+        index: int,
+        session: bytes,
+        number: int,
+        coins: Coins | None = None,
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> ClientRound:
+        """A client's part in a round; under privacy its first vector is counted against this process's budget.
+
+        Args:
+            index: the client's number.
+            session: of the server's round. A client must not take part in one round of one session twice; it is for
+                the application to see to that over the life of a process.
+            number: of the server's round.
+            coins: of this client; None takes those of this process.
+            identity: the key that it signs with, if clients have any.
+            identities: the others' public keys, as this client knows them from elsewhere.
+
+        Raises:
+            InputError: no such client, or it has taken part in this round already.
+        """
+        place = Place(session, number, index)
+        if place in self._taken:
+            raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
+        client = ClientRound(self._rules, place, coins or self._coins, identity, identities, self._ledger)
+        self._taken.add(place)
+        return client
+
+    def restored_client(
+        self,
+        state: bytes,
+        coins: Coins | None = None,
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> ClientRound:
+        """A client that goes on where `ClientRound.state` was taken; spends nothing again.
+
+        Raises:
+            MalformedMessageError: it is no state of a client under these rules.
+        """
+        return ClientRound.restored(self._rules, state, coins or self._coins, identity, identities, self._ledger)
+
+    def write_report(
+        self, path: str | Path, updates: Sequence[Mapping[str, Any] | None], labels: LabelTest | None = None
+    ) -> Comparison:
+        """Writes one page on the last round: what the server has of each client in the clear and under the scheme.
+
+        Args:
+            path: of the HTML file; it refers to nothing outside itself.
+            updates: the mappings that `mean` took, to compare with; the aggregator keeps none of them.
+            labels: whether to read labels from the last bias, and which are right.
+
+        Returns:
+            The figures on the page.
+
+        Raises:
+            InputError: no round was finished, or updates or labels do not fit it.
+        """
+        record = self.last_round
+        if record is None:
+            raise InputError("report must be on a round that was finished; found none")
+        privacy, spent = self._rules.privacy, ""
+        if privacy is not None:
+            spent = f"The means cost epsilon {self.spent:.3g} of {privacy.target} so far"
+        return write_report(path, record, updates, self.claim, labels, spent)
+
+    def forget_ranges(self) -> None:
+        """Has ranges found anew in the next round, when numbers have outgrown them."""
+        self._layout = None
+
+
+def _scheme(scheme: str | StagedScheme, threshold: int | None) -> StagedScheme:
+    if isinstance(scheme, StagedScheme):
+        if threshold is not None:
+            raise InputError(f"threshold must be the scheme's own where a scheme is given; found {threshold}")
+        return scheme
+    return staged(scheme, threshold)
+
+
+def _present(mappings: Sequence[Mapping[str, Any] | None], clients: int) -> dict[int, Mapping[str, Any]]:
+    if isinstance(mappings, Mapping) or len(mappings) != clients:
+        raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(mappings)}")
+    present = {index: mapping for index, mapping in enumerate(mappings) if mapping is not None}
+    if not present:
+        raise InputError("mappings must be given for some clients; found None for all")
+    return present
+
+
+def _indices(dropped: Collection[int], clients: int) -> frozenset[int]:
+    found = [operator.index(index) for index in dropped]
+    if len(set(found)) < len(found) or not all(0 <= index < clients for index in found):
+        raise InputError(f"dropped must be different clients among 0..{clients - 1}; found {sorted(found)}")
+    return frozenset(found)
+
+
+def _weights(weights: Sequence[float] | None, clients: int) -> Sequence[float]:
+    if weights is None:
+        return [1.0] * clients
+    if len(weights) != clients:
+        raise InputError(f"weights must be one for each of {clients} clients; found {len(weights)}")
+    return weights

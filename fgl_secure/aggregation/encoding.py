@@ -1,0 +1,236 @@
+"""Mappings of arrays as integer vectors whose sum tells the weighted mean, and no more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.arrays import BOOL, LARGEST, Array, integers_of, reals_of
+from fgl_secure.aggregation.layout import Entry, Layout
+from fgl_secure.aggregation.rounding import IntegerRule, Integers, cast_error, largest_magnitude, mean_of_integers
+from fgl_secure.aggregation.weighing import UNWEIGHTED, Weighing
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+
+__all__ = ["Encoding", "Weighing"]
+
+LEAST_ROOM = 2**8
+"""A tensor's numbers must have at least so many units on either side of 0 when no one names their fraction bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Fixed point for sums of weighted tensors.
+
+    A float x under a key with f fraction bits becomes q = round(x 2^f), an integer stays itself, and a client with
+    weight w hands in w q for every entry and w itself last. The sum over clients has sum w q and sum w; their quotient
+    is the mean, and neither a weight nor a client's numbers show in it.
+
+    The error of the mean. Let m = (sum w x) / (sum w), with the weights as the clients gave them.
+
+    1. Rounding: |q 2^-f - x| <= 2^-(f + 1) for each client, and a mean with non-negative weights of errors is at most
+       the largest: 2^-(f + 1), whatever the weights.
+    2. Weights: with weight fraction bits g, a weight w becomes u = round(w 2^g), off by at most 1/2. The mean with
+       weights u differs from m by |sum (u - w 2^g) (x - m)| / sum u, at most k/2 * 2 B / sum u for k clients and
+       numbers up to B: k B / sum u. Integer weights have no such error, since 2^g w is an integer.
+    3. Division in float64 and rounding to the tensor's type: `rounding.cast_error` of the mean's magnitude.
+
+    `errors` is the sum of the three, for the largest entry of a tensor. The sum itself is exact.
+
+    Attributes:
+        layout: of the mappings.
+        bounds: largest magnitude of a float, by name.
+        fraction_bits: bits behind the binary point, by name; negative where the numbers are larger than the room.
+        integer_bound: largest magnitude of an integer.
+        weighing: what weights there may be.
+        integers: what the mean of integers is.
+    """
+
+    layout: Layout
+    bounds: Mapping[str, float]
+    fraction_bits: Mapping[str, int]
+    integer_bound: int
+    weighing: Weighing = UNWEIGHTED
+    integers: IntegerRule = IntegerRule.EXACT
+
+    @classmethod
+    def for_sums(
+        cls,
+        layout: Layout,
+        bounds: Mapping[str, float],
+        *,
+        limit: int,
+        clients: int,
+        weighing: Weighing = UNWEIGHTED,
+        fraction_bits: int | None = None,
+        integers: IntegerRule = IntegerRule.EXACT,
+    ) -> Encoding:
+        """The encoding whose sums over so many clients stay within a limit.
+
+        Args:
+            layout: of the mappings.
+            bounds: largest magnitude of a float, by name.
+            limit: the largest magnitude of a sum.
+            clients: how many vectors are added up at most.
+            weighing: what weights there may be.
+            fraction_bits: of every float tensor; None takes the most that fit, for each its own.
+            integers: what the mean of integers is.
+
+        Raises:
+            FieldRangeError: the limit has no room for such sums; the message has the figures.
+            InputError: a bound is missing or no positive number.
+        """
+        room = limit // clients // weighing.most
+        if room < LEAST_ROOM:
+            raise FieldRangeError(
+                f"clients * weight_bound * 2^weight_fraction_bits must leave {LEAST_ROOM} units below the scheme's "
+                f"limit {limit:,}; found {clients} * {weighing.most:,}, which leaves {room}"
+            )
+        bits = {entry.name: _bits_of(entry, bounds, room, fraction_bits) for entry in layout.floats}
+        return cls(layout, dict(bounds), bits, room, weighing, integers)
+
+    @property
+    def bound(self) -> int:
+        """Largest magnitude of an entry of a vector: the largest weight times the largest unit."""
+        largest = [units_of(self.bounds[name], bits) for name, bits in self.fraction_bits.items()]
+        if len(self.fraction_bits) < len(self.layout.entries):
+            largest.append(self.integer_bound)
+        return self.weighing.most * max(1, *largest)
+
+    @property
+    def error(self) -> dict[str, float]:
+        """The stated bound of the error before anything is known of the sum, by tensor, for integer weights."""
+        return {entry.name: self._error(entry, self._most(entry)) for entry in self.layout.entries}
+
+    def encode(self, mapping: Mapping[str, Any], weight: float = 1) -> Integers:
+        """The vector of a mapping.
+
+        Args:
+            mapping: of this layout.
+            weight: how much it counts.
+
+        Returns:
+            int64 [P + 1], the weight last.
+
+        Raises:
+            InputError: another layout, NaN or infinity (names the key), or no such weight.
+            FieldRangeError: a number beyond its bound (names the key and the bound, not the number).
+        """
+        arrays, units = self.layout.arrays(mapping), self.weighing.units(weight)
+        vector = np.empty(self.layout.size + 1, dtype=np.int64)
+        for entry, place in self.layout.places():
+            vector[place] = self._encoded(entry, arrays[entry.name])
+        vector[-1] = 1
+        vector *= units
+        return vector
+
+    def decode(self, total: Integers) -> dict[str, Any]:
+        """The weighted mean, in the kinds, types and on the devices of the layout.
+
+        Raises:
+            InputError: all weights are 0, or a mean of integers is none (names the key).
+        """
+        weight, parts = self._weight(total), {}
+        for entry, place in self.layout.places():
+            if entry.is_float:
+                parts[entry.name] = np.ldexp(total[place] / weight, -self.fraction_bits[entry.name])
+            else:
+                parts[entry.name] = mean_of_integers(total[place], weight, entry, self.integers)
+        return self.layout.built(parts)
+
+    def errors(self, total: Integers, clients: int) -> dict[str, float]:
+        """The stated bound of the error, by tensor, for this sum of so many vectors; see the class."""
+        weight, found = self._weight(total), {}
+        for entry, place in self.layout.places():
+            magnitude = 0.0
+            if entry.is_float:
+                largest = largest_magnitude(total[place]) / weight
+                magnitude = math.ldexp(largest, -self.fraction_bits[entry.name])
+            off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
+            found[entry.name] = self._error(entry, magnitude) + off
+        return found
+
+    def _weight(self, total: Integers) -> int:
+        if total.dtype != np.int64 or total.shape != (self.layout.size + 1,):
+            raise InputError(f"total must be int64 [{self.layout.size + 1}]; found {total.dtype} {list(total.shape)}")
+        weight = int(total[-1])
+        if weight < 0:
+            raise ProtocolError("sum of the weights must not be negative; it is")
+        if weight == 0:
+            raise InputError("weights must not all be 0; they are, so that there is no mean")
+        return weight
+
+    def _most(self, entry: Entry) -> float:
+        if entry.is_float:
+            return self.bounds[entry.name]
+        return 1.0 if entry.dtype == BOOL else float(self.integer_bound)
+
+    def _error(self, entry: Entry, magnitude: float) -> float:
+        if not entry.is_float:
+            return 0.5 if self.integers is IntegerRule.ROUND and entry.dtype != BOOL else 0.0
+        return math.ldexp(1.0, -self.fraction_bits[entry.name] - 1) + cast_error(entry.dtype, magnitude)
+
+    def _encoded(self, entry: Entry, value: Array) -> Integers:
+        if not entry.is_float:
+            return _checked_integers(entry, integers_of(value), self.integer_bound)
+        reals = reals_of(value)
+        check_finite(entry.name, reals)
+        if largest_magnitude(reals) > self.bounds[entry.name]:
+            raise FieldRangeError(
+                f"numbers under {entry.name!r} must not exceed the bound {self.bounds[entry.name]:g}; at least one does"
+            )
+        return rounded(reals, self.fraction_bits[entry.name])
+
+
+def check_finite(name: str, reals: NDArray[np.float64]) -> None:
+    """Raises unless all numbers are finite.
+
+    Raises:
+        InputError: names the key.
+    """
+    if not math.isfinite(largest_magnitude(reals)):
+        raise InputError(f"numbers under {name!r} must be finite; found NaN or infinity")
+
+
+def rounded(reals: NDArray[np.float64], fraction_bits: int) -> Integers:
+    """round(x 2^f), halves to even, int64; each at most half a unit off."""
+    scaled = reals * 2.0**fraction_bits if abs(fraction_bits) < 1000 else np.ldexp(reals, fraction_bits)
+    return np.rint(scaled).astype(np.int64)
+
+
+def units_of(bound: float, fraction_bits: int) -> int:
+    """The largest magnitude of round(x 2^f) for |x| <= bound."""
+    return math.ceil(math.ldexp(bound, fraction_bits))
+
+
+def _bits_of(entry: Entry, bounds: Mapping[str, float], room: int, asked: int | None) -> int:
+    bound = bounds.get(entry.name, math.nan)
+    if not (math.isfinite(bound) and bound > 0):
+        raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
+    if asked is None:
+        bits = room.bit_length() - math.frexp(bound)[1]
+        return next(b for b in range(bits, bits - 4, -1) if units_of(bound, b) <= room)
+    if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
+        raise FieldRangeError(
+            f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
+            f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
+        )
+    return asked
+
+
+def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
+    if values.size and max(int(values.max()), -int(values.min())) > bound:
+        raise FieldRangeError(
+            f"integers under {entry.name!r} must not exceed {bound:,}, which is what clients and weights leave of the "
+            f"scheme's limit; at least one does"
+        )
+    return values.astype(np.int64)
+
+
+def bound_for(entry: Entry, bound: float) -> float:
+    """A bound for a tensor, or that of its type where that is smaller."""
+    return min(bound, math.ldexp(1.0, min(LARGEST[entry.dtype], 1023)))

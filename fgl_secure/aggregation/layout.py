@@ -1,0 +1,255 @@
+"""What a mapping of arrays looks like: the names, shapes and types on which all clients must agree."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.arrays import (
+    DTYPES,
+    FLOATS,
+    Array,
+    Kind,
+    array_from,
+    dtype_of,
+    integers_of,
+    kind_of,
+    reals_of,
+)
+from fgl_secure.errors import InputError, MalformedMessageError
+
+MOST_ENTRIES = 2**40
+MOST_TENSORS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tensor of a mapping.
+
+    Attributes:
+        path: its key, and those of the mappings that it is nested in, outermost first.
+        shape: of the tensor.
+        dtype: name of its type, one of `arrays.DTYPES`.
+        kind: torch or numpy; clients may differ in it.
+        device: where a torch tensor lives; clients may differ in it.
+    """
+
+    path: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    kind: Kind = field(default=Kind.NUMPY, compare=False)
+    device: str = field(default="cpu", compare=False)
+
+    @property
+    def name(self) -> str:
+        """The keys joined by dots."""
+        return ".".join(self.path)
+
+    @property
+    def size(self) -> int:
+        """How many numbers it has."""
+        return math.prod(self.shape)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it holds floats of any type, and not integers or truth values."""
+        return self.dtype in FLOATS
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The names, shapes and types of a mapping of arrays; equal for mappings that can be averaged.
+
+    Attributes:
+        entries: the tensors, ascending by name: the order in which they stand in a vector.
+        order: their names as the mapping has them; mappings that are built have them in this order.
+    """
+
+    entries: tuple[Entry, ...]
+    order: tuple[str, ...] = field(compare=False)
+
+    @classmethod
+    def of(cls, mapping: Mapping[str, Any]) -> Layout:
+        """The layout of a mapping from names to torch tensors or numpy arrays, nested or not.
+
+        Raises:
+            InputError: a key that is no text, a value that is no array, a type that cannot be averaged, two tensors
+                of one name, or nothing at all.
+        """
+        return _layout([_entry(path, value) for path, value in _walk(mapping, ())])
+
+    @property
+    def size(self) -> int:
+        """P, how many numbers there are in all tensors together."""
+        return sum(entry.size for entry in self.entries)
+
+    @property
+    def floats(self) -> tuple[Entry, ...]:
+        """The tensors that hold floats."""
+        return tuple(entry for entry in self.entries if entry.is_float)
+
+    def places(self) -> Iterator[tuple[Entry, slice]]:
+        """Each tensor, and where it stands in a vector."""
+        start = 0
+        for entry in self.entries:
+            yield entry, slice(start, start + entry.size)
+            start += entry.size
+
+    def check(self, mapping: Mapping[str, Any], who: str = "mapping") -> None:
+        """Raises unless a mapping has this layout; the order of its keys does not matter.
+
+        Args:
+            mapping: from names to arrays.
+            who: whose it is, for the message.
+
+        Raises:
+            InputError: names the key that is missing or too many, or whose shape or type differs, and both values.
+        """
+        found, wanted = {e.name: e for e in Layout.of(mapping).entries}, {e.name: e for e in self.entries}
+        for name in [*wanted, *found]:
+            if name not in found:
+                raise InputError(f"{who} must have the keys of the others; {name!r} is missing")
+            if name not in wanted:
+                raise InputError(f"{who} must have the keys of the others; {name!r} is none of them")
+            for what in ("shape", "dtype"):
+                mine, theirs = getattr(found[name], what), getattr(wanted[name], what)
+                if mine != theirs:
+                    raise InputError(f"{what} of {name!r} must be {theirs} as the others have it; {who} has {mine}")
+
+    def arrays(self, mapping: Mapping[str, Any], who: str = "mapping") -> dict[str, Array]:
+        """The arrays of a mapping of this layout, by name.
+
+        Raises:
+            InputError: it has another layout.
+        """
+        self.check(mapping, who)
+        return {".".join(path): value for path, value in _walk(mapping, ())}
+
+    def flatten(self, mapping: Mapping[str, Any]) -> NDArray[np.float64]:
+        """All numbers of a mapping of this layout, float64 [P]; integers beyond 2^53 are rounded."""
+        arrays = self.arrays(mapping)
+        return np.concatenate([np.zeros(0), *(reals_of(arrays[entry.name]) for entry in self.entries)])
+
+    def unflatten(self, vector: NDArray[np.float64]) -> dict[str, Any]:
+        """The mapping with these numbers, float64 [P], rounded to the tensors' types."""
+        if vector.shape != (self.size,):
+            raise InputError(f"vector must be float64 [{self.size}]; found {vector.dtype} {list(vector.shape)}")
+        parts = {e.name: vector[place] if e.is_float else np.rint(vector[place]) for e, place in self.places()}
+        return self.built(parts)
+
+    def built(self, parts: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+        """The mapping with these numbers, by tensor, each [size]; nested and ordered as the first mapping was."""
+        by_name = {entry.name: entry for entry in self.entries}
+        mapping: dict[str, Any] = {}
+        for name in self.order:
+            entry, inner = by_name[name], mapping
+            for key in entry.path[:-1]:
+                inner = inner.setdefault(key, {})
+            inner[entry.path[-1]] = array_from(parts[name], entry.shape, entry.dtype, entry.kind, entry.device)
+        return mapping
+
+    def packed(self, mapping: Mapping[str, Any]) -> bytes:
+        """The bare numbers of a mapping of this layout, for `unpacked`."""
+        arrays = self.arrays(mapping)
+        return b"".join(_bare(arrays[entry.name], entry).tobytes() for entry in self.entries)
+
+    def unpacked(self, data: bytes) -> dict[str, Any]:
+        """The mapping whose numbers were packed, on the CPU.
+
+        Raises:
+            MalformedMessageError: the number of bytes is another.
+        """
+        widths = [_bare_type(entry).itemsize * entry.size for entry in self.entries]
+        if len(data) != sum(widths):
+            raise MalformedMessageError(f"numbers must have {sum(widths)} bytes; found {len(data)}")
+        parts, start = {}, 0
+        for entry, width in zip(self.entries, widths, strict=True):
+            parts[entry.name] = np.frombuffer(data, _bare_type(entry), entry.size, start)
+            start += width
+        return self.built(parts)
+
+    def to_bytes(self) -> bytes:
+        """As JSON, for `from_bytes`; devices are left out."""
+        by_name = {entry.name: entry for entry in self.entries}
+        rows = [[by_name[n].path, by_name[n].shape, by_name[n].dtype, by_name[n].kind] for n in self.order]
+        return json.dumps(rows, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Layout:
+        """The layout that was written, on the CPU.
+
+        Raises:
+            MalformedMessageError: it is none.
+        """
+        try:
+            rows = json.loads(data)
+            entries = [_read_entry(*row) for row in rows]
+            if len(entries) > MOST_TENSORS or sum(entry.size for entry in entries) > MOST_ENTRIES:
+                raise MalformedMessageError(f"layout must have at most {MOST_ENTRIES:,} entries; it has more")
+            return _layout(entries)
+        except (ValueError, TypeError, RecursionError) as error:  # InputError is a ValueError
+            raise MalformedMessageError("layout must be a list of paths, shapes and types; it is not") from error
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that are equal for equal layouts only."""
+        rows = [[entry.path, entry.shape, entry.dtype] for entry in self.entries]
+        return hashlib.sha256(json.dumps(rows).encode()).digest()
+
+
+def _layout(entries: list[Entry]) -> Layout:
+    names = [entry.name for entry in entries]
+    if not names:
+        raise InputError("mapping must hold at least one array; found none")
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise InputError(f"names must differ, nested ones joined by dots; found {twice!r} twice")
+    nests = {entry.path[:depth] for entry in entries for depth in range(1, len(entry.path))}
+    if nests & {entry.path for entry in entries}:
+        raise InputError("names must not be those of nested mappings too; one is")
+    return Layout(tuple(sorted(entries, key=lambda entry: entry.name)), tuple(names))
+
+
+def _walk(mapping: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Array]]:
+    if not isinstance(mapping, Mapping):
+        raise InputError(f"mapping must be from names to arrays; found {type(mapping).__name__}")
+    for key, value in mapping.items():
+        if not isinstance(key, str):
+            raise InputError(f"keys must be text; found {key!r}")
+        path = (*above, key)
+        if isinstance(value, Mapping):
+            yield from _walk(value, path)
+        else:
+            yield path, value
+
+
+def _entry(path: tuple[str, ...], value: Array) -> Entry:
+    name = ".".join(path)
+    kind, dtype = kind_of(value, name), dtype_of(value, name)
+    device = str(value.device) if kind is Kind.TORCH else "cpu"
+    return Entry(path, tuple(int(n) for n in value.shape), dtype, kind, device)
+
+
+def _read_entry(path: object, shape: object, dtype: object, kind: object) -> Entry:
+    if not (isinstance(path, list) and path and all(isinstance(key, str) for key in path)):
+        raise MalformedMessageError("paths must be lists of keys; one is not")
+    if not (isinstance(shape, list) and len(shape) <= 64 and all(type(n) is int and n >= 0 for n in shape)):
+        raise MalformedMessageError("shapes must be lists of lengths; one is not")
+    if dtype not in DTYPES or kind not in tuple(Kind) or (dtype == "bfloat16" and kind == Kind.NUMPY):
+        raise MalformedMessageError("types must be known; one is not")
+    return Entry(tuple(path), tuple(shape), str(dtype), Kind(str(kind)))
+
+
+def _bare_type(entry: Entry) -> np.dtype[Any]:
+    return np.dtype(np.float64 if entry.is_float else entry.dtype).newbyteorder("<")
+
+
+def _bare(value: Array, entry: Entry) -> NDArray[Any]:
+    return (reals_of(value) if entry.is_float else integers_of(value)).astype(_bare_type(entry))

@@ -1,0 +1,199 @@
+"""Differential privacy of the mean: every client clips, puts its update on a grid, and adds its share of the noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from fgl_secure.aggregation.encoding import check_finite
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.random_rounding import rounded_at_random, rounded_norm
+from fgl_secure.aggregation.rounding import Integers
+from fgl_secure.coins import Coins
+from fgl_secure.dp import (
+    DiscreteGaussianFamily,
+    Family,
+    Perturbation,
+    PrivacyTarget,
+    Relation,
+    SkellamFamily,
+    Unit,
+    epsilon_spent,
+)
+from fgl_secure.dp.perturbation import SAMPLING_PART
+from fgl_secure.errors import InputError, ProtocolError
+
+
+class NoiseKind(StrEnum):
+    """How the shares of the noise are distributed, and which theorem says what their sum costs."""
+
+    DISCRETE_GAUSSIAN = "discrete-gaussian"
+    """Sums of discrete Gaussians are no discrete Gaussian; the difference is accounted for by Theorem 1 of Kairouz,
+    Liu and Steinke 2021 (ICML), per coordinate and release."""
+    SKELLAM = "skellam"
+    """Sums of Skellam variables are Skellam again; Theorem 3.5 of Agarwal, Kairouz and Liu 2021 (NeurIPS)."""
+
+    @property
+    def family(self) -> Family:
+        """Noise of this kind and any width."""
+        return DiscreteGaussianFamily() if self is NoiseKind.DISCRETE_GAUSSIAN else SkellamFamily()
+
+
+@dataclass(frozen=True, slots=True)
+class DistributedNoise:
+    """What all released means together may cost, and how.
+
+    A client's update is one vector of all its tensors. The client shortens it to the L2 norm `clip`, rounds it to a
+    grid at random, anew where that would lengthen it beyond a limit that is accounted for (`random_rounding`), and adds
+    integer noise of variance sigma^2 / (threshold - colluding). A sum has at least `threshold` vectors, of whose noise
+    `colluding` clients know their own: what is left has variance sigma^2 or more.
+
+    Neighbouring inputs differ in one client's update, present or all zero; who takes part is public. Clipping is part
+    of the mechanism and moves the mean where updates are longer than the clip: average differences from the last model
+    rather than models. Weights would make one client count for several, so there are none.
+
+    Attributes:
+        clip: C, the L2 norm of an update, in its own unit.
+        epsilon: of all rounds together.
+        delta: of all rounds together.
+        rounds: how many means are released at most.
+        kind: of the noise.
+        colluding: clients that may tell the server their share of the noise.
+    """
+
+    clip: float
+    epsilon: float
+    delta: float
+    rounds: int
+    kind: NoiseKind = NoiseKind.DISCRETE_GAUSSIAN
+    colluding: int = 0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise InputError(f"clip must be a positive number; found {self.clip}")
+        if self.colluding < 0:
+            raise InputError(f"colluding must not be negative; found {self.colluding}")
+        _ = self.target
+
+    @classmethod
+    def of_multiplier(
+        cls,
+        noise_multiplier: float,
+        *,
+        clip: float,
+        delta: float,
+        rounds: int,
+        kind: NoiseKind = NoiseKind.DISCRETE_GAUSSIAN,
+        colluding: int = 0,
+    ) -> DistributedNoise:
+        """With the epsilon that Gaussian noise of sigma = noise_multiplier * norm costs over these rounds at delta.
+
+        The norm is that of a rounded update, a little beyond the clip.
+
+        Skellam noise gets what it needs for the same epsilon, which is a little more.
+        """
+        epsilon = epsilon_spent(noise_multiplier, rounds, delta * (1 - SAMPLING_PART))
+        return cls(clip, epsilon, delta, rounds, kind, colluding)
+
+    @property
+    def target(self) -> PrivacyTarget:
+        """What the rounds may cost."""
+        return PrivacyTarget(self.epsilon, self.delta, Relation(Unit.CLIENT), self.rounds)
+
+    def perturbation(self, width: int, threshold: int) -> Perturbation:
+        """Grid, sensitivity and noise of one share, for vectors [width] of which a sum has at least `threshold`.
+
+        Its `clip` is the norm of rounded updates, which depends on the grid, as the grid does on it: they are found in
+        turns, from the clip before rounding on. Each turn makes the norm larger and the grid coarser, or ends.
+
+        Raises:
+            InputError: all clients that a sum must have may collude, or no grid holds the noise that is needed.
+        """
+        honest = threshold - self.colluding
+        if honest < 1:
+            raise InputError(f"colluding must be below the threshold {threshold}; found {self.colluding}")
+        norm, bits = self.clip, -1
+        while True:
+            found = Perturbation.calibrated(self.target, clip=norm, width=width, honest=honest, family=self.kind.family)
+            if found.fraction_bits == bits:
+                return found
+            bits = found.fraction_bits
+            norm = rounded_norm(self.clip, width, bits) * 2.0**-bits
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyEncoding:
+    """Clipped updates on a grid with a share of the noise, and a 1 for every client, since who takes part is public.
+
+    Attributes:
+        layout: of the mappings; floats only.
+        noise: what was asked for.
+        perturbation: grid, norm of rounded updates, and noise.
+        coins: of the client, for its noise; None where vectors are only decoded.
+    """
+
+    layout: Layout
+    noise: DistributedNoise
+    perturbation: Perturbation
+    coins: Coins | None = None
+
+    def __post_init__(self) -> None:
+        other = next((entry for entry in self.layout.entries if not entry.is_float), None)
+        if other is not None:
+            raise InputError(
+                f"tensors must be of floats under privacy, for noise makes no integers; found {other.dtype} under "
+                f"{other.name!r}: leave the key out, or make it a float tensor"
+            )
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """None: the clip bounds an update, and not each number."""
+        return {}
+
+    @property
+    def fraction_bits(self) -> Mapping[str, int]:
+        """Those of the grid."""
+        return dict.fromkeys((entry.name for entry in self.layout.entries), self.perturbation.fraction_bits)
+
+    @property
+    def bound(self) -> int:
+        """Largest magnitude of an entry: the clip's and the noise's."""
+        return self.perturbation.grid_clip + self.perturbation.noise.largest
+
+    def encode(self, mapping: Mapping[str, Any], weight: float = 1) -> Integers:
+        """The noisy vector of a mapping, int64 [P + 1], the last entry 1; with fresh noise each time.
+
+        Raises:
+            InputError: another layout, NaN or infinity (names the key), or a weight other than 1.
+        """
+        if weight != 1:
+            raise InputError("weights must all be 1 under privacy, or one client counts for several; one is not")
+        if self.coins is None:
+            raise InputError("coins must be given where noise is added; found none")
+        reals = self.layout.flatten(mapping)
+        for entry, place in self.layout.places():
+            check_finite(entry.name, reals[place])
+        chosen = self.perturbation
+        units = rounded_at_random(reals, self.noise.clip, chosen.grid_clip, chosen.fraction_bits, self.coins)
+        noise = chosen.noise.sample(self.coins, units.shape)
+        return np.append(units + noise, 1)
+
+    def decode(self, total: Integers) -> dict[str, Any]:
+        """The noisy mean over the clients that are in the sum."""
+        clients = int(total[-1])
+        if clients < 1:
+            raise ProtocolError(f"sum must be over at least one client; found {clients}")
+        return self.layout.unflatten(np.ldexp(total[:-1] / clients, -self.perturbation.fraction_bits))
+
+    def errors(self, total: Integers, clients: int) -> dict[str, float]:  # noqa: ARG002  # noise has no bound
+        """Infinite: noise has no bound. `deviation` has its width."""
+        return {entry.name: math.inf for entry in self.layout.entries}
+
+    def deviation(self, clients: int) -> float:
+        """Standard deviation of the noise of an entry of the mean over so many clients, in the updates' unit."""
+        return self.perturbation.sigma * math.sqrt(clients / self.perturbation.honest) / clients

@@ -1,0 +1,266 @@
+"""The safe recipe: exact within the stated error, under any scheme, or a typed error."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fgl_secure
+from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.rules import Purpose
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FieldRangeError, InputError, TooFewClientsError, UnknownNameError
+from fgl_secure.protocols.staged.interface import Stage
+from fgl_secure.protocols.staged.plain import StagedPlain
+from fgl_secure.protocols.staged.registry import STAGED
+from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
+
+FINDS_RANGES = sorted(name for name in STAGED if name != "ckks")
+
+
+def states(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
+    """State dicts of a small model: weights, biases that are still zero, a counter."""
+    draw = torch.Generator().manual_seed(seed)
+    return [
+        {"w": torch.randn(5, 3, generator=draw), "b": torch.zeros(3), "steps": torch.tensor(12)} for _ in range(count)
+    ]
+
+
+def aggregator_of(scheme: str, clients: int, **more: Any) -> SecureAggregator:
+    bound = {"bound": 16.0} if scheme == "ckks" else {}
+    return SecureAggregator.for_clients(clients, scheme, coins=SimulationCoins(5), **{**bound, **more})
+
+
+def check_mean(aggregator: SecureAggregator, mean: Any, mappings: list[Any], weights: list[float]) -> None:
+    """Every entry is within the stated error of the exact mean, and kinds, types and names are those of the first."""
+    record = aggregator.last_round
+    assert record is not None
+    found, first = dict(leaves(mean)), dict(leaves(mappings[0]))
+    assert list(found) == list(first)
+    for name, value in found.items():
+        assert (type(value), value.dtype, tuple(value.shape)) == (
+            type(first[name]),
+            first[name].dtype,
+            tuple(first[name].shape),
+        )
+        truth = exact_mean([dict(leaves(mapping))[name] for mapping in mappings], weights)
+        off = [abs(a - b) for a, b in zip(exact(value), truth, strict=True)]
+        assert max(off, default=Fraction(0)) <= Fraction(record.error_bound[name])
+
+
+@settings(max_examples=30)
+@given(st.data(), plans(), st.integers(2, 5))
+def test_means_of_random_trees_are_within_the_stated_error(data: st.DataObject, plan: Any, clients: int) -> None:
+    """Any tree of any types, any weights, ranges given or found: the mean is the exact one within the stated error."""
+    bound = 2.0 ** data.draw(st.integers(-10, 14))
+    mappings = [data.draw(trees(plan, bound)) for _ in range(clients)]
+    weights = [float(data.draw(st.integers(0, 10**6))) for _ in range(clients - 1)] + [3.0]
+    given_bound = data.draw(st.sampled_from([None, bound]))
+    aggregator = aggregator_of("plaintext", clients, bound=given_bound, integers=IntegerRule.ROUND)
+    check_mean(aggregator, aggregator.mean(mappings, weights), mappings, weights)
+
+
+@settings(max_examples=6)
+@given(st.data(), plans())
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_every_scheme_gives_the_mean(scheme: str, data: st.DataObject, plan: Any) -> None:
+    """Under every scheme, with one of four clients gone, the mean over the others is exact within the stated error."""
+    mappings = [data.draw(trees(plan, 16.0)) for _ in range(4)]
+    weights = [2.0, 50.0, 1.0, 7.0]
+    aggregator = aggregator_of(scheme, 4, integers=IntegerRule.ROUND, threshold=3)
+    mean = aggregator.mean(mappings, weights, dropped={1})
+    check_mean(aggregator, mean, [m for i, m in enumerate(mappings) if i != 1], [2.0, 1.0, 7.0])
+
+
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_rounds_follow_each_other(scheme: str) -> None:
+    """Several rounds with changing drop-outs, clients that never came among them, are each right."""
+    aggregator = aggregator_of(scheme, 5, threshold=3)
+    for round_, (dropped, absent) in enumerate([((), ()), ((0,), ()), ((1,), (4,)), ((), (2, 3))]):
+        mappings: list[Any] = states(5, round_)
+        gone = {*dropped, *absent}
+        given_ = [None if i in absent else m for i, m in enumerate(mappings)]
+        mean = aggregator.mean(given_, [1, 2, 3, 4, 5], dropped=dropped)
+        left = [i for i in range(5) if i not in gone]
+        check_mean(aggregator, mean, [mappings[i] for i in left], [i + 1.0 for i in left])
+        record = aggregator.last_round
+        assert record is not None
+        assert (record.number, record.included) == (round_, tuple(left))
+        assert record.dropped == tuple(sorted(gone))
+        assert record.total_weight == sum(i + 1 for i in left)
+
+
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_below_the_threshold_nothing_comes_out(scheme: str) -> None:
+    """With one client fewer than the threshold the round stops with the numbers, and the next one is fine."""
+    aggregator, mappings = aggregator_of(scheme, 4, threshold=3), states(4)
+    with pytest.raises(TooFewClientsError, match=r"3.*2"):
+        aggregator.mean(mappings, dropped={0, 2})
+    check_mean(aggregator, aggregator.mean(mappings), mappings, [1.0] * 4)
+
+
+@pytest.mark.parametrize("scheme", FINDS_RANGES)
+def test_ranges_are_found_once_and_kept(scheme: str) -> None:
+    """The first round has a sum for the ranges, the second has none; numbers beyond them are an error until told."""
+    aggregator, mappings = aggregator_of(scheme, 3), states(3)
+    for expected in ({Purpose.RANGES, Purpose.VALUES}, {Purpose.VALUES}):
+        aggregator.mean(mappings)
+        record = aggregator.last_round
+        assert record is not None
+        assert {stage.purpose for stage in record.stages} == expected
+    larger = [{**m, "w": m["w"] * 1000} for m in mappings]
+    with pytest.raises(FieldRangeError, match=r"client 0: numbers under 'w' must not exceed the bound"):
+        aggregator.mean(larger)
+    aggregator.forget_ranges()
+    check_mean(aggregator, aggregator.mean(larger), larger, [1.0] * 3)
+    assert aggregator.bounds is not None
+    assert aggregator.bounds["b"] == 16.0  # zero at all clients says nothing, so there is room for untrained biases
+
+
+def test_overflow_is_never_silent() -> None:
+    """With a bound given, a number beyond it stops the round and names client and key."""
+    aggregator, mappings = aggregator_of("plaintext", 3, bound=4.0), states(3)
+    mappings[2]["w"][1, 1] = 4.01
+    with pytest.raises(FieldRangeError, match="client 2: numbers under 'w' must not exceed the bound 4"):
+        aggregator.mean(mappings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"clients": 1}, "at least 2"),
+        ({"clients": 0}, "at least 2"),
+        ({"clients": 4, "threshold": 2}, "threshold must lie in 3..4"),
+        ({"clients": 4, "threshold": 5}, "threshold must lie in 3..4"),
+        ({"clients": 4, "scheme": "ckks"}, "bound must be given under ckks"),
+        ({"clients": 4, "bound": -1.0}, "bound must be a positive number"),
+        ({"clients": 4, "bound": float("inf")}, "bound must be a positive number"),
+        ({"clients": 4, "weight_bound": 0}, "weight_bound"),
+        ({"clients": 4, "scheme": StagedPlain(), "threshold": 3}, "threshold must be the scheme's own"),
+    ],
+)
+def test_settings_that_break_the_rules_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """Too few clients, thresholds that privacy forbids and missing bounds are refused at set-up."""
+    with pytest.raises(InputError, match=message):
+        SecureAggregator.for_clients(**arguments)
+
+
+def test_unknown_schemes_are_named() -> None:
+    """A scheme that is not there is refused with the list of those that are."""
+    with pytest.raises(UnknownNameError, match=r"pairwise-masking.*found 'magic'"):
+        SecureAggregator.for_clients(3, "magic")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"mappings": states(2)}, "mappings must be one for each of 3 clients"),
+        ({"mappings": states(1)[0]}, "mappings must be one for each of 3 clients"),
+        ({"mappings": [None] * 3}, "None for all"),
+        ({"weights": [1, 2]}, "weights must be one for each of 3 clients; found 2"),
+        ({"weights": [1, -2, 1]}, "client 1: weight must be a number of at least 0"),
+        ({"weights": [1, 2, 0.5]}, "client 2: weight must be an integer"),
+        ({"weights": [0, 0, 0]}, "must not all be 0"),
+        ({"dropped": [1, 1]}, "dropped must be different clients"),
+        ({"dropped": {3}}, "dropped must be different clients"),
+        ({"dropped": {-1}}, "dropped must be different clients"),
+        ({"mappings": [*states(2), {"w": torch.zeros(5, 3)}]}, "client 2 .*'b' is missing"),
+        ({"mappings": [*states(2), {**states(1)[0], "w": torch.zeros(3, 5)}]}, r"'w' must be \(5, 3\).*client 2"),
+        ({"mappings": [*states(2), {**states(1)[0], "b": torch.tensor([1, float("nan"), 1])}]}, "client 2: .*'b'"),
+        ({"mappings": [*states(2), {**states(1)[0], "steps": torch.tensor(13)}]}, "under 'steps' must be an integer"),
+    ],
+)
+def test_bad_input_is_refused_and_the_next_round_is_fine(arguments: dict[str, Any], message: str) -> None:
+    """Bad input names client and key, and the aggregator goes on with the next round."""
+    aggregator = aggregator_of("plaintext", 3)
+    with pytest.raises(InputError, match=message):
+        aggregator.mean(**{"mappings": states(3), **arguments})
+    good = states(3)
+    check_mean(aggregator, aggregator.mean(good), good, [1.0] * 3)
+
+
+def test_one_object_for_several_clients_is_fine() -> None:
+    """The same mapping may stand for two clients; it counts twice."""
+    one, other = states(2)
+    aggregator = aggregator_of("plaintext", 3)
+    check_mean(aggregator, aggregator.mean([one, one, other]), [one, one, other], [1.0] * 3)
+
+
+def test_inputs_stay_as_they_are_and_results_are_apart() -> None:
+    """The mean shares no memory with a client's tensors, and changes none of them."""
+    mappings = states(3)
+    before = [{name: value.clone() for name, value in mapping.items()} for mapping in mappings]
+    mean = aggregator_of("plaintext", 3).mean(mappings)
+    mean["w"].zero_()
+    assert all(torch.equal(a[name], b[name]) for a, b in zip(before, mappings, strict=True) for name in a)
+
+
+def test_parameters_that_ask_for_gradients_are_taken() -> None:
+    """`named_parameters` work as state dicts do; the mean asks for no gradient."""
+    model = torch.nn.Linear(2, 2)
+    mean = aggregator_of("plaintext", 2).mean([dict(model.named_parameters())] * 2)
+    assert not mean["weight"].requires_grad
+    assert torch.allclose(mean["weight"], model.weight)
+
+
+CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
+
+
+@pytest.mark.parametrize("device", ["cpu", CUDA])
+def test_the_mean_lies_where_the_first_mapping_does(device: str) -> None:
+    """Clients may hold their tensors on different devices; the mean is on the first one's."""
+    first, *others = states(3)
+    mappings = [{name: value.to(device) for name, value in first.items()}, *others]
+    mean = aggregator_of("plaintext", 3).mean(mappings)
+    assert {value.device.type for value in mean.values()} == {device}
+    check_mean_of(mean, mappings)
+
+
+def check_mean_of(mean: dict[str, torch.Tensor], mappings: list[dict[str, torch.Tensor]]) -> None:
+    """Near the mean as torch computes it."""
+    for name, value in mean.items():
+        plain = torch.stack([mapping[name].cpu().double() for mapping in mappings]).mean(dim=0)
+        assert torch.allclose(value.cpu().double(), plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_the_record_counts_what_passes(scheme: str) -> None:
+    """The record has every stage with its messages and bytes, and what arrived of each client that is included."""
+    aggregator = aggregator_of(scheme, 4, threshold=3)
+    aggregator.mean(states(4), dropped={3})
+    record = aggregator.last_round
+    assert record is not None
+    vectors = [s for s in record.stages if s.stage is Stage.VECTORS and s.purpose is Purpose.VALUES]
+    assert [stage.answers for stage in vectors] == [3]
+    assert sorted(record.held) == [0, 1, 2]
+    assert vectors[0].answer_bytes >= 8 * 3 * 19
+    assert record.byte_count == sum(s.request_bytes + s.answer_bytes for s in record.stages)
+    assert record.seconds > 0
+
+
+def test_numbers_of_numpy_scalars_come_back_as_arrays() -> None:
+    """A numpy scalar is an array without axes."""
+    mean = aggregator_of("plaintext", 2).mean([{"x": np.float32(1)}, {"x": np.float32(2)}])
+    assert mean["x"].shape == ()
+    assert mean["x"].dtype == np.float32
+    assert float(mean["x"]) == 1.5
+
+
+def test_importing_the_package_loads_no_torch() -> None:
+    """The aggregator's name is there once the package is imported, and torch is not."""
+    program = (
+        "import sys, fgl_secure; assert 'SecureAggregator' in fgl_secure.__all__; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert fgl_secure.SecureAggregator is SecureAggregator
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        fgl_secure.Nothing  # noqa: B018

@@ -1,0 +1,119 @@
+"""Layouts: what must agree between clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.errors import InputError, MalformedMessageError
+from tests.aggregation.trees import exact, leaves, plans, trees
+
+MODEL: dict[str, Any] = {
+    "conv": {"weight": torch.zeros(2, 3), "bias": np.zeros(2, np.float16)},
+    "steps": torch.tensor(3),
+}
+
+
+@given(st.data(), plans())
+def test_flattening_and_back_is_the_same_tree(data: st.DataObject, plan: Any) -> None:
+    """A tree comes back from its vector, and from its packed numbers, with equal entries, types, kinds and nesting."""
+    tree = data.draw(trees(plan, 4.0))
+    layout = Layout.of(tree)
+    for back in (layout.unflatten(layout.flatten(tree)), layout.unpacked(layout.packed(tree))):
+        assert list(dict(leaves(back))) == list(dict(leaves(tree)))
+        for (_, a), (_, b) in zip(leaves(tree), leaves(back), strict=True):
+            assert (type(a), a.dtype, tuple(a.shape)) == (type(b), b.dtype, tuple(b.shape))
+            assert exact(a) == exact(b)
+
+
+@given(plans())
+def test_layouts_survive_the_wire(plan: Any) -> None:
+    """A layout that is written and read is equal, and so is its digest."""
+    tree = {key: np.zeros(2) if not isinstance(part, dict) else {"x": torch.zeros(1)} for key, part in plan.items()}
+    layout = Layout.of(tree)
+    read = Layout.from_bytes(layout.to_bytes())
+    assert (read, read.order, read.digest) == (layout, layout.order, layout.digest)
+
+
+def test_order_of_keys_kind_and_memory_do_not_matter() -> None:
+    """The same names in another order, in numpy, and laid out across memory, have the same layout and vector."""
+    weight = torch.arange(6.0).reshape(2, 3)
+    one = {"a": weight, "b": torch.ones(())}
+    other = {"b": np.float32(1), "a": np.asfortranarray(weight.numpy())}
+    assert Layout.of(one) == Layout.of(other)
+    assert Layout.of(one).flatten(one).tolist() == Layout.of(one).flatten(other).tolist() == [0, 1, 2, 3, 4, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conv": {"weight": torch.zeros(2, 3)}}, r"'conv.bias' is missing"),
+        ({"more": torch.zeros(1)}, r"'more' is none of them"),
+        ({"steps": torch.tensor([3])}, r"shape of 'steps' must be \(\).*client 2 has \(1,\)"),
+        ({"steps": torch.tensor(3.0)}, r"dtype of 'steps' must be int64.*client 2 has float32"),
+    ],
+)
+def test_what_differs_is_named(change: dict[str, Any], message: str) -> None:
+    """A mapping of another layout is refused with the key, and with both values where there are two."""
+    with pytest.raises(InputError, match=message):
+        Layout.of(MODEL).check({**MODEL, **change}, "client 2")
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({}, "at least one array"),
+        ({"a": {}}, "at least one array"),
+        ([torch.zeros(1)], "from names to arrays; found list"),
+        ({"a": 1.0}, "found float under 'a'"),
+        ({1: torch.zeros(1)}, "keys must be text; found 1"),
+        ({"a": torch.zeros(1, dtype=torch.complex64)}, "dtype of 'a' .* found complex64"),
+        ({"a": np.zeros(1, complex)}, "found complex128"),
+        ({"a": np.array(["x"])}, "dtype of 'a'"),
+        ({"a": torch.zeros(1, device="meta")}, "dense and hold data"),
+        ({"a": torch.eye(2).to_sparse()}, "dense and hold data"),
+        ({"a": np.ma.masked_array([1.0])}, "found MaskedArray"),
+        ({"a.b": torch.zeros(1), "a": {"b": torch.zeros(1)}}, "found 'a.b' twice"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused(mapping: Any, message: str) -> None:
+    """Nothing, things that are no arrays, types without a mean, and names that meet are refused."""
+    with pytest.raises(InputError, match=message):
+        Layout.of(mapping)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"[1]",
+        b"\xff",
+        b"[" * 100_000,
+        b'[[["a"],[1],"complex64","torch"]]',
+        b'[[["a"],[-1],"float32","torch"]]',
+        b'[[["a"],[true],"float32","torch"]]',
+        b'[[["a"],[1],"bfloat16","numpy"]]',
+        b'[[["a"],[1099511627777],"float32","torch"]]',
+        b'[[["a"],[1],"float32","torch"],[["a","b"],[1],"float32","torch"]]',
+        b'[[["a"],[1],["float32"],"torch"]]',
+    ],
+)
+def test_what_is_no_layout_is_refused(data: bytes) -> None:
+    """Bytes that describe no mapping are malformed, whatever they hold."""
+    with pytest.raises(MalformedMessageError):
+        Layout.from_bytes(data)
+
+
+def test_packed_numbers_of_another_size_are_refused() -> None:
+    """Numbers that are cut are malformed."""
+    layout = Layout.of(MODEL)
+    with pytest.raises(MalformedMessageError, match="numbers must have"):
+        layout.unpacked(layout.packed(MODEL)[:-1])

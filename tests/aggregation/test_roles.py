@@ -1,0 +1,259 @@
+"""A round whose parties are processes of their own: bytes in, bytes out, and nothing else between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.messages import Opening, Request
+from fgl_secure.aggregation.roles import ClientRound, ServerRound
+from fgl_secure.aggregation.rules import Purpose
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.staged.interface import Stage
+from fgl_secure.protocols.staged.registry import STAGED
+
+CLIENTS = 4
+MAPPINGS = [{"w": torch.full((3,), float(i)), "n": np.array([2])} for i in range(CLIENTS)]
+
+
+def aggregator_of(scheme: str, seed: int, **more: Any) -> SecureAggregator:
+    """One party's own aggregator, made from the rules that all agreed on."""
+    bound = {"bound": 8.0} if scheme == "ckks" else {}
+    return SecureAggregator.for_clients(CLIENTS, scheme, threshold=3, coins=SimulationCoins(seed), **{**bound, **more})
+
+
+def parties(scheme: str) -> tuple[ServerRound, dict[int, ClientRound]]:
+    """A server and clients that share nothing but rules, session and number."""
+    server = aggregator_of(scheme, 100).server_round(Layout.of(MAPPINGS[0]))
+    clients = {i: aggregator_of(scheme, i).client_round(i, server.session, server.number) for i in range(CLIENTS)}
+    return server, clients
+
+
+def steps(server: ServerRound) -> Iterator[Stage]:
+    """The stages, each ended when the caller asks for the next."""
+    while not server.done:
+        assert server.stage is not None
+        yield server.stage
+        server.advance()
+
+
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_processes_that_share_rules_alone_get_the_mean(scheme: str) -> None:
+    """Clients that train late, between the shares and the vectors, and a server that knows the layout, get the mean."""
+    server, clients = parties(scheme)
+    for stage in steps(server):
+        for index, message in server.requests().items():
+            if stage is Stage.VECTORS and (server.purpose is Purpose.RANGES or scheme == "ckks"):
+                clients[index].provide(MAPPINGS[index], index + 1)
+            server.receive(index, clients[index].reply(message))
+    assert torch.allclose(server.result["w"], torch.full((3,), 2.0))
+    assert server.result["n"].tolist() == [2]
+    assert server.included == tuple(range(CLIENTS))
+
+
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_clients_go_on_in_another_process_after_every_message(scheme: str) -> None:
+    """A client that is written down and restored after every answer ends in the same mean."""
+    server, clients = parties(scheme)
+    for index, client in clients.items():
+        client.provide(MAPPINGS[index])
+    for _ in steps(server):
+        for index, message in server.requests().items():
+            server.receive(index, clients[index].reply(message))
+            clients[index] = aggregator_of(scheme, 50 + index).restored_client(clients[index].state())
+    assert torch.allclose(server.result["w"], torch.full((3,), 1.5))
+
+
+@pytest.mark.parametrize("scheme", sorted(STAGED))
+def test_a_client_that_fails_leaves_the_round_unharmed(scheme: str) -> None:
+    """A client that refuses its own NaN drops out; the mean is over the others, who can be as many as the threshold."""
+    server, clients = parties(scheme)
+    for index, client in clients.items():
+        client.provide({"w": torch.full((3,), torch.nan), "n": np.array([2])} if index == 2 else MAPPINGS[index])
+    for _ in steps(server):
+        for index, message in server.requests().items():
+            if index != 2:
+                server.receive(index, clients[index].reply(message))
+                continue
+            with pytest.raises(InputError, match="'w' must be finite"):
+                clients[index].reply(message)
+    assert server.included == (0, 1, 3)
+    assert torch.allclose(server.result["w"], torch.full((3,), 4 / 3))
+
+
+def test_no_vector_leaves_without_a_mapping() -> None:
+    """A client that has nothing to add says so, and answers the same request once it has."""
+    server, clients = parties("plaintext")
+    message = server.requests()[1]
+    with pytest.raises(InputError, match="provide"):
+        clients[1].reply(message)
+    clients[1].provide(MAPPINGS[1])
+    server.receive(1, clients[1].reply(message))
+
+
+def test_a_mapping_is_provided_once_and_fits() -> None:
+    """A second mapping, and one of another layout than the server's, are refused."""
+    server, clients = parties("pairwise-masking")
+    clients[0].provide(MAPPINGS[0])
+    with pytest.raises(InputError, match="once in a round"):
+        clients[0].provide(MAPPINGS[0])
+    server.receive(1, clients[1].reply(server.requests()[1]))
+    with pytest.raises(InputError, match="'n' is missing"):
+        clients[1].provide({"w": torch.zeros(3)})
+    clients[2].provide({"w": torch.zeros(4), "n": np.array([2])})
+    with pytest.raises(InputError, match=r"shape of 'w'"):
+        clients[2].reply(server.requests()[2])
+
+
+def test_a_client_takes_part_in_a_round_once() -> None:
+    """The same place of the same round is given out once by one aggregator; another round is another place."""
+    aggregator = aggregator_of("plaintext", 1)
+    aggregator.client_round(0, bytes(16), 0)
+    with pytest.raises(InputError, match="once; found client 0 in round 0 again"):
+        aggregator.client_round(0, bytes(16), 0)
+    aggregator.client_round(0, bytes(16), 1)
+    with pytest.raises(InputError, match=r"index must lie in 0\.\.3"):
+        aggregator.client_round(4, bytes(16), 0)
+    for session, number in ((b"short", 0), (bytes(16), -1), (bytes(16), 2**32)):
+        with pytest.raises(InputError, match="session must have 16 bytes and number"):
+            aggregator.rules.terms(Purpose.VALUES, session, number, Layout.of(MAPPINGS[0]), {"w": 1.0})
+
+
+def test_messages_of_another_session_round_or_sum_are_stale() -> None:
+    """What belongs elsewhere is refused, and the client answers the right request afterwards."""
+    server, clients = parties("pairwise-masking")
+    elsewhere, _ = parties("pairwise-masking")
+    elsewhere = aggregator_of("pairwise-masking", 999).server_round(Layout.of(MAPPINGS[0]))
+    later = aggregator_of("pairwise-masking", 100)
+    later.server_round(Layout.of(MAPPINGS[0]))
+    for wrong in (elsewhere.requests()[0], later.server_round(Layout.of(MAPPINGS[0])).requests()[0]):
+        with pytest.raises(StaleMessageError):
+            clients[0].reply(wrong)
+    server.receive(0, clients[0].reply(server.requests()[0]))
+    with pytest.raises(ProtocolError):
+        server.receive(0, b"again")
+
+
+def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
+    """Where the bound is given, a server can neither ask for ranges nor name bounds of its own."""
+    layout = Layout.of(MAPPINGS[0])
+    client = aggregator_of("plaintext", 1, bound=8.0).client_round(0, bytes(16), 0)
+    client.provide(MAPPINGS[0])
+    for purpose, bounds in ((Purpose.RANGES, None), (Purpose.VALUES, {"w": 1e-3})):
+        with pytest.raises(ProtocolError, match="only where the rules leave them open"):
+            client.reply(Request(purpose, Opening(layout, bounds), b"").to_bytes())
+    with pytest.raises(StaleMessageError, match="must open it"):
+        client.reply(Request(Purpose.VALUES, None, b"").to_bytes())
+    unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
+    with pytest.raises(ProtocolError, match="only where the rules leave them open"):
+        unbounded.reply(Request(Purpose.VALUES, Opening(layout, None), b"").to_bytes())
+
+
+@pytest.mark.parametrize("scheme", sorted(set(STAGED) - {"plaintext"}))
+def test_a_client_of_unknown_identity_is_noticed(scheme: str) -> None:
+    """With identities the round gives the mean, and one who signs with another key is refused by the others."""
+    keys = {i: Identity.generate(SimulationCoins(i)) for i in range(CLIENTS)}
+    server, clients = signed(scheme, keys, keys)
+    for _ in steps(server):
+        for index, message in server.requests().items():
+            server.receive(index, clients[index].reply(message))
+    assert torch.allclose(server.result["w"], torch.full((3,), 1.5))
+
+    server, clients = signed(scheme, keys, {**keys, 0: Identity.generate(SimulationCoins(77))})
+    for index, message in server.requests().items():
+        server.receive(index, clients[index].reply(message))
+    server.advance()
+    with pytest.raises(ProtocolError, match="client 0 must be signed"):
+        clients[1].reply(server.requests()[1])
+
+
+def signed(
+    scheme: str, known: dict[int, Identity], used: dict[int, Identity]
+) -> tuple[ServerRound, dict[int, ClientRound]]:
+    """A server and clients that know some keys of each other, and sign with others."""
+    server = aggregator_of(scheme, 100, bound=8.0).server_round(Layout.of(MAPPINGS[0]))
+    clients = {}
+    for i in range(CLIENTS):
+        identities = Identities({j: (used[i] if i == j else key).public for j, key in known.items()})
+        clients[i] = aggregator_of(scheme, i, bound=8.0).client_round(
+            i, server.session, server.number, identity=used[i], identities=identities
+        )
+        clients[i].provide(MAPPINGS[i])
+    return server, clients
+
+
+def test_there_is_no_mean_before_the_end() -> None:
+    """Result and record are there when the round is done, and not before."""
+    server, _ = parties("pairwise-masking")
+    for ask in (lambda: server.result, lambda: server.record):
+        with pytest.raises(ProtocolError, match="must be done"):
+            ask()
+    assert server.included == ()
+
+
+def test_nothing_secret_is_shown() -> None:
+    """The text of a client shows which it is, and none of its numbers."""
+    _, clients = parties("plaintext")
+    clients[3].provide({"w": torch.full((3,), 123.25), "n": np.array([2])})
+    assert "123" not in repr(clients[3])
+    assert "<secrets>" in repr(clients[3])
+
+
+def mutated(data: st.DataObject, message: bytes) -> bytes:
+    """Cut, lengthened, flipped in some bytes, or made up."""
+    which = data.draw(st.integers(0, 3))
+    if which == 0:
+        return message[: data.draw(st.integers(0, max(0, len(message) - 1)))]
+    if which == 1:
+        return message + data.draw(st.binary(min_size=1, max_size=20))
+    if which == 2:
+        return data.draw(st.binary(max_size=200))
+    changed = bytearray(message)
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(changed) - 1))] ^= data.draw(st.integers(1, 255))
+    return bytes(changed)
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_broken_requests_cause_typed_errors_alone(data: st.DataObject) -> None:
+    """Whatever arrives at a client, it answers or raises an error of this package."""
+    server, clients = FUZZED
+    with suppress(FglSecureError):
+        clients[0].reply(mutated(data, server.requests()[0]))
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_broken_states_cause_typed_errors_alone(data: st.DataObject) -> None:
+    """Whatever is read as a client's state, it is one or an error of this package."""
+    with suppress(FglSecureError):
+        aggregator_of("plaintext", 1).restored_client(mutated(data, STATE))
+
+
+def _state() -> bytes:
+    server, clients = parties("plaintext")
+    clients[0].provide(MAPPINGS[0])
+    clients[0].reply(server.requests()[0])
+    return clients[0].state()
+
+
+FUZZED, STATE = parties("plaintext"), _state()
+
+
+@pytest.mark.parametrize("bad", [STATE[:-1], STATE[:40], b"", STATE + b"x"])
+def test_states_that_are_cut_are_malformed(bad: bytes) -> None:
+    """A state that lost or gained bytes is refused."""
+    with pytest.raises(MalformedMessageError):
+        aggregator_of("plaintext", 1).restored_client(bad)
