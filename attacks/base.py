@@ -11,7 +11,11 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.gradient_candidates import Candidates
+from fgl_secure.attacks.gradient_model import GradientModel
+from fgl_secure.attacks.receptive_field import ReceptiveField
 from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.update_population import Suspects
 from fgl_secure.audit.metrics import Interval
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 
@@ -33,6 +37,8 @@ class Material(StrEnum):
     """One exchange in which devices hand something else to be decoded than what the protocol says."""
     STRUCTURE = "structure"
     """What clients of FedStruct exchange before and in the first round of training, and what they hold in the end."""
+    UPDATES = "updates"
+    """Gradients of clients in rounds of federated averaging, or their sum where the server learns no more."""
 
 
 class Reference(StrEnum):
@@ -53,6 +59,11 @@ class Reference(StrEnum):
     FEDSTRUCT_HOPWISE = "fedstruct hop by hop in the clear"
     FEDSTRUCT_QUERIES = "fedstruct with aggregated queries, audited by counting"
     TAGS = "messages under fresh tags, at relays that see who sends"
+    FEDAVG = "federated averaging in the clear: a gcn of two layers, batches of up to eight nodes"
+    FEDAVG_SINGLE = "federated averaging in the clear: a gcn of one layer, batches of one node"
+    FEDAVG_PAIRS = "sums of updates, each client's one of two that the server knows"
+    FEDAVG_SMOOTH = "federated averaging in the clear: graphsage of two layers, a smooth activation, single nodes"
+    FEDAVG_STATIC = "sums of updates that stay the same from round to round, clients drawn at random"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,15 @@ class Auxiliary:
         embed_jacobian: nodes int64 [m], by device index -> float [m, c, d_s], the Jacobian of the embedding at the
             structure features that these nodes have in the first round, as the server can compute it that hands out
             both; None where the embedding is the identity.
+        gradient_model: the model whose gradients clients send, at the global weights of the one round that attacks
+            read; whoever hands out weights knows it. None where nobody trains like that.
+        candidates: public nodes that may have entered those gradients, with the graph that they are averaged over.
+        suspects: for whoever sees sums of updates, two updates of each client of which it sent one, and a sample of
+            what others send.
+        fields: by index of the client, the small graph behind its gradient, without features and names, as somebody
+            knows it who knows who is linked to whom; None where nobody does.
+        image_shape: (height, width) where features are pictures, which those who wrote the model know; else None.
+        clip: the norm that clients cut their gradients down to, a public parameter; None where they don't.
     """
 
     dictionary: NDArray[Any] | None = None
@@ -146,6 +166,12 @@ class Auxiliary:
     structure_features: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[Any]] | None = None
     embed: Callable[[NDArray[Any]], NDArray[Any]] | None = None
     embed_jacobian: Callable[[NDArray[np.int64]], NDArray[Any]] | None = None
+    gradient_model: GradientModel | None = None
+    candidates: Candidates | None = None
+    suspects: Suspects | None = None
+    fields: Mapping[int, ReceptiveField] | None = None
+    image_shape: tuple[int, int] | None = None
+    clip: float | None = None
 
 
 class Attack(ABC, Generic[Guess]):

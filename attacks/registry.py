@@ -13,6 +13,17 @@ from fgl_secure.attacks.containment import ContainmentAtDevice, ContainmentAtSil
 from fgl_secure.attacks.device_gradients import DeviceGradients
 from fgl_secure.attacks.differencing import DifferencingAtDevice, DifferencingAtSilo
 from fgl_secure.attacks.fingerprint import FingerprintAtDevice, FingerprintAtSilo
+from fgl_secure.attacks.gradient_filter import GradientFilter
+from fgl_secure.attacks.gradient_labels import GradientLabels
+from fgl_secure.attacks.gradient_matching_attacks import (
+    DeepLeakage,
+    FeaturesAndEdges,
+    ImprovedDeepLeakage,
+    InvertingGradients,
+)
+from fgl_secure.attacks.gradient_single import GradientSingleRow
+from fgl_secure.attacks.gradient_single_neighbours import GradientSingleNeighbours
+from fgl_secure.attacks.gradient_span import GradientSpan
 from fgl_secure.attacks.hop_fingerprint import HopFingerprint
 from fgl_secure.attacks.hop_gradients import HopGradientLabels
 from fgl_secure.attacks.hop_shares import HopShares
@@ -29,6 +40,7 @@ from fgl_secure.attacks.nsf_topology import NsfDegrees, NsfEgoNets
 from fgl_secure.attacks.nsf_walk_degrees import NsfWalkDegrees
 from fgl_secure.attacks.query_rowspace import QueryRowSpace
 from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
+from fgl_secure.attacks.round_disaggregation import RoundDisaggregation
 from fgl_secure.attacks.secmp_breaks import AllCodesOfOneSender, OneCodeAndMu, SmallFieldBruteForce
 from fgl_secure.attacks.shared_mask import SharedMask
 from fgl_secure.attacks.single_neighbour import SingleNeighbourAtDevice, SingleNeighbourAtSilo
@@ -38,6 +50,7 @@ from fgl_secure.attacks.structure_gradients import (
     StructureGradientNeighbours,
 )
 from fgl_secure.attacks.subgraph_leakage import VisibleDevices, VisibleEdges
+from fgl_secure.attacks.sum_membership import SumMembership
 from fgl_secure.attacks.tag_matching import TagMatching
 from fgl_secure.errors import UnknownNameError
 
@@ -87,6 +100,17 @@ _ALL: tuple[Attack[Any], ...] = (
     StructureGradientLabels(),
     StructureGradientMembership(),
     StructureGradientNeighbours(),
+    GradientLabels(),
+    GradientSingleRow(),
+    GradientSingleNeighbours(),
+    GradientSpan(),
+    GradientFilter(),
+    DeepLeakage(),
+    ImprovedDeepLeakage(),
+    InvertingGradients(),
+    FeaturesAndEdges(),
+    SumMembership(),
+    RoundDisaggregation(),
 )
 
 ATTACKS: Mapping[str, Attack[Any]] = MappingProxyType({attack.card.name: attack for attack in _ALL})

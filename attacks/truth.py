@@ -17,6 +17,25 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ClientBatch:
+    """What one client took its gradient over in one round.
+
+    Attributes:
+        round: the training round.
+        client: index of the silo.
+        nodes: int64 [b], device indices of the labelled nodes of the batch, each once.
+        receptive: int64 [r], device indices of all nodes at which the gradient of the first layer's outputs can be
+            non-zero: those at most (layers of parameters - 1) hops from the batch in the client's own graph, the
+            batch included. With one layer, and under SGC, that is the batch itself.
+    """
+
+    round: int
+    client: int
+    nodes: Ids
+    receptive: Ids
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Truth:
     """What the parties of a run kept to themselves.
 
@@ -29,6 +48,13 @@ class Truth:
         rows: for each layer, [n, d], the row by which each device multiplied the weights.
         labelled: bool [n], the devices whose labels train the model.
         identity: int64 [n], which device an outsider's list calls by each index.
+        batches: what each client took its gradient over, by round and client, those present that took part.
+        entering: by name of each first weight, float [n, d_in], the row by which it is multiplied for each node; what
+            `Candidates.entering` gives for the true features and edges.
+        updates: by round, float [clients, P], what each client put in; rows of NaN where it took no part.
+        features: float [n, d], the features of each device.
+        fields: by index of the client, int64 [m], the device behind each row of the receptive field that attackers may
+            know the shape of, the batch first.
     """
 
     parties: Directory
@@ -39,13 +65,27 @@ class Truth:
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     labelled: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     identity: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    batches: tuple[ClientBatch, ...] = ()
+    entering: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    updates: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+    features: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
+    fields: Mapping[int, Ids] = field(default_factory=dict)
 
     @classmethod
     def of_graph(cls, parties: Directory, graph: FederatedGraph) -> Truth:
         """What a graph alone makes secret: edges, labels, who is labelled and who is who."""
         everyone = np.arange(graph.num_devices, dtype=np.int64)
         labelled = graph.train_mask.copy()
-        return cls(parties, graph.silo_of, graph.edges, {}, graph.labels, labelled=labelled, identity=everyone)
+        return cls(
+            parties,
+            graph.silo_of,
+            graph.edges,
+            {},
+            graph.labels,
+            labelled=labelled,
+            identity=everyone,
+            features=graph.features,
+        )
 
     @classmethod
     def of(cls, transcript: Transcript, graph: FederatedGraph) -> Truth:
@@ -68,6 +108,7 @@ class Truth:
         """The same truth with the devices of each silo shuffled among themselves: the null control's truth.
 
         The shuffle is one cycle through the silo, so that no device keeps its own secret (but one alone in its silo).
+        Clients' updates move on by one client.
         """
         swap = np.arange(len(self.silo_of))
         rng = np.random.default_rng(seed)
@@ -80,6 +121,11 @@ class Truth:
         labels = self.labels[swap] if len(self.labels) else self.labels
         labelled = self.labelled[swap] if len(self.labelled) else self.labelled
         identity = self.identity[swap] if len(self.identity) else self.identity
+        batches = tuple(
+            replace(batch, nodes=swap[batch.nodes], receptive=swap[batch.receptive]) for batch in self.batches
+        )
+        entering = {name: values[swap] for name, values in self.entering.items()}
+        updates = {number: np.roll(values, 1, axis=0) for number, values in self.updates.items()}
         return replace(
             self,
             edges=swap[self.edges],
@@ -88,6 +134,11 @@ class Truth:
             rows=rows,
             labelled=labelled,
             identity=identity,
+            batches=batches,
+            entering=entering,
+            updates=updates,
+            features=self.features[swap] if len(self.features) else self.features,
+            fields={client: swap[members] for client, members in self.fields.items()},
         )
 
     @property

@@ -45,6 +45,8 @@ class Secret(StrEnum):
     IDENTITY = "which node of another client is which"
     STRUCTURE_FEATURE = "the structure features of single nodes of another client"
     SUMMAND = "one client's term of a sum over clients"
+    TRAINING_NODE = "which nodes other clients take their gradients over"
+    NODE_FEATURES = "the features of single nodes of another client"
 
 
 class Circumstance(StrEnum):

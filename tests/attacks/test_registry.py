@@ -17,11 +17,14 @@ EXPECTED = {
     "nsf-degrees", "nsf-ego-nets", "nsf-nearest", "nsf-assignment", "nsf-degree-hashing", "nsf-propagation",
     "nsf-walk-degrees", "nsf-walk-edges", "nsf-cosine-edges", "nsf-labels", "nsf-training-labels", "nsf-membership",
     "structure-gradient-labels", "structure-gradient-membership", "structure-gradient-neighbours",
+    "gradient-labels", "gradient-single-row", "gradient-single-neighbours", "gradient-span", "gradient-filter",
+    "gradient-dlg", "gradient-idlg", "gradient-inverting", "gradient-joint",
+    "sum-membership", "round-disaggregation",
 }  # fmt: skip
 
 
 def test_all_attacks_are_there() -> None:
-    """Those on message passing, and those on shared structure."""
+    """Those on message passing, and those on shared structure and on updates."""
     assert set(ATTACKS) == EXPECTED
 
 

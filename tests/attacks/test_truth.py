@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.truth import ClientBatch, Truth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.learning.hifgl import hierarchy_of
@@ -93,3 +94,22 @@ def test_refuses_inputs_that_are_not_one_row_a_device() -> None:
 def _numbered(seed: int) -> Run:
     """An exchange in which device i sends the number i."""
     return record(random_graph(seed, directed=True, devices=9, pairs=8), Plaintext(), np.arange(9.0)[:, None])
+
+
+@given(SEEDS)
+def test_permuting_moves_batches_within_silos(seed: int) -> None:
+    """Batches keep their size and their silo, no node of one stays in place, and rows that enter move along."""
+    graph = random_graph(seed, directed=False)
+    parties = hierarchy_of(graph)
+    members = [np.flatnonzero(graph.silo_of == silo) for silo in range(3)]
+    batches = tuple(ClientBatch(0, silo, nodes[:1], nodes[:4]) for silo, nodes in enumerate(members))
+    rows, updates = np.arange(24.0)[:, None], {0: np.arange(3.0)[:, None]}
+    truth = replace(Truth.of_graph(parties, graph), batches=batches, entering={"0.weight": rows}, updates=updates)
+    permuted = truth.permuted(seed)
+    for before, after in zip(truth.batches, permuted.batches, strict=True):
+        assert (before.round, before.client, len(before.receptive)) == (after.round, after.client, len(after.receptive))
+        assert set(graph.silo_of[after.receptive]) == {before.client}
+        assert not (before.nodes == after.nodes).any()
+        assert np.isin(after.nodes, after.receptive).all()
+    assert not (permuted.entering["0.weight"] == rows).any()
+    assert permuted.updates[0].ravel().tolist() == [2.0, 0.0, 1.0]
