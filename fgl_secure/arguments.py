@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fgl_secure.commands.options import Options
     from fgl_secure.commands.privacy import PrivacyChoice
     from fgl_secure.commands.structure_choice import StructureChoice
+    from fgl_secure.commands.update_choice import UpdateChoice
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +41,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--static-first-layer", action="store_true",
         help="sum the neighbours' features once and project the sum anew in every round")  # fmt: skip
     _add_structure_options(parser)
+    _add_update_options(parser)
     _add_relay_options(parser)
     _add_privacy_options(parser)
     _add_coding_options(parser)
@@ -64,6 +66,20 @@ def _add_structure_options(parser: argparse.ArgumentParser) -> None:
     add("--tau", type=float, default=0.9, metavar="TAU", help="leverage beyond which a query is refused")
     add("--count-queries", action="store_true", help="refuse queries by their number, as the paper does")
     add("--pooled", action="store_true", help="audit queries as if all requesters pooled their answers")
+
+
+def _add_update_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("fedavg").add_argument
+    add("--scheme", action="append", default=[], metavar="NAME",
+        help="how updates are summed: plaintext, pairwise-masking, lightsecagg, ckks; repeatable in audit")  # fmt: skip
+    add("--threshold", type=int, default=None, metavar="T",
+        help="least clients that must be left at every stage; None takes the scheme's own")  # fmt: skip
+    add("--batch", type=int, default=None, metavar="B", help="labelled nodes of a client's step; None takes all")
+    add("--local-steps", type=int, default=1, metavar="E", help="steps that a client takes in a round")
+    add("--local-rate", type=float, default=0.1, metavar="R", help="learning rate of these steps")
+    add("--noise", type=float, default=None, metavar="Z",
+        help="noise on the sum of the updates: its standard deviation over the clip; None for no noise")  # fmt: skip
+    add("--clip", type=float, default=1.0, metavar="C", help="L2 norm to which updates are clipped under --noise")
 
 
 def _add_relay_options(parser: argparse.ArgumentParser) -> None:
@@ -151,7 +167,18 @@ def options_of(chosen: argparse.Namespace) -> Options:
         privacy=_privacy(chosen),
         parameters=parameters,
         structure=_structure(chosen),
+        updates=_updates(chosen),
     )
+
+
+def _updates(chosen: argparse.Namespace) -> UpdateChoice:
+    from fgl_secure.commands.fedavg_subjects import TRAINED
+    from fgl_secure.commands.update_choice import UpdateChoice
+
+    one = () if "json" not in chosen else (TRAINED,)  # train runs one scheme, an audit shows several
+    schemes = tuple(chosen.scheme) or one
+    local = (chosen.batch, chosen.local_steps, chosen.local_rate)
+    return UpdateChoice(schemes, chosen.threshold, *local, chosen.noise, chosen.clip)
 
 
 def _structure(chosen: argparse.Namespace) -> StructureChoice:

@@ -1,4 +1,4 @@
-"""The command line: `fgl-secure audit`, `train`, `bench`, `reproduce`, `list`.
+"""The command line: `fgl-secure audit`, `train`, `attack`, `bench`, `reproduce`, `list`.
 
 Exit status 0: done, and no evidence contradicts a claim of a protocol named with --protocol. 3: some does.
 2: bad usage or input, with one line on the standard error stream.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fgl_secure import __version__
 from fgl_secure.arguments import add_run_options, options_of
+from fgl_secure.commands import invert_cli
 from fgl_secure.errors import FglSecureError, InputError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
 INTERRUPTED = 130
+
+SUMS = "relay-coded"
+"""What computes neighbourhood sums in training when no protocol is named."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     audit = commands.add_parser("audit", help="train, attack what was said, and report", formatter_class=style)
     audit.set_defaults(run=_audit)
     add_run_options(audit)
-    audit.add_argument("--method", default="hifgl", help="learning method: hifgl or fedstruct")
+    audit.add_argument("--method", default="hifgl", help="learning method: hifgl, fedstruct or fedavg")
     audit.add_argument("--protocol", action="append", default=[], metavar="NAME",
                        help="protocol to audit, repeatable; exit status 3 when evidence contradicts its claim; "
                             "without it a demonstration of secmp, relay-coded and plaintext that exits 0")  # fmt: skip
@@ -77,21 +81,30 @@ def _parser() -> argparse.ArgumentParser:
                        help="folder for report.json and report.html")  # fmt: skip
     train = commands.add_parser("train", help="train a method under a protocol", formatter_class=style)
     train.set_defaults(run=_train)
-    train.add_argument("method", help="learning method: hifgl or fedstruct")
-    train.add_argument("--protocol", default="relay-coded", metavar="NAME", help="how neighbourhood sums are computed")
+    train.add_argument("method", help="learning method: hifgl, fedstruct or fedavg")
+    train.add_argument("--protocol", default=None, metavar="NAME",
+                       help=f"how neighbourhood sums are computed; None takes {SUMS}")  # fmt: skip
     add_run_options(train)
     train.add_argument("--json", action="store_true", help="print one JSON object")
+    attack = commands.add_parser("attack", help="attack one round and show what is seen", formatter_class=style)
+    kinds = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=_Parser)
+    inversion = kinds.add_parser("gradient-inversion", help="reconstruct data from gradients", formatter_class=style)
+    inversion.set_defaults(run=_invert)
+    invert_cli.add_arguments(inversion)
     bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
     bench.set_defaults(run=_bench)
-    bench.add_argument("part", choices=("field", "lcc", "secmp", "ckks", "hop-adjacency"),
-                       help="field arithmetic, Lagrange coded computing, secured training epochs, sums under CKKS, or "
-                            "the exchange of adjacency powers")  # fmt: skip
+    bench.add_argument("part", choices=("field", "lcc", "secmp", "ckks", "hop-adjacency", "secagg"),
+                       help="field arithmetic, Lagrange coded computing, secured training epochs, sums under CKKS, "
+                            "the exchange of adjacency powers, or secure aggregation")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="print one JSON object")
     _add_reproduce(commands.add_parser("reproduce", help="run a table of a paper again", formatter_class=style))
     listing = commands.add_parser("list", help="what there is", formatter_class=style)
     listing.set_defaults(run=_list)
     listing.add_argument(
-        "what", nargs="?", choices=("datasets", "protocols", "exchanges", "attacks", "methods"), help="one kind only"
+        "what",
+        nargs="?",
+        choices=("datasets", "protocols", "exchanges", "schemes", "attacks", "methods"),
+        help="one kind only",
     )
     return parser
 
@@ -128,7 +141,7 @@ def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
         report = audit(options_of(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
     written = write_report(report, chosen.out)
     _say(_printed(report) + f"\nwritten: {written[0]} and {written[1]}")
-    named = chosen.protocol or chosen.exchange
+    named = chosen.protocol or chosen.exchange or chosen.scheme
     return CONTRADICTED if named and contradictions(report) else OK
 
 
@@ -161,9 +174,10 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.commands.plans import planned
     from fgl_secure.commands.training_report import describe, summary
 
-    plan = planned(options_of(chosen), (chosen.protocol,))
+    named = (chosen.protocol or SUMS,) if chosen.protocol or chosen.method != "fedavg" else ()
+    plan = planned(options_of(chosen), named)
     if len(plan.subjects) != 1:
-        raise InputError(f"exchange must be given once for train; found {len(plan.subjects)}")
+        raise InputError(f"exchange and scheme must be given once for train; found {len(plan.subjects)}")
     subject = plan.subjects[0]
     with _progress() as bar:
         result = subject.train(progress=bar(subject.name))
@@ -173,6 +187,13 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
         _say(json.dumps({**summary(plan, subject.name, result, cost), "command": command}, indent=2))
     else:
         _say(describe(plan, subject.name, result, cost))
+    return OK
+
+
+def _invert(chosen: argparse.Namespace, words: list[str]) -> int:
+    if chosen.out is not None:
+        _check_folder(chosen.out)
+    _say(invert_cli.output_of(chosen, shlex.join(["fgl-secure", *words])))
     return OK
 
 

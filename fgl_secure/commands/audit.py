@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from fgl_secure import __version__
@@ -50,13 +51,14 @@ def audit(
     chosen = tuple(attack(name) for name in dict.fromkeys(attacks)) or tuple(ATTACKS.values())
     plan = planned(options, tuple(dict.fromkeys(protocols)), graph)
     results, records, exposures = {}, [_boundary_record(plan)], []
+    positive = cache(lambda each: _positive_control(each, plan.reference(each.card.reference)))
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = result
         exposures += _exposures(subject.name, result)
         for run in subject.runs(result):
-            records += [record for each in chosen for record in _records(each, run, subject, plan)]
-    if protocols or options.structure.exchanges:
+            records += [record for each in chosen for record in _records(each, run, subject, plan, positive)]
+    if protocols or options.structure.exchanges or options.updates.schemes:
         _check_measured(plan, records)
     return _report(plan, results, records, exposures, command)
 
@@ -83,17 +85,18 @@ def _records(
     run: RecordedRun,
     subject: Subject,
     plan: Plan,
+    positive: Callable[[Attack[Any]], Mapping[str, float]],
 ) -> Iterator[Record]:
     if each.card.material is not run.material:
         return
     guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
     if guess is None:
         return
-    positive = _positive_control(each, plan.reference(each.card.reference))
+    reached = positive(each)
     permuted = {null.metric: null for null in each.score(guess, run.truth.permuted(plan.options.seed + 1))}
     for found in each.score(guess, run.truth):
         if found.metric in permuted:  # without a null control a figure is no evidence
-            evidence = _Evidence(each, run, found, permuted[found.metric], positive[found.metric])
+            evidence = _Evidence(each, run, found, permuted[found.metric], reached[found.metric])
             yield _record(evidence, subject.claims[subject.name], plan)
 
 

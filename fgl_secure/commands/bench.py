@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fgl_secure.commands import bench_ckks, bench_field, bench_hop_adjacency, bench_lcc, bench_secmp
+from fgl_secure.commands import bench_ckks, bench_field, bench_hop_adjacency, bench_lcc, bench_secagg, bench_secmp
 from fgl_secure.commands.bench_report import Report
 from fgl_secure.commands.timing import line, verdict
 
@@ -21,6 +21,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "secmp": bench_secmp.run,
     "ckks": bench_ckks.run,
     "hop-adjacency": bench_hop_adjacency.run,
+    "secagg": bench_secagg.run,
 }
 
 

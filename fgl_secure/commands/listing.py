@@ -5,20 +5,30 @@ from __future__ import annotations
 from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.graph import describe
 from fgl_secure.protocols.registry import PROTOCOLS, Parameters
+from fgl_secure.protocols.staged.registry import STAGED
 
 Rows = list[tuple[str, str]]
+
+SCHEMES = {
+    "plaintext": "updates in the clear, as existing training loops send them",
+    "pairwise-masking": "masks that cancel in the sum (Bonawitz et al. 2017, Bell et al. 2020); survives drop-outs",
+    "lightsecagg": "coded masks, whose sum is opened in one shot (So et al. 2022); survives drop-outs",
+    "ckks": "updates encrypted under a key that the clients share and the server does not have",
+}
+"""Sums of updates of clients, for one server."""
 
 
 def listing(kind: str | None = None) -> str:
     """The names of one kind, or of all, with a line each.
 
     Args:
-        kind: "datasets", "protocols", "exchanges", "attacks", "methods", or None for all.
+        kind: "datasets", "protocols", "exchanges", "schemes", "attacks", "methods", or None for all.
     """
     tables = {
         "datasets": _datasets,
         "protocols": _protocols,
         "exchanges": _exchanges,
+        "schemes": _schemes,
         "attacks": _attacks,
         "methods": _methods,
     }
@@ -56,6 +66,13 @@ def _exchanges() -> Rows:
     ]
 
 
+def _schemes() -> Rows:
+    return [
+        (name, f"{SCHEMES[name]}; promises {len(make(None).claim.guarantees) or 'nothing'}")
+        for name, make in STAGED.items()
+    ]
+
+
 def _attacks() -> Rows:
     return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in ATTACKS.values()]
 
@@ -67,4 +84,5 @@ def _methods() -> Rows:
             "fedstruct",
             "node classification with shared structure (ICLR 2025); sums of adjacency powers and of gradients",
         ),
+        ("fedavg", "node classification on local subgraphs (AISTATS 2017); sums of model updates"),
     ]

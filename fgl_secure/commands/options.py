@@ -11,6 +11,7 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed
 from fgl_secure.commands.structure_choice import StructureChoice
+from fgl_secure.commands.update_choice import UpdateChoice
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
 from fgl_secure.learning.backbones import LAYERS
@@ -22,7 +23,7 @@ from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel
 
-METHODS = ("hifgl", "fedstruct")
+METHODS = ("hifgl", "fedstruct", "fedavg")
 
 OWN_GRAPH = ".npz"
 """How the path of a user's own graph ends; every other data set is a name."""
@@ -48,6 +49,7 @@ class Options:
         privacy: differential privacy of what devices send; None for none.
         parameters: of the protocols.
         structure: what is FedStruct's alone; other methods have no use for it.
+        updates: what is federated averaging's alone.
     """
 
     method: str = "hifgl"
@@ -65,6 +67,7 @@ class Options:
     privacy: PrivacyChoice | None = None
     parameters: Parameters = field(default_factory=Parameters)
     structure: StructureChoice = field(default_factory=StructureChoice)
+    updates: UpdateChoice = field(default_factory=UpdateChoice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

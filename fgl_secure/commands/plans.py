@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from fgl_secure.commands.fedavg_subjects import fedavg_plan
 from fgl_secure.commands.fedstruct_subjects import fedstruct_plan
 from fgl_secure.commands.hifgl_subjects import hifgl_plan
 from fgl_secure.commands.options import Options
@@ -14,7 +15,11 @@ from fgl_secure.graph import FederatedGraph
 
 Planner = Callable[[Options, tuple[str, ...], FederatedGraph | None], Plan]
 
-PLANNERS: Mapping[str, Planner] = MappingProxyType({"hifgl": hifgl_plan, "fedstruct": fedstruct_plan})
+PLANNERS: Mapping[str, Planner] = MappingProxyType({
+    "hifgl": hifgl_plan,
+    "fedstruct": fedstruct_plan,
+    "fedavg": fedavg_plan,
+})  # fmt: skip
 
 
 def planned(options: Options, protocols: tuple[str, ...] = (), graph: FederatedGraph | None = None) -> Plan:

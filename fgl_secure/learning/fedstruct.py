@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -42,6 +42,55 @@ class Structure:
 
     combine: StructureSum
     features: NDArray[np.float32] | None = None
+
+
+def structure_rows(
+    features: NDArray[np.float32] | None, n: int, classes: int, preset: FedStructPreset, seed: int, device: torch.device
+) -> Rows:
+    """The rows that g is applied to: fixed ones, or those that Hop2Vec starts from.
+
+    Args:
+        features: [n, d_s], fixed structure features of all nodes; None learns them.
+        n: nodes.
+        classes: of labels.
+        preset: how to train.
+        seed: of what Hop2Vec starts from.
+        device: where they live.
+
+    Raises:
+        InputError: features are fixed and the preset leaves g out.
+    """
+    if features is not None:
+        if preset.structure_hidden is None:
+            raise InputError("structure_hidden must name the layers of g where features are fixed; found None")
+        return FixedRows(features, device)
+    width = classes if preset.structure_hidden is None else preset.structure_width
+    return LearntRows(torch.from_numpy(hop2vec_start(n, width, seed)).to(device).requires_grad_())
+
+
+def structure_model(rows: Rows, classes: int, preset: FedStructPreset, device: torch.device) -> Perceptron | None:
+    """The model g with initial weights from torch's generator; None where it is the identity."""
+    if preset.structure_hidden is None:
+        return None
+    return Perceptron((rows.width, *preset.structure_hidden, classes)).to(device)
+
+
+def stepper(
+    theta: Sequence[torch.Tensor], learnt: torch.Tensor | None, preset: FedStructPreset
+) -> torch.optim.Optimizer:
+    """What takes the steps of a preset.
+
+    Args:
+        theta: the model parameters.
+        learnt: learnt structure features; None where there are none.
+        preset: rates, decay and kind.
+    """
+    groups: list[dict[str, Any]] = [{"params": list(theta), "lr": preset.learning_rate}]
+    if learnt is not None:
+        groups.append({"params": [learnt], "lr": preset.structure_rate})
+    if preset.stepping is Stepping.ADAM:
+        return torch.optim.Adam(groups, weight_decay=preset.weight_decay)
+    return torch.optim.SGD(groups, lr=preset.learning_rate, weight_decay=preset.weight_decay)
 
 
 class Trainee(ABC):
@@ -101,17 +150,8 @@ class FedStruct(Trainee):
         preset, n = self._preset, graph.num_devices
         if structure.features is not None and len(structure.features) != n:
             raise InputError(f"features must have {n} rows, one a node; found {len(structure.features)}")
-        if preset.structure_hidden is None and structure.features is not None:
-            raise InputError("structure_hidden must name the layers of g where features are fixed; found None")
-        width = graph.num_classes if preset.structure_hidden is None else preset.structure_width
-        self._rows = (
-            LearntRows(torch.from_numpy(hop2vec_start(n, width, self._seed)).to(self._device).requires_grad_())
-            if structure.features is None
-            else FixedRows(structure.features, self._device)
-        )
-        if preset.structure_hidden is None:
-            return None
-        return Perceptron((self._rows.width, *preset.structure_hidden, graph.num_classes)).to(self._device)
+        self._rows = structure_rows(structure.features, n, graph.num_classes, preset, self._seed, self._device)
+        return structure_model(self._rows, graph.num_classes, preset, self._device)
 
     def _place(self, graph: FederatedGraph) -> None:
         labelled = np.flatnonzero(graph.train_mask)
@@ -121,13 +161,7 @@ class FedStruct(Trainee):
         self._split = GradientShares(graph, self._device)
 
     def _stepper(self) -> torch.optim.Optimizer:
-        preset = self._preset
-        groups = [{"params": self.theta, "lr": preset.learning_rate}]
-        if self._learnt is not None:
-            groups.append({"params": [self._learnt], "lr": preset.structure_rate})
-        if preset.stepping is Stepping.ADAM:
-            return torch.optim.Adam(groups, weight_decay=preset.weight_decay)
-        return torch.optim.SGD(groups, lr=preset.learning_rate, weight_decay=preset.weight_decay)
+        return stepper(self.theta, self._learnt, self._preset)
 
     @property
     def theta(self) -> list[nn.Parameter]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.local_subgraph import augmented_subgraph
-from fgl_secure.graph.structure_features import structure_features
+from fgl_secure.graph.structure_features import LEARNT, structure_features
 from fgl_secure.learning.aggregated_queries import AggregatedQueries
 from fgl_secure.learning.fedstruct import FedStruct, Structure
 from fgl_secure.learning.fedstruct_gradients import (
@@ -39,7 +39,7 @@ from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel
 
-HOP2VEC = "hop2vec"
+HOP2VEC = LEARNT
 
 Seen = Callable[[FedStruct], None]
 """Shown the method before the first round, and after the last."""

@@ -23,6 +23,38 @@ BOUND = 2.0**10
 FLOAT_BYTES = 4
 
 
+def fraction_bits(limit: int, terms: int, scheme: str) -> int:
+    """Bits behind the binary point of entries up to `BOUND`.
+
+    Args:
+        limit: largest magnitude of an exact sum.
+        terms: vectors in it.
+        scheme: what it is called.
+
+    Raises:
+        FieldRangeError: not one bit fits.
+    """
+    room = limit // terms / BOUND
+    bits = min(FRACTION_BITS, int(np.floor(np.log2(max(room, 0.5)))))
+    if bits < 1:
+        raise FieldRangeError(
+            f"bound of a gradient's entries must leave a bit behind the point under {scheme}; "
+            f"found {BOUND:g} for sums up to {limit:,}"
+        )
+    return bits
+
+
+def in_units(values: NDArray[np.floating[Any]], bits: int) -> NDArray[np.int64]:
+    """Entries as whole units of 2^-bits.
+
+    Raises:
+        InputError: an entry is not finite, or beyond `BOUND`; which one is not said.
+    """
+    if not np.isfinite(values).all() or float(np.abs(values).max(initial=0.0)) > BOUND:
+        raise InputError(f"gradients must be finite and of magnitude up to {BOUND:g}; at least one entry is not")
+    return np.rint(values.astype(np.float64) * 2.0**bits).astype(np.int64)
+
+
 class FixedPointSum:
     """Sums of real vectors of one group of clients, rounded to multiples of 2^-40.
 
@@ -34,21 +66,13 @@ class FixedPointSum:
 
     def __init__(self, scheme: VectorScheme, channel: Channel, group: VectorGroup) -> None:
         terms = len(group.senders)
-        room = scheme.limit(terms) // terms / BOUND
-        self.fraction_bits = min(FRACTION_BITS, int(np.floor(np.log2(max(room, 0.5)))))
-        if self.fraction_bits < 1:
-            raise FieldRangeError(
-                f"bound of a gradient's entries must leave a bit behind the point under {scheme.name}; "
-                f"found {BOUND:g} for sums up to {scheme.limit(terms):,}"
-            )
+        self.fraction_bits = fraction_bits(scheme.limit(terms), terms, scheme.name)
         self._scheme, self._channel, self._group = scheme, channel, group
         self._session: VectorSession | None = None
 
     def __call__(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """The sum of the clients' vectors [m, d] in the order of the group's senders, float64 [d]."""
-        if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
-            raise InputError(f"gradients must be finite and of magnitude up to {BOUND:g}; at least one entry is not")
-        units = np.rint(rows.astype(np.float64) * 2.0**self.fraction_bits).astype(np.int64)
+        units = in_units(rows, self.fraction_bits)
         if self._session is None:
             bound = int(BOUND * 2.0**self.fraction_bits)
             self._session = self._scheme.open(self._channel, self._group, rows.shape[1], bound)

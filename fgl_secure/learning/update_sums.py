@@ -73,6 +73,32 @@ def note_learnt(channel: Channel, mean: NDArray[np.float64], clients: int, step:
     channel.note_inputs("participants", step, np.repeat(server, clients), np.arange(clients)[:, None])
 
 
+class StagedSums:
+    """Sums of integer vectors of all clients of a channel, one for each step.
+
+    Args:
+        scheme: adds integers up.
+        channel: between server and clients; gives the coins.
+    """
+
+    def __init__(self, scheme: StagedScheme, channel: Channel) -> None:
+        self._scheme, self._channel = scheme, channel
+        self._clients = channel.parties.ids(Role.SILO)
+        self._server = int(channel.parties.ids(Role.SERVER)[0])
+        self._session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist())
+        self.threshold = scheme.threshold_for(len(self._clients))
+
+    @property
+    def room(self) -> int:
+        """The largest magnitude of one client's entry."""
+        return self._scheme.limit(len(self._clients)) // len(self._clients)
+
+    def __call__(self, rows: NDArray[np.int64], bound: int, step: Step) -> NDArray[np.int64]:
+        """The sum int64 [length] of rows int64 [K, length] of magnitude up to the bound."""
+        terms = SumTerms(self._session, step.round, len(rows), self.threshold, rows.shape[1], bound)
+        return run_recorded(self._scheme, terms, rows, self._channel, self._clients, self._server, step)
+
+
 class StagedUpdates(UpdateSum):
     """The server learns the weighted sum of the updates and the sum of the weights, and nothing of a single client.
 
@@ -86,25 +112,20 @@ class StagedUpdates(UpdateSum):
     """
 
     def __init__(self, scheme: StagedScheme, channel: Channel, heaviest: int) -> None:
-        self._scheme, self._channel, self._heaviest = scheme, channel, heaviest
-        self._clients = channel.parties.ids(Role.SILO)
-        self._server = channel.parties.ids(Role.SERVER)
-        self._session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist())
-        self._threshold = scheme.threshold_for(len(self._clients))
-        room = scheme.limit(len(self._clients)) // len(self._clients) // heaviest / BOUND
+        self._channel, self._heaviest = channel, heaviest
+        self._sums = StagedSums(scheme, channel)
+        room = self._sums.room // heaviest / BOUND
         self.fraction_bits = min(FRACTION_BITS, int(np.floor(np.log2(max(room, 0.5)))))
         if self.fraction_bits < 1:
             raise FieldRangeError(
                 f"bound of an update's entries must leave a bit behind the point under {scheme.name}; found {BOUND:g} "
-                f"for {len(self._clients)} clients of weight up to {heaviest:,}"
+                f"for clients of weight up to {heaviest:,}"
             )
 
     def __call__(self, rows: NDArray[np.float32], weights: Ids, step: Step) -> NDArray[np.float64]:
         """Runs the stages and notes what the server learns."""
         units = self._units(rows, weights)
-        bound = int(BOUND * 2.0**self.fraction_bits) * self._heaviest
-        terms = SumTerms(self._session, step.round, len(rows), self._threshold, units.shape[1], bound)
-        total = run_recorded(self._scheme, terms, units, self._channel, self._clients, int(self._server[0]), step)
+        total = self._sums(units, int(BOUND * 2.0**self.fraction_bits) * self._heaviest, step)
         mean: NDArray[np.float64] = total[:-1] / (float(total[-1]) * 2.0**self.fraction_bits)
         note_learnt(self._channel, mean, len(rows), step)
         return mean

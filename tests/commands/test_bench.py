@@ -15,11 +15,13 @@ from fgl_secure.commands import (
     bench_hop_adjacency,
     bench_lcc,
     bench_report,
+    bench_secagg,
     bench_secmp,
 )
 from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.commands.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.protocols.staged.registry import STAGED
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
 
@@ -36,6 +38,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(bench_ckks, name, value)
     for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():
         monkeypatch.setattr(bench_hop_adjacency, name, value)
+    few = {"CLIENTS": (4, 10), "LENGTH": 2000, "SHARES_OF_LENGTH": (20, 4), "ROUND_CLIENTS": 10}
+    for name, value in {**few, "IN_FULL": dict.fromkeys(STAGED, 4)}.items():
+        monkeypatch.setattr(bench_secagg, name, value)
 
 
 @pytest.mark.parametrize("part", bench.PARTS)

@@ -8,11 +8,13 @@ from fgl_secure.commands.options import METHODS
 from fgl_secure.commands.structure_choice import ExchangeName
 from fgl_secure.graph import available
 from fgl_secure.protocols.registry import PROTOCOLS
+from fgl_secure.protocols.staged.registry import STAGED
 
 EVERYTHING = {
     "datasets": available(),
     "protocols": PROTOCOLS,
     "exchanges": [str(name) for name in ExchangeName],
+    "schemes": STAGED,
     "attacks": ATTACKS,
     "methods": METHODS,
 }

@@ -30,7 +30,7 @@ DEFAULT = Options(device="cpu")
         ({"partition": "metis"}, "random, louvain"),
         ({"backbone": "gat"}, "gcn, sage"),
         ({"preset": "best"}, "honest, paper"),
-        ({"method": "fedavg"}, "hifgl"),
+        ({"method": "fedprox"}, "hifgl"),
         ({"device": "tpu"}, "auto, cpu, cuda"),
     ],
 )

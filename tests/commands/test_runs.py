@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.base import Material, Reference
+from fgl_secure.attacks.base import Material, Reference, guess_of
+from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.commands.runs import NARROW, WIDEST, reference_runs, variant_runs
+from fgl_secure.commands.update_references import update_reference
 from fgl_secure.graph import load
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
@@ -19,7 +21,7 @@ FIRST = Step(0, 0)
 def test_every_reference_has_a_run() -> None:
     """Each reference of message passing has a run over three silos, with devices of few neighbours and of several."""
     runs = reference_runs()
-    assert set(runs) == {which for which in Reference if not which.name.startswith("FEDSTRUCT")}
+    assert set(runs) == {which for which in Reference if not which.name.startswith(("FEDSTRUCT", "FEDAVG"))}
     for run in runs.values():
         received = np.bincount(run.truth.edges[1])
         assert (received <= 2).sum() > 20
@@ -92,3 +94,13 @@ def test_plaintext_has_no_variants() -> None:
     """The oracle is run as it is."""
     graph = federated([[0, 1], [1, 0]], [0, 1])
     assert not list(variant_runs(Plaintext(), graph, 0))
+
+
+def test_every_reference_of_updates_has_a_run() -> None:
+    """Each reference of federated averaging is made once, and an attack that stands on it can read it."""
+    for each in ATTACKS.values():
+        if each.card.reference.name.startswith("FEDAVG"):
+            run = update_reference(each.card.reference)
+            assert run is update_reference(each.card.reference)
+            view = run.transcript.views(each.card.observer)
+            assert guess_of(each, view, run.public, run.auxiliary) is not None
