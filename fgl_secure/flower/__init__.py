@@ -1,1 +1,16 @@
 """Secure aggregation and federated graph learning on Flower, where `fgl-secure[flower]` is installed."""
+
+from fgl_secure.flower.mod import SecureAggregationMod, secure_aggregation_mod
+from fgl_secure.flower.policy import ClientPolicy
+from fgl_secure.flower.secured_grid import SecuredGrid
+from fgl_secure.flower.settings import RoundReport
+from fgl_secure.flower.strategy import SecureAggregationStrategy
+
+__all__ = [
+    "ClientPolicy",
+    "RoundReport",
+    "SecureAggregationMod",
+    "SecureAggregationStrategy",
+    "SecuredGrid",
+    "secure_aggregation_mod",
+]

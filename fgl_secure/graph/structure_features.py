@@ -25,6 +25,9 @@ FEDSTAR_STEPS = 50
 
 HOP2VEC_DEVIATION = 0.05
 
+LEARNT = "hop2vec"
+"""Name of the features that training changes; the others are fixed."""
+
 StructureFeatures = Callable[[Graph, int, int], NDArray[np.float32]]
 
 
@@ -100,7 +103,7 @@ def _fedstar(graph: Graph, width: int, _seed: int) -> NDArray[np.float32]:
 
 STRUCTURE_FEATURES: Mapping[str, StructureFeatures] = MappingProxyType(
     {
-        "hop2vec": lambda graph, width, seed: hop2vec_start(graph.num_nodes, width, seed),
+        LEARNT: lambda graph, width, seed: hop2vec_start(graph.num_nodes, width, seed),
         "degree": lambda graph, width, _seed: one_hot_degree(graph, width - 1),
         "graphlet": lambda graph, _width, _seed: standardised(graphlet_degrees(graph)),
         "fedstar": _fedstar,

@@ -1,0 +1,1 @@
+"""HiFGL and FedStruct with silos as SuperNodes."""

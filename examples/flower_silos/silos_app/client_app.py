@@ -1,0 +1,29 @@
+"""A SuperNode's side: the program of the silo or the relay that it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flwr.app import Context
+
+from fgl_secure.flower.silos import silo_app
+
+if TYPE_CHECKING:
+    from fgl_secure.learning.silos.sealing import SealedParty
+
+
+def number_of(context: Context) -> int:
+    """Silos come first, then relays."""
+    return int(context.node_config["partition-id"])
+
+
+def party_of(context: Context, session: bytes) -> SealedParty:
+    """The party as it is before the first turn; Flower's context keeps what becomes of it."""
+    from silos_app import task  # noqa: PLC0415  # torch takes seconds
+
+    method, silos, rounds = (context.run_config[key] for key in ("method", "silos", "rounds"))
+    share = str(context.node_config.get("share", ""))
+    return task.party(str(method), int(silos), int(rounds), number_of(context), session, share)
+
+
+app = silo_app(number_of, party_of)

@@ -1,0 +1,32 @@
+"""The server's side: a mailbox that leads sums, and knows neither the graph nor the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fgl_secure.coins import SystemCoins
+from fgl_secure.flower.silos import SiloMailbox, fresh_session
+from fgl_secure.learning.silos.sum_server import SumServer
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Runs all turns, prints what came of it, and writes `result` if one is named."""
+    from silos_app import task  # noqa: PLC0415
+
+    config = context.run_config
+    silos, timeout = int(config["silos"]), float(config["timeout"])
+    server = SumServer(task.company(silos, fresh_session()), SystemCoins())
+    reports = SiloMailbox(grid, server, task.parties(str(config["method"]), silos), timeout).run()
+    report = reports[0]
+    print(f"losses {report['losses'].round(4).tolist()}, accuracy on test nodes {float(report['test']):.3f}")
+    if config["result"]:
+        found = {f"{silo}/{name}": value for silo, each in reports.items() for name, value in each.items()}
+        with Path(str(config["result"])).open("wb") as file:
+            np.savez(file, allow_pickle=False, **found)

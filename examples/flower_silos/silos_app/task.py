@@ -1,0 +1,82 @@
+"""What is trained, on which graph, and who takes part; nothing in it is of Flower."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fgl_secure.coins import SystemCoins
+from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.graph.digits import load_digits_graph
+from fgl_secure.graph.split import random_split
+from fgl_secure.learning.fedstruct_presets import FedStructPreset, fedstruct_preset
+from fgl_secure.learning.presets import HONEST, Preset
+from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
+from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask
+from fgl_secure.learning.silos.program import Program
+from fgl_secure.learning.silos.relay import RelayProgram
+from fgl_secure.learning.silos.relay_sums import RelaySums
+from fgl_secure.learning.silos.sealing import SealedParty
+from fgl_secure.learning.silos.share import SiloShare
+from fgl_secure.learning.silos.sums import Company
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
+
+NODES = 300
+RELAYS = RelayCoded()
+
+
+def federated(silos: int) -> FederatedGraph:
+    """The first 300 digits and the edges between them, dealt out to the silos in turn."""
+    digits = load_digits_graph()
+    inside = (digits.edges < NODES).all(axis=0)
+    graph = Graph.from_arrays("digits", digits.features[:NODES], digits.labels[:NODES], digits.edges[:, inside])
+    return FederatedGraph.from_assignment(graph, np.arange(NODES) % silos, random_split(NODES, 0))
+
+
+def fedstruct(rounds: int) -> FedStructPreset:
+    """FedStruct with Hop2Vec, small."""
+    usual = replace(fedstruct_preset("honest", "Cora"), epochs=rounds, learning_rate=0.02, hops=2, kept=None)
+    return replace(usual, structure_width=8, structure_hidden=(16,), feature_hidden=(16,))
+
+
+def hifgl(rounds: int) -> Preset:
+    """HiFGL with a small GCN."""
+    return replace(HONEST, epochs=rounds, hidden=16)
+
+
+def company(silos: int, session: bytes) -> Company:
+    """Silos add up under pairwise masking."""
+    return Company(silos, StagedPairwiseMasking(), session)
+
+
+def parties(method: str, silos: int) -> int:
+    """Silos, and relays where the method has them."""
+    return silos + (RELAYS.R if method == "hifgl" else 0)
+
+
+def party(method: str, silos: int, rounds: int, number: int, session: bytes, share: str) -> SealedParty:
+    """One of them, before its first turn.
+
+    Args:
+        method: "fedstruct" or "hifgl".
+        silos: how many.
+        rounds: of training.
+        number: of the party: silos come first.
+        session: of the run.
+        share: file with what a silo holds; if empty it is cut out of the whole graph, which no silo would have.
+    """
+    coins = SystemCoins()
+    if number >= silos:
+        relay = RelayProgram(number - silos, silos, RELAYS, session, coins)
+        return SealedParty(number, parties(method, silos), relay, session, coins)
+    held = SiloShare.load(Path(share)) if share else SiloShare.of(federated(silos), number)
+    program: Program
+    if method == "hifgl":
+        sums = RelaySums(held, RELAYS, session, coins)
+        program = HiFGLSilo(held, HiFGLTask(hifgl(rounds)), company(silos, session), sums, coins)
+    else:
+        program = FedStructSilo(held, FedStructTask(fedstruct(rounds)), company(silos, session), coins)
+    return SealedParty(number, parties(method, silos), program, session, coins)

@@ -1,0 +1,216 @@
+"""A SuperLink and its SuperNodes as processes of this machine, over TLS, offline, gone when the block is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from fgl_secure.errors import FglSecureError, InputError
+from fgl_secure.flower.certificates import Certificates, make_certificates
+from fgl_secure.flower.process_settings import as_toml, free_port, offline_variables, serving_options
+
+START_SECONDS = 60.0
+STOP_SECONDS = 5.0
+POLL_SECONDS = 0.1
+
+
+class LocalProcessError(FglSecureError):
+    """A process of a local federation did not start, or ended before its time."""
+
+
+class LocalFederation:
+    """One SuperLink and several SuperNodes over TLS on free ports of 127.0.0.1.
+
+    Everything that the processes write goes to one temporary folder (`folder`, with logs in `*.log`), which is removed
+    on leaving, as are all processes, also after errors. Nothing leaves the machine: telemetry, update checks and
+    installation of dependencies are off. Apps run in processes of their own, a fresh one for each message.
+
+    Args:
+        nodes: node configuration of each SuperNode, e.g. `{"partition-id": 0}`.
+        environment: variables for all processes, beside those of this one.
+        preload: modules that ClientApps need; with any, their processes are forked from one that has loaded them
+            (`warm_executor`), which saves seconds a message. Without, Flower starts each from nothing.
+
+    Example:
+        with LocalFederation([{"partition-id": i} for i in range(4)]) as federation:
+            federation.run(Path("examples/flower_secagg"), {"num-server-rounds": 1})
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Mapping[str, str | int | float | bool]],
+        environment: Mapping[str, str] | None = None,
+        preload: Sequence[str] = (),
+    ) -> None:
+        self._nodes = [dict(node) for node in nodes]
+        self._preload = tuple(preload)
+        self._environment = dict(environment or {})
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._certificates: Certificates | None = None
+        self.folder = Path()
+        self.port = 0
+
+    def __enter__(self) -> LocalFederation:
+        self.folder = Path(tempfile.mkdtemp(prefix="fgl-secure-flower-"))
+        try:
+            self._certificates = make_certificates(self.folder)
+            self._start_link()
+            addresses = [self._start_node(index) for index in range(len(self._nodes))]
+            if self._preload:
+                self._start_executor(addresses)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(
+        self, app: Path, config: Mapping[str, str | int | float | bool] | None = None, timeout: float = 600.0
+    ) -> str:
+        """Runs a Flower app to its end, as `flwr run --stream` does, and returns what it printed.
+
+        Args:
+            app: folder with the app's pyproject.toml.
+            config: overrides of the run configuration.
+            timeout: seconds.
+
+        Raises:
+            LocalProcessError: it could not be submitted, or did not end in time.
+        """
+        process = self.start(app, config)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise LocalProcessError(f"run must end within {timeout} s; it did not\n{self.log('run')}") from error
+        if process.returncode:
+            raise LocalProcessError(f"run must end with 0; found {process.returncode}\n{self.log('run')}")
+        return self.log("run")
+
+    def start(self, app: Path, config: Mapping[str, str | int | float | bool] | None = None) -> subprocess.Popen[bytes]:
+        """Submits a Flower app and returns the process that streams its log to `log("run")` until it ends.
+
+        The process that followed a run before is ended.
+        """
+        if "run" in self._processes:
+            self._kill("run")
+        overrides = " ".join(f"{key}={as_toml(value)}" for key, value in (config or {}).items())
+        command = ["flwr", "run", str(app), "local", "--stream"]
+        return self._spawn("run", [*command, "--run-config", overrides] if overrides else command)
+
+    def kill_node(self, index: int) -> None:
+        """Kills a SuperNode and all that it started, without warning; forked ClientApps have nobody to answer then.
+
+        Raises:
+            LocalProcessError: there is none of that number, or it was killed before.
+        """
+        if f"node{index}" not in self._processes:
+            raise LocalProcessError(f"node must be one that was started and not yet killed; found {index}")
+        self._kill(f"node{index}")
+
+    def node_is_up(self, index: int) -> bool:
+        """Whether a SuperNode's process still runs."""
+        process = self._processes.get(f"node{index}")
+        return process is not None and process.poll() is None
+
+    def log(self, name: str) -> str:
+        """What "link", "run", "executor" or "node0", "node1", ... has printed so far."""
+        file = self.folder / f"{name}.log"
+        return file.read_text(errors="replace") if file.exists() else ""
+
+    def close(self) -> None:
+        """Kills every process and removes the folder; a second call does nothing."""
+        for name in reversed(list(self._processes)):
+            self._kill(name)
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _start_link(self) -> None:
+        files = self._files()
+        self.port = free_port()
+        home = self.folder / "flwr"
+        home.mkdir()
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "local"\n\n[superlink.local]\n'
+            f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{files.authority}"\n'
+        )
+        command = ["flower-superlink", "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--disable-runtime-dependency-installation", *serving_options(files)]
+        self._spawn("link", command)
+        self._await_link()
+
+    def _await_link(self) -> None:
+        trust = ssl.create_default_context(cafile=str(self._files().authority))
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end and self._processes["link"].poll() is None:
+            with suppress(urllib.error.URLError, OSError):
+                opener = urllib.request.build_opener(
+                    urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust)
+                )
+                opener.open(f"https://127.0.0.1:{self.port}/health", timeout=1).close()
+                return
+            time.sleep(POLL_SECONDS)
+        raise LocalProcessError(f"SuperLink must start within {START_SECONDS} s; it did not\n{self.log('link')}")
+
+    def _start_node(self, index: int) -> str:
+        """Starts a SuperNode and returns the address that its ClientApps talk to."""
+        files, port = self._files(), free_port()
+        config = " ".join(f"{key}={as_toml(value)}" for key, value in self._nodes[index].items())
+        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1"]
+        command += ["--port", str(port), "--root-certificates", str(files.authority), *serving_options(files)]
+        command += ["--isolation", "process"] if self._preload else []
+        self._spawn(f"node{index}", [*command, *(["--node-config", config] if config else [])])
+        return f"127.0.0.1:{port}"
+
+    def _start_executor(self, addresses: Sequence[str]) -> None:
+        command = [Path(sys.executable).name, "-m", "fgl_secure.flower.warm_executor", *addresses]
+        trust = ["--root-certificates", str(self._files().authority)]
+        self._spawn("executor", [*command, *trust, "--preload", *self._preload])
+
+    def _files(self) -> Certificates:
+        if self._certificates is None:
+            raise InputError("federation must be entered with `with` before it is used")
+        return self._certificates
+
+    def _spawn(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        """A process that leads a group of its own, so that all it starts can be killed with it."""
+        self._files()
+        binary = str(Path(sys.executable).parent / command[0])
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._processes[name] = subprocess.Popen(  # noqa: S603  # our own command
+                [binary, *command[1:]],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                env=offline_variables(self.folder / "flwr") | self._environment,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+        return self._processes[name]
+
+    def _kill(self, name: str) -> None:
+        """Ends a process and its group. The link has detached processes of its own, and stops them when asked to."""
+        process = self._processes.pop(name)  # its number may be another's from now on
+        if name == "link":
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_SECONDS)

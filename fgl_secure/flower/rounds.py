@@ -1,0 +1,118 @@
+"""Round after round of secure aggregation: who is in it, what bounds hold, and what the wrapped strategy gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from logging import INFO, WARNING
+
+from flwr.app import Error, Message, MetricRecord, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.roles import ServerRound
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.errors import FglSecureError, TooFewClientsError
+from fgl_secure.flower.exchange import Patience
+from fgl_secure.flower.records import ARRAYS, METRICS, arrays_of, only_arrays, record_of
+from fgl_secure.flower.roster import known_nodes
+from fgl_secure.flower.server_round import SILENT, GridRound
+from fgl_secure.flower.settings import RoundReport, Settings
+from fgl_secure.flower.terms import RoundTerms, mapping_of
+from fgl_secure.protocols.staged.interface import SESSION_BYTES
+
+FEWEST = 2
+
+
+class Rounds:
+    """The rounds of one session.
+
+    Args:
+        settings: of all of them.
+        coins: of the server; None takes secret ones.
+    """
+
+    def __init__(self, settings: Settings, coins: Coins | None = None) -> None:
+        self._settings = settings
+        self._coins = SystemCoins() if coins is None else coins
+        self._session = bytes(self._coins.uniform(256, (SESSION_BYTES,)).tolist())
+        self._bounds: Mapping[str, float] | None = None
+        self._number = -1
+        self.reports: list[RoundReport] = []
+
+    def run(self, grid: Grid, asked: Sequence[Message], timeout: float | None) -> list[Message]:
+        """One round.
+
+        Args:
+            grid: of the run.
+            asked: what the wrapped strategy wants to send for training, one message for each node.
+            timeout: seconds that the stage waits in which clients train; None waits for all.
+
+        Returns:
+            One reply with the mean, unless the round failed, and an error for each node that is not in the mean.
+
+        Raises:
+            FglSecureError: the round failed, and failed rounds are not skipped.
+        """
+        self._number += 1
+        lost: dict[int, str] = {}
+        try:
+            mean, report = self._round(grid, asked, timeout, lost)
+        except FglSecureError as error:
+            self._bounds = None
+            if not self._settings.skip_failed_rounds:
+                raise
+            log(WARNING, "secure aggregation: round %s failed and changes nothing: %s", self._number, error)
+            mean, report = [], RoundReport(self._number, len(asked), (), lost, None)
+        self.reports.append(report)
+        return mean + _errors(asked, report)
+
+    def _round(
+        self, grid: Grid, asked: Sequence[Message], timeout: float | None, lost: dict[int, str]
+    ) -> tuple[list[Message], RoundReport]:
+        training = Patience(timeout, len(asked), self._settings.grace)
+        others = training if self._settings.stage_timeout is None else training.until(self._settings.stage_timeout)
+        roster: tuple[str, ...] = ()
+        if self._settings.identities:
+            asked, roster = known_nodes(grid, asked, others, self._settings.identities, lost)
+        if len(asked) < FEWEST:
+            raise TooFewClientsError(f"clients must number at least {FEWEST} for a round; found {len(asked)}")
+        terms = self._settings.terms(self._session, self._number, len(asked), roster)
+        server = self._server(terms, asked)
+        enough = terms.rules().threshold
+        GridRound(grid, terms, server, asked, lost).run(training.with_enough(enough), others.with_enough(enough))
+        reply, record = _mean_reply(server, asked, self._settings), server.record
+        refused = any(not reason.endswith(SILENT) for reason in lost.values())
+        self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found
+        included = tuple(asked[client].metadata.dst_node_id for client in server.included)
+        log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(asked))
+        return [reply], RoundReport(self._number, len(asked), included, lost, record)
+
+    def _server(self, terms: RoundTerms, asked: Sequence[Message]) -> ServerRound:
+        """The layout is that of the arrays that go out, and of the metrics that are averaged with them."""
+        arrays = arrays_of(only_arrays(asked[0].content, "message for training"))
+        layout = Layout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
+        return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds)
+
+
+def _mean_reply(server: ServerRound, asked: Sequence[Message], settings: Settings) -> Message:
+    """The reply that stands for all clients: the mean, as if one client with all the weight had answered."""
+    mean, first = server.result, asked[server.included[0]]
+    weight = server.record.total_weight
+    metrics = {name: float(value) for name, value in mean.get(METRICS, {}).items()}
+    key = next(iter(first.content.array_records))
+    total = int(weight) if weight.is_integer() else weight
+    content = RecordDict({key: record_of(mean[ARRAYS])})
+    content[METRICS] = MetricRecord({settings.weight_key: total, **metrics})
+    return Message(content, reply_to=first)
+
+
+def _errors(asked: Sequence[Message], report: RoundReport) -> list[Message]:
+    """An error reply for each node that is not in the mean."""
+    code = ErrorCode.REPLY_MESSAGE_UNAVAILABLE
+    return [
+        Message(Error(code, report.lost.get(message.metadata.dst_node_id, "round failed")), reply_to=message)
+        for message in asked
+        if message.metadata.dst_node_id not in report.included
+    ]

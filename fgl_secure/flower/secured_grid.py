@@ -1,0 +1,93 @@
+"""A Grid through which training passes only in sums: what a wrapped strategy sends and receives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flwr.app import Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+
+from fgl_secure.errors import InputError
+from fgl_secure.flower.rounds import Rounds
+
+TRAIN = "train"
+
+
+class SecuredGrid(Grid):
+    """Another Grid, but for training: `send_and_receive` runs a round of secure aggregation and returns one reply.
+
+    That reply has the weighted mean for its arrays, and for metrics the sum of the weights under the weight's name
+    and the means of the metrics that were asked for. For every node that is not in the mean there is an error reply.
+    A round that fails gives error replies only, which strategies take as a round without results.
+
+    Args:
+        grid: of the run.
+        rounds: runs them.
+    """
+
+    def __init__(self, grid: Grid, rounds: Rounds) -> None:
+        self._grid, self._rounds = grid, rounds
+
+    def set_run(self, run: Run) -> None:
+        """As the other Grid's."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """As the other Grid's."""
+        return self._grid.run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """As the other Grid's."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """As the other Grid's."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """As the other Grid's."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """As the other Grid's, for anything but training.
+
+        Raises:
+            InputError: a message is for training, whose replies must not be pulled one by one.
+        """
+        messages = list(messages)
+        if any(_trains(message) for message in messages):
+            raise InputError("messages for training must go through send_and_receive under secure aggregation")
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """As the other Grid's."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """A round of secure aggregation for messages of training, and for others what the other Grid does.
+
+        Args:
+            messages: all for training, or none of them.
+            timeout: seconds that the stage waits in which clients train.
+
+        Raises:
+            InputError: some are for training and some are not, or two are for one node.
+            FglSecureError: the round failed, and failed rounds are not skipped.
+        """
+        messages = list(messages)
+        training = [message for message in messages if _trains(message)]
+        if not training:
+            return self._grid.send_and_receive(messages, timeout=timeout)
+        nodes = [message.metadata.dst_node_id for message in training]
+        if len(training) < len(messages) or len(set(nodes)) < len(nodes):
+            raise InputError("messages must all be for training, each for another node; they are not")
+        return self._rounds.run(self._grid, training, timeout)
+
+
+def _trains(message: Message) -> bool:
+    return message.metadata.message_type.split(".")[0] == TRAIN

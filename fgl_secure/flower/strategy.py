@@ -1,0 +1,184 @@
+"""The server's side on Flower: a strategy around another, which then only ever sees means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedMedian,
+    FedTrimmedAvg,
+    FedXgbBagging,
+    FedXgbCyclic,
+    MultiKrum,
+    QFedAvg,
+    Result,
+    Strategy,
+)
+
+from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError
+from fgl_secure.flower.rounds import Rounds
+from fgl_secure.flower.secured_grid import SecuredGrid
+from fgl_secure.flower.settings import RoundReport, Settings
+
+NEED_EACH_REPLY: tuple[type[Strategy], ...] = (
+    Bulyan,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedMedian,
+    FedTrimmedAvg,
+    FedXgbBagging,
+    FedXgbCyclic,
+    MultiKrum,
+    QFedAvg,
+)
+"""Strategies that look at clients one by one: a median of one mean is no median. Krum is a MultiKrum. FedAvg,
+FedProx, FedAvgM, FedAdagrad, FedAdam and FedYogi use the weighted mean and nothing else."""
+
+
+class SecureAggregationStrategy(Strategy):
+    """Wraps a strategy of the message API that uses the weighted mean of its clients' arrays and nothing else.
+
+    Sampling, what is sent to clients, evaluation and the step that follows the mean are the wrapped strategy's. What
+    comes back from training passes through `SecuredGrid`: `aggregate_train` is handed one reply, whose arrays are the
+    mean over the clients that stayed and whose weight is the sum of theirs, and an error for each of the others. A
+    weighted mean of one reply is that reply, so that FedAvg and those that build on it go on as ever.
+
+    Clients must use `SecureAggregationMod`; arrays must keep names, shapes and types, or the client is out of the
+    round. Evaluation is in the open: its replies are the app's own.
+
+    Args:
+        strategy: to be wrapped.
+        scheme: name of a staged scheme.
+        threshold: least clients that must be left at every stage: a number, a share of those sampled, or None for the
+            scheme's default.
+        bound: largest magnitude of a number in arrays and metrics; None has ranges found out together.
+        fraction_bits: of the fixed point; None takes as many as there is room for.
+        weight_bound: largest weight of a client.
+        weight_fraction_bits: of weights; 0 has them be integers.
+        weighted_by_key: name of the metric that is a client's weight; None takes the wrapped strategy's.
+        integers: what the mean of integers is.
+        metrics: names of metrics that are averaged under the same protection. The others stay with the clients.
+        identities: public Ed25519 identities that may take part; with any, clients must have one of them, and sign.
+        stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
+        grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
+        skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        coins: of the server; None takes secret ones.
+
+    Raises:
+        InputError: the wrapped strategy looks at clients one by one, or a setting breaks its rule.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        *,
+        scheme: str = "pairwise-masking",
+        threshold: int | float | None = None,
+        bound: float | None = None,
+        fraction_bits: int | None = None,
+        weight_bound: float = 2.0**20,
+        weight_fraction_bits: int = 0,
+        weighted_by_key: str | None = None,
+        integers: IntegerRule = IntegerRule.EXACT,
+        metrics: Sequence[str] = (),
+        identities: Collection[bytes] = (),
+        stage_timeout: float | None = None,
+        grace: float | None = None,
+        skip_failed_rounds: bool = True,
+        coins: Coins | None = None,
+    ) -> None:
+        if isinstance(strategy, (*NEED_EACH_REPLY, SecureAggregationStrategy)):
+            raise InputError(
+                f"strategy must use the mean of its clients and nothing else; found {type(strategy).__name__}, which "
+                f"needs each client's reply"
+            )
+        key = weighted_by_key or str(getattr(strategy, "weighted_by_key", "num-examples"))
+        self._strategy = strategy
+        self._rounds = Rounds(
+            Settings(
+                scheme=scheme,
+                threshold=threshold,
+                bound=bound,
+                fraction_bits=fraction_bits,
+                weight_bound=weight_bound,
+                weight_fraction_bits=weight_fraction_bits,
+                weight_key=key,
+                integers=integers,
+                metrics=tuple(metrics),
+                identities=frozenset(identities),
+                stage_timeout=stage_timeout,
+                grace=grace,
+                skip_failed_rounds=skip_failed_rounds,
+            ),
+            coins,
+        )
+
+    @property
+    def rounds(self) -> Sequence[RoundReport]:
+        """What came of each round so far."""
+        return tuple(self._rounds.reports)
+
+    def secured(self, grid: Grid) -> SecuredGrid:
+        """The Grid for loops that call the strategy's parts themselves; `start` wraps its own."""
+        return SecuredGrid(grid, self._rounds)
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """The wrapped strategy's own loop, over a Grid through which training passes only in sums."""
+        return self._strategy.start(
+            self.secured(grid), initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """As the wrapped strategy's.
+
+        Raises:
+            InputError: the Grid is not `secured`, so that the replies would not be either.
+        """
+        if not isinstance(grid, SecuredGrid):
+            raise InputError(
+                "grid must be the one that `secured` gives: call `start` of SecureAggregationStrategy itself, the "
+                "outermost of all strategies"
+            )
+        return self._strategy.configure_train(server_round, arrays, config, grid)
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """As the wrapped strategy's, on the one reply that `secured` gives."""
+        return self._strategy.aggregate_train(server_round, replies)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """As the wrapped strategy's."""
+        return self._strategy.configure_evaluate(server_round, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """As the wrapped strategy's."""
+        return self._strategy.aggregate_evaluate(server_round, replies)
+
+    def summary(self) -> None:
+        """As the wrapped strategy's."""
+        self._strategy.summary()

@@ -1,0 +1,148 @@
+"""What the server tells each client of a round before it starts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from fgl_secure.aggregation.encoding import Weighing
+from fgl_secure.aggregation.roles import Place
+from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.rules import Rules
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.flower.records import ARRAYS, METRICS
+from fgl_secure.protocols.staged.registry import staged
+
+MOST_BYTES = 2**26
+MOST_CLIENTS = 2**16
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTerms:
+    """The public terms of one round.
+
+    Attributes:
+        session: hexadecimal digits of 16 public bytes, different for every strategy.
+        number: of the round, ascending within the session.
+        index: whose terms these are, 0 .. clients - 1.
+        clients: how many take part.
+        threshold: least clients that must be left at every stage; None takes the scheme's default.
+        scheme: name of a staged scheme.
+        bound: largest magnitude of a number; None has ranges found out together first.
+        fraction_bits: of the fixed point; None takes as many as there is room for.
+        weight_bound: largest weight.
+        weight_fraction_bits: of weights; 0 has them be integers.
+        integers: name of an `IntegerRule`: what the mean of integers is.
+        weight_key: name of the metric that is the client's weight.
+        metrics: names of metrics that are averaged like the arrays; the others stay with the client.
+        roster: hexadecimal digits of each client's public identity, by index; empty without identities.
+    """
+
+    session: str
+    number: int
+    index: int
+    clients: int
+    threshold: int | None
+    scheme: str
+    bound: float | None
+    fraction_bits: int | None
+    weight_bound: float
+    weight_fraction_bits: int
+    integers: str
+    weight_key: str
+    metrics: tuple[str, ...] = ()
+    roster: tuple[str, ...] = ()
+
+    def for_client(self, index: int) -> RoundTerms:
+        """The same for another client."""
+        return replace(self, index=index)
+
+    @property
+    def place(self) -> Place:
+        """Which client of which round these terms are for."""
+        return Place(bytes.fromhex(self.session), self.number, self.index)
+
+    def rules(self) -> Rules:
+        """What the parties compute, threshold and all.
+
+        Raises:
+            InputError: there is no such scheme, or such sums are not private.
+        """
+        return Rules(
+            staged(self.scheme, self.threshold),
+            self.clients,
+            bound=self.bound,
+            fraction_bits=self.fraction_bits,
+            weighing=Weighing(self.weight_bound, self.weight_fraction_bits),
+            integers=IntegerRule(self.integers),
+        )
+
+    def to_bytes(self) -> bytes:
+        """As JSON."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> RoundTerms:
+        """The terms that were written.
+
+        Raises:
+            MalformedMessageError: they are none, or a value is not of its type.
+        """
+        try:
+            found = json.loads(data) if len(data) <= MOST_BYTES else None
+        except (ValueError, RecursionError) as error:
+            raise MalformedMessageError("terms must be JSON; they are not") from error
+        if not isinstance(found, dict) or set(found) != {field.name for field in fields(cls)}:
+            raise MalformedMessageError("terms must have the fields of a round and no others; they do not")
+        wrong = next((name for name, fits in _FITS.items() if not fits(found[name])), None)
+        if wrong is not None:
+            raise MalformedMessageError(f"{wrong} of the terms must be of its type; it is not")
+        return cls(**{**found, "metrics": tuple(found["metrics"]), "roster": tuple(found["roster"])})
+
+
+def mapping_of(arrays: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, Any]:
+    """The mapping that is averaged: arrays as they are, and metrics as single float64 numbers."""
+    scalars = {name: np.array(value, dtype=np.float64) for name, value in metrics.items()}
+    return {ARRAYS: dict(arrays), **({METRICS: scalars} if scalars else {})}
+
+
+def _natural(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _real(value: object) -> bool:
+    return type(value) in {int, float}
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+
+
+def _hexadecimal(value: object, size: int) -> bool:
+    return isinstance(value, str) and len(value) == 2 * size and set(value) <= set("0123456789abcdef")
+
+
+_FITS: Mapping[str, Callable[[Any], bool]] = {
+    "session": lambda value: _hexadecimal(value, 16),
+    "number": _natural,
+    "index": _natural,
+    "clients": lambda value: _natural(value) and value <= MOST_CLIENTS,
+    "threshold": lambda value: value is None or _natural(value),
+    "scheme": _text,
+    "bound": lambda value: value is None or _real(value),
+    "fraction_bits": lambda value: value is None or type(value) is int,
+    "weight_bound": _real,
+    "weight_fraction_bits": _natural,
+    "integers": lambda value: value in tuple(IntegerRule),
+    "weight_key": _text,
+    "metrics": _texts,
+    "roster": lambda value: isinstance(value, list) and all(_hexadecimal(one, 32) for one in value),
+}

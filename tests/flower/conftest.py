@@ -1,0 +1,33 @@
+"""What Flower's processes set up before any message is made, and what happens where Flower is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+HAS_FLOWER = find_spec("flwr") is not None
+
+
+class WithoutFlower(pytest.Module):
+    """A file of tests that are skipped before it is imported."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """Skips."""
+        pytest.skip("flwr is not installed: it comes with fgl-secure[flower]")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skips every file of this folder by its name where Flower is not installed."""
+    return None if HAS_FLOWER else WithoutFlower.from_parent(parent, path=module_path)
+
+
+@pytest.fixture(autouse=True)
+def _task_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages take their run from a global that the process of a run sets."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)

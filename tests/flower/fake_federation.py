@@ -1,0 +1,145 @@
+"""A Grid without processes: messages go straight to apps whose contexts are all that they remember."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import deepcopy
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import Mod
+from flwr.serverapp import Grid
+from flwr.supercore.run import Run
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.messages import Request as RoundRequest
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.flower.records import Request
+from fgl_secure.protocols.staged.envelope import stage_of
+from fgl_secure.protocols.staged.interface import Stage
+
+Numbers = NDArray[np.float32]
+Tamper = Callable[[int, Stage | None, Message], Message | None]
+
+
+def stage_asked(message: Message) -> Stage | None:
+    """The stage that a server's message is of; None if it is no stage."""
+    try:
+        request = Request.of(message.content)
+        return None if request is None else stage_of(RoundRequest.from_bytes(request.message).message)
+    except MalformedMessageError:
+        return None
+
+
+def app_of(mod: Mod, train: Callable[[Message, Context], RecordDict]) -> ClientApp:
+    """An app with a mod around its training, and an evaluation that tells the node's name."""
+    app = ClientApp(mods=[mod])
+
+    @app.train()
+    def _train(message: Message, context: Context) -> Message:
+        return Message(train(message, context), reply_to=message)
+
+    @app.evaluate()
+    def _evaluate(message: Message, context: Context) -> Message:
+        metrics = MetricRecord({"num-examples": 1, "node": context.node_id})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def update(values: Any, weight: float = 1, **metrics: float) -> RecordDict:
+    """What an app's training gives back."""
+    return RecordDict(
+        {"arrays": record(values), "metrics": MetricRecord({"num-examples": weight, "secret-loss": 0.25, **metrics})}
+    )
+
+
+def record(values: Any) -> ArrayRecord:
+    """An ArrayRecord with one array under "w"."""
+    return ArrayRecord({"w": Array(np.asarray(values, dtype=np.float32))})
+
+
+class FakeGrid(Grid):
+    """Nodes 100, 101, ... that run an app at once when they are sent a message.
+
+    Attributes:
+        apps: by node; each may be another.
+        contexts: by node.
+        tamper: may change a node's reply, or drop it; given the node and the stage that was asked for.
+        before: may change what a node is sent, or keep it from it.
+        delivered: what each node was sent, in order.
+        answered: what each node replied, in order.
+    """
+
+    def __init__(self, apps: list[ClientApp], node_config: dict[str, Any] | None = None) -> None:
+        self.apps = {100 + index: app for index, app in enumerate(apps)}
+        self.contexts = {
+            node: Context(
+                run_id=1, node_id=node, node_config={**(node_config or {})}, state=RecordDict(), run_config={}
+            )
+            for node in self.apps
+        }
+        self.tamper: Tamper = lambda _node, _stage, reply: reply
+        self.before: Tamper = lambda _node, _stage, message: message
+        self.delivered: list[tuple[int, Message]] = []
+        self.answered: list[tuple[int, Message]] = []
+        self._waiting: dict[str, Message] = {}
+
+    def set_run(self, run: Run) -> None:
+        """Has no runs."""
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Run:
+        """Has no runs."""
+        raise NotImplementedError
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        """A message."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return list(self.apps)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Runs each node's app."""
+        identifiers = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = str(uuid4())
+            identifiers.append(message.metadata.message_id)
+            reply = self._answer(message)
+            if reply is not None:
+                self._waiting[message.metadata.message_id] = reply
+        return identifiers
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Replies that are there."""
+        return [self._waiting.pop(identifier) for identifier in message_ids if identifier in self._waiting]
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Both at once."""
+        assert timeout is None or timeout >= 0
+        return self.pull_messages(self.push_messages(messages))
+
+    def _answer(self, message: Message) -> Message | None:
+        node, stage = message.metadata.dst_node_id, stage_asked(message)
+        sent = self.before(node, stage, deepcopy(message))
+        if sent is None:
+            return None
+        self.delivered.append((node, deepcopy(sent)))
+        reply = self.run_app(node, sent)
+        self.answered.append((node, deepcopy(reply)))
+        return self.tamper(node, stage, reply)
+
+    def run_app(self, node: int, message: Message) -> Message:
+        """What a node's app makes of a message; an exception becomes an error, as in Flower's own process."""
+        try:
+            return self.apps[node](deepcopy(message), self.contexts[node])
+        except Exception as error:  # Flower's process does so
+            return Message(Error(2, f"{type(error).__name__}: {error}"), reply_to=message)

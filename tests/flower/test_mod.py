@@ -1,0 +1,306 @@
+"""What a client does and refuses, message by message."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
+from fgl_secure.flower.memory import Memory
+from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
+from fgl_secure.flower.records import KEY, Request
+from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.protocols.staged.identity import Identity
+from fgl_secure.protocols.staged.interface import Stage
+from tests.flower.fake_federation import FakeGrid, app_of, record, stage_asked, update
+
+
+def grid_of(mod: SecureAggregationMod, **node_config: Any) -> FakeGrid:
+    """Four nodes with the same mod, whose i-th update is i everywhere."""
+    apps = [app_of(mod, lambda _m, context: update(np.full(3, context.node_id - 100), 1)) for _ in range(4)]
+    return FakeGrid(apps, node_config)
+
+
+def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregationStrategy:
+    """The strategy after some rounds."""
+    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+    given_settings: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, **settings}
+    strategy = SecureAggregationStrategy(inner, **given_settings)
+    strategy.start(grid, record(np.zeros(3)), num_rounds=rounds, timeout=0.0)
+    return strategy
+
+
+@pytest.mark.parametrize(
+    ("mod", "node_config", "settings", "match"),
+    [
+        (SecureAggregationMod(min_clients=5), {}, {}, "at least 5 for this client; found 4"),
+        (SecureAggregationMod(min_threshold=4), {}, {}, "at least 4 for this client; found 3"),
+        (secure_aggregation_mod, {MIN_CLIENTS_KEY: 6}, {}, "at least 6 for this client; found 4"),
+        (secure_aggregation_mod, {MIN_THRESHOLD_KEY: 4}, {}, "at least 4 for this client; found 3"),
+        (secure_aggregation_mod, {MIN_THRESHOLD_KEY: "4"}, {}, "must be an integer"),
+        (secure_aggregation_mod, {}, {"scheme": "plaintext"}, "scheme must be one of"),
+        (SecureAggregationMod(bounded=True), {}, {"bound": None}, "bound must be given"),
+    ],
+)
+def test_server_cannot_talk_a_client_out_of_its_policy(
+    mod: SecureAggregationMod, node_config: dict[str, Any], settings: dict[str, Any], match: str
+) -> None:
+    """Rounds with fewer clients, a lower threshold, no protection or no bound are refused by every client at once."""
+    grid = grid_of(mod, **node_config)
+    strategy = played(grid, **settings)
+    (report,) = strategy.rounds
+    assert report.included == ()
+    assert len(report.lost) == 4
+    assert all(match in reason for reason in report.lost.values())
+    assert all(context.state == RecordDict() for context in grid.contexts.values())
+
+
+def test_configuration_cannot_loosen_a_policy() -> None:
+    """Lower numbers in a configuration are of no effect, so that a run cannot undo what the app asks for."""
+    policy = ClientPolicy(5, 4).tightened({MIN_CLIENTS_KEY: 2, MIN_THRESHOLD_KEY: 2}, {})
+    assert (policy.min_clients, policy.min_threshold) == (5, 4)
+
+
+@pytest.mark.parametrize("settings", [{"min_clients": 1}, {"min_threshold": 1}, {"trusted": [b"x" * 32]}])
+def test_policies_that_protect_nothing_are_refused(settings: dict[str, Any]) -> None:
+    """A sum of one is the client's own update; trusted identities without one's own are of no use."""
+    with pytest.raises(InputError):
+        SecureAggregationMod(**settings)
+
+
+def test_training_in_the_open_is_refused() -> None:
+    """A message for training without secure aggregation never reaches the app."""
+    grid = grid_of(secure_aggregation_mod)
+    message = Message(RecordDict({"arrays": record(np.zeros(3))}), 100, "train")
+    assert "without it" in str(grid.run_app(100, message).error.reason)
+    forged = Message(RecordDict({KEY: MetricRecord({"message": 1})}), 100, "train")
+    assert "MalformedMessageError" in str(grid.run_app(100, forged).error.reason)
+
+
+def test_train_actions_are_training_too() -> None:
+    """`train.other` is protected like `train`."""
+    message = Message(RecordDict(), 100, "train.other")
+    with pytest.raises(ProtocolError, match="without it"):
+        secure_aggregation_mod(message, Context(1, 100, {}, RecordDict(), {}), never)
+
+
+def never(_message: Message, _context: Context) -> Message:
+    """An app that must not be called."""
+    raise AssertionError("the app was called")
+
+
+def test_app_trains_once_in_a_round_and_memory_ends_clean() -> None:
+    """The app is called once a round, also when ranges are found first; afterwards no secret of it is left."""
+    calls = []
+
+    def train(_message: Message, context: Context) -> RecordDict:
+        calls.append(context.node_id)
+        return update(np.ones(3), 1)
+
+    grid = FakeGrid([app_of(secure_aggregation_mod, train)] * 4)
+    played(grid, bound=None)
+    assert sorted(calls) == [100, 101, 102, 103]
+    for context in grid.contexts.values():
+        memory = Memory.of(context.state)
+        assert memory is not None
+        assert memory.secrets == b""
+        assert list(context.state) == [KEY]
+
+
+@pytest.mark.parametrize("stage", [Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.AGREEMENT, Stage.OPENING])
+def test_replayed_messages_are_refused_and_harm_nothing(stage: Stage) -> None:
+    """What the server sent in the round before is refused in the next, and the client goes on as if it had not been."""
+    grid = grid_of(secure_aggregation_mod)
+    old: dict[int, Message] = {}
+    refusals = []
+
+    def before(node: int, asked: Stage | None, message: Message) -> Message:
+        if asked is not stage:
+            return message
+        if node in old:
+            state = grid.contexts[node].state[KEY]
+            refusals.append(grid.run_app(node, old[node]))
+            assert grid.contexts[node].state[KEY] == state
+        old[node] = message
+        return message
+
+    grid.before = before
+    strategy = played(grid, rounds=2)
+    assert [len(report.included) for report in strategy.rounds] == [4, 4]
+    assert len(refusals) == 4
+    assert all("StaleMessageError" in str(reply.error.reason) for reply in refusals)
+
+
+def test_message_sent_twice_is_answered_once() -> None:
+    """The same request again, by a server that wants a second answer, is refused at every stage."""
+    grid = grid_of(secure_aggregation_mod)
+    refused = []
+
+    def tamper(node: int, _stage: Stage | None, reply: Message) -> Message:
+        refused.append(grid.run_app(node, grid.delivered[-1][1]).has_error())
+        return reply
+
+    grid.tamper = tamper
+    assert [len(report.included) for report in played(grid).rounds] == [4]
+    assert refused == [True] * 20
+
+
+def test_stages_without_a_round_are_refused() -> None:
+    """A client that is in no round answers none of its later stages."""
+    grid = grid_of(secure_aggregation_mod)
+    played(grid)
+    for node, message in grid.delivered:
+        if stage_asked(message) is not Stage.KEYS:
+            fresh = FakeGrid([grid.apps[node]])
+            reply = fresh.run_app(100, message)
+            assert "none is" in str(reply.error.reason)
+
+
+def test_keys_are_fresh_for_a_restarted_server() -> None:
+    """A new session is a new round: its first message is answered with other keys than before."""
+    grid = grid_of(secure_aggregation_mod)
+    played(grid)
+    played(grid)
+    keys = [reply.content[KEY]["message"] for node, reply in grid.answered if node == 100]
+    assert len(set(keys)) == 10
+
+
+def test_errors_of_the_app_are_passed_on() -> None:
+    """An app that answers with an error is out of the round, with its own words."""
+    grid = grid_of(secure_aggregation_mod)
+    app = app_of(secure_aggregation_mod, lambda _m, _c: update(np.ones(3), 1))
+
+    def failing(message: Message, context: Context) -> Message:
+        return secure_aggregation_mod(message, context, lambda m, _c: Message(Error(77, "no data"), reply_to=m))
+
+    grid.apps[101] = failing  # type: ignore[assignment]  # called like an app
+    grid.apps[102] = app
+    assert "error 77: no data" in played(grid).rounds[0].lost[101]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        RecordDict({"arrays": record(np.ones(3))}),
+        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"other": 1})}),
+        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"num-examples": [1.0]})}),
+        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"num-examples": -1})}),
+        RecordDict({"arrays": record(np.ones(3)), "m": MetricRecord({"num-examples": 2.5})}),
+        RecordDict({"arrays": record([np.nan] * 3), "m": MetricRecord({"num-examples": 1})}),
+        RecordDict({"arrays": ArrayRecord(), "m": MetricRecord({"num-examples": 1})}),
+        RecordDict({"m": MetricRecord({"num-examples": 1})}),
+    ],
+)
+def test_replies_that_cannot_be_averaged_are_refused_at_the_client(content: RecordDict) -> None:
+    """No weight, no number for one, NaN, or other arrays than were sent: a typed error at that client alone."""
+    grid = grid_of(secure_aggregation_mod)
+    grid.apps[101] = app_of(secure_aggregation_mod, lambda _m, _c: content)
+    (report,) = played(grid).rounds
+    assert len(report.included) == 3
+    assert "InputError" in report.lost[101]
+
+
+def test_identity_is_told_only_where_there_is_one() -> None:
+    """The question who a client is gets its public key, or a refusal."""
+    question = Message(Request(b"").added_to(RecordDict()), 100, "train")
+    assert "none is" in str(grid_of(secure_aggregation_mod).run_app(100, question).error.reason)
+    own = Identity(b"i" * 32)
+    mod = SecureAggregationMod(identity=lambda _c: own, trusted=[own.public])
+    assert grid_of(mod).run_app(100, question).content[KEY]["identity"] == own.public
+
+
+def test_memory_shows_no_secret() -> None:
+    """The representation of a client's memory is without what it must keep to itself."""
+    assert "moo" not in repr(Memory(TERMS, b"moo", trained=True))
+
+
+TERMS = RoundTerms(
+    session="00" * 16,
+    number=3,
+    index=1,
+    clients=4,
+    threshold=3,
+    scheme="pairwise-masking",
+    bound=8.0,
+    fraction_bits=None,
+    weight_bound=100.0,
+    weight_fraction_bits=0,
+    integers="exact",
+    weight_key="num-examples",
+    metrics=("loss",),
+)
+
+
+def test_terms_come_back_as_they_were() -> None:
+    """Terms survive being written, and rounds must come in order within a session."""
+    assert RoundTerms.from_bytes(TERMS.to_bytes()) == TERMS
+    Memory.check_new(Memory(TERMS, b"", trained=False), dataclasses.replace(TERMS, number=4))
+    Memory.check_new(Memory(TERMS, b"", trained=False), dataclasses.replace(TERMS, number=0, session="11" * 16))
+    with pytest.raises(StaleMessageError, match="after round 3; found 3"):
+        Memory.check_new(Memory(TERMS, b"", trained=False), TERMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((field.name, {}) for field in dataclasses.fields(RoundTerms)),
+        ("session", "0" * 31),
+        ("session", "G" * 32),
+        ("number", -1),
+        ("clients", 2**40),
+        ("index", True),
+        ("threshold", 2.5),
+        ("bound", "8"),
+        ("integers", "any"),
+        ("metrics", [1]),
+        ("roster", ["00"]),
+    ],
+)
+def test_malformed_terms_are_refused(name: str, value: Any) -> None:
+    """Terms with a value of another type are a typed error."""
+    changed = json.dumps({**json.loads(TERMS.to_bytes()), name: value}).encode()
+    with pytest.raises(MalformedMessageError):
+        RoundTerms.from_bytes(changed)
+
+
+@pytest.mark.parametrize("terms", [b"", b"[]", b"{}", b"{" * 10_000, TERMS.to_bytes()[:-1], b'{"session": "00"}'])
+def test_terms_that_are_none_are_refused(terms: bytes) -> None:
+    """Bytes that are no terms at all are a typed error."""
+    with pytest.raises(MalformedMessageError):
+        RoundTerms.from_bytes(terms)
+
+
+@pytest.mark.parametrize("changes", [{"bound": -1.0}, {"clients": 1}, {"threshold": 9}, {"scheme": "x"}, {"index": 4}])
+def test_impossible_terms_are_refused(changes: dict[str, Any]) -> None:
+    """Terms of a round that cannot be are refused before the client keeps anything of them."""
+    context = Context(1, 100, {}, RecordDict(), {})
+    request = Request(b"x", dataclasses.replace(TERMS, **changes).to_bytes())
+    with pytest.raises((InputError, ProtocolError)):
+        secure_aggregation_mod(Message(request.added_to(RecordDict()), 100, "train"), context, never)
+    assert context.state == RecordDict()
+
+
+@given(st.binary(max_size=200))
+def test_fuzzed_messages_cause_typed_errors_only(noise: bytes) -> None:
+    """Whatever bytes a server sends, a client answers with an error of this package and keeps its state."""
+    context = Context(1, 100, {}, RecordDict(), {})
+    for request in (Request(noise or b"x"), Request(noise or b"x", noise or b"x"), Request(b"x", TERMS.to_bytes())):
+        message = Message(request.added_to(RecordDict()), 100, "train")
+        with pytest.raises(ProtocolError):
+            secure_aggregation_mod(message, context, lambda m, _c: m)
+    assert context.state == RecordDict()
+
+
+def test_config_record_of_another_kind_is_malformed() -> None:
+    """A record of the right name with other contents is no request."""
+    with pytest.raises(MalformedMessageError, match="bytes"):
+        Request.of(RecordDict({KEY: ConfigRecord({"message": "text", "terms": b""})}))

@@ -1,0 +1,118 @@
+"""The same code in Flower's simulation engine, and as processes that talk over TLS."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cryptography.x509 import load_pem_x509_certificate
+
+from fgl_secure.errors import InputError
+from fgl_secure.flower.certificates import make_certificates
+from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
+from fgl_secure.flower.process_settings import as_toml, offline_variables
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 420.0
+"""Seconds; a minute suffices where nothing else runs."""
+
+
+MARK = "FGL_SECURE_TEST"
+
+
+def left_behind(home: Path) -> list[int]:
+    """Processes that inherited the mark of a test, where the system shows their variables."""
+    found = []
+    for variables in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"{MARK}={home}".encode() in variables.read_bytes():
+                found.append(int(variables.parent.name))
+    return found
+
+
+def run(command: list[str], folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    """What a command prints, with Flower's files in a folder of the test; its processes end with it."""
+    variables = {
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+        MARK: str(home),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    process = subprocess.Popen(
+        command, cwd=folder, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        printed, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    return subprocess.CompletedProcess(command, process.returncode, printed, "")
+
+
+def test_simulation_engine_gives_the_weighted_mean(tmp_path: Path) -> None:
+    """Mod and strategy run unchanged in the simulation engine, where actors keep contexts between messages."""
+    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
+    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.simulated"], ROOT, tmp_path)
+    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"model"')), None)
+    assert found is not None, done.stdout
+    assert found["included"] == [4, 4]
+    np.testing.assert_allclose(found["model"], [2.0, 2.0, 2.0], atol=1e-6)
+
+
+def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
+    """Four SuperNodes over TLS, one killed after it shared its keys: the round completes with the others' mean."""
+    command = [sys.executable, "run_tls.py", "--kill", "2", "--preload", "fgl_secure.flower", "torch_geometric.nn"]
+    done = run([*command, "sklearn.neighbors", "sklearn.datasets"], ROOT / "examples" / "flower_secagg", tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "killed in mid-round" in done.stdout
+    assert "RIGHT" in done.stdout
+    end = time.monotonic() + 60
+    while left_behind(tmp_path) and time.monotonic() < end:
+        time.sleep(0.2)  # what watches its parent needs a moment to see that it is gone
+    assert left_behind(tmp_path) == []
+
+
+def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
+    """A server certificate names localhost, is signed by the authority made with it, and its key is for its owner."""
+    files = make_certificates(tmp_path)
+    authority, server = (load_pem_x509_certificate(f.read_bytes()) for f in (files.authority, files.certificate))
+    server.verify_directly_issued_by(authority)
+    assert files.key.stat().st_mode & 0o077 == 0
+    trust = ssl.create_default_context(cafile=str(files.authority))
+    assert trust.verify_mode is ssl.CERT_REQUIRED
+    with pytest.raises(ssl.SSLError):
+        ssl.create_default_context(cafile=str(files.key))
+
+
+def test_federation_must_be_entered(tmp_path: Path) -> None:
+    """A federation that was not entered starts nothing."""
+    with pytest.raises(InputError, match="entered"):
+        LocalFederation([{}]).start(tmp_path)
+    with pytest.raises(LocalProcessError, match="found 0"):
+        LocalFederation([{}]).kill_node(0)
+
+
+def test_configuration_is_written_as_flower_reads_it() -> None:
+    """Texts are quoted, truth values in lower case; what cannot be quoted is refused."""
+    assert [as_toml(value) for value in ("a b", True, 3, 0.5)] == ['"a b"', "true", "3", "0.5"]
+    with pytest.raises(InputError, match="quotation"):
+        as_toml('a"b')
+
+
+def test_flower_is_kept_offline_and_out_of_the_home_folder(tmp_path: Path) -> None:
+    """Processes get a folder of their own and no telemetry, updates or proxies."""
+    variables = offline_variables(tmp_path)
+    assert variables["FLWR_HOME"] == str(tmp_path)
+    assert (variables["FLWR_TELEMETRY_ENABLED"], variables["FLWR_DISABLE_UPDATE_CHECK"]) == ("0", "1")

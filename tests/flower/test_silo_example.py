@@ -1,0 +1,57 @@
+"""The example with silos as SuperNodes does what it says, without the processes."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from fgl_secure.coins import SystemCoins
+from fgl_secure.flower.silos import fresh_session
+from fgl_secure.learning.silos.parcels import Array
+from fgl_secure.learning.silos.sealing import carried
+from fgl_secure.learning.silos.sum_server import SumServer
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_silos"
+SILOS = 3
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The script of the example; its modules are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    before = set(sys.modules)
+    yield importlib.import_module("run_here")
+    for name in set(sys.modules) - before:
+        if name == "run_here" or name.startswith("silos_app"):
+            del sys.modules[name]
+
+
+def found_by_parties(script: ModuleType, folder: Path, method: str, rounds: int) -> dict[str, Array]:
+    """What the server app would write, from parties that are carried each other's messages."""
+    task, session = script.task, fresh_session()
+    shares = [*script._shares(folder, SILOS), *[""] * SILOS]
+    count = task.parties(method, SILOS)
+    group = {n: task.party(method, SILOS, rounds, n, session, shares[n]) for n in range(count)}
+    server = SumServer(task.company(SILOS, session), SystemCoins())
+    posts: dict[int, dict[int, bytes]] = {}
+    while any(group[silo].report is None for silo in range(SILOS)):
+        posts = carried({n: party.turn(posts.get(n, {})) for n, party in group.items()}, server)
+    return {f"{silo}/{name}": value for silo in range(SILOS) for name, value in group[silo].report.items()}
+
+
+@pytest.mark.parametrize("method", ["fedstruct", "hifgl"])
+def test_the_check_of_the_example_holds(
+    script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """Parties that hold the files of their shares train what one process trains; a wrong loss is noticed."""
+    found, expected = found_by_parties(script, tmp_path, method, 2), script._expected(method, SILOS, 2)
+    assert script._verdict(found, expected) == 0
+    found["0/losses"] = found["0/losses"] + np.array([0.0, 1e-3])
+    assert script._verdict(found, expected) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "WRONG"

@@ -1,0 +1,212 @@
+"""Silos as SuperNodes: the run is that of one process, and what goes wrong has a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fgl_secure.coins import SystemCoins
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.flower.silos import KEY, WHO, SiloMailbox, Turn, fresh_session, silo_app
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
+from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask
+from fgl_secure.learning.silos.neighbour_sums import ClearSums
+from fgl_secure.learning.silos.parcels import Array
+from fgl_secure.learning.silos.relay import RelayProgram
+from fgl_secure.learning.silos.relay_sums import RelaySums
+from fgl_secure.learning.silos.sealing import SealedParty
+from fgl_secure.learning.silos.share import SiloShare
+from fgl_secure.learning.silos.sum_server import SumServer
+from fgl_secure.learning.silos.sums import Company
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
+from fgl_secure.runtime import Channel, Recording
+from tests.flower.fake_federation import FakeGrid
+from tests.graphs import two_communities
+from tests.learning.silos.runs import FEDSTRUCT, HIFGL, fedstruct_makes, hifgl_makes, same_everywhere, together
+
+SILOS = 3
+SCHEME = StagedPairwiseMasking()
+RELAYS = RelayCoded(k_min=1)
+FEDSTRUCT_TASK = FedStructTask(replace(FEDSTRUCT, epochs=1, hops=2))
+HIFGL_TASK = HiFGLTask(replace(HIFGL, epochs=1))
+
+WHO_IS_WHO = [Identity.generate(SystemCoins()) for _ in range(SILOS)]
+KNOWN = Identities({number: identity.public for number, identity in enumerate(WHO_IS_WHO)})
+
+
+@pytest.fixture(scope="module")
+def graph() -> FederatedGraph:
+    return two_communities(devices=36, silos=SILOS)
+
+
+def number_of(context: Context) -> int:
+    return int(context.node_config["partition-id"])
+
+
+def grid_of(parties: int, make: Callable[[Context, bytes], SealedParty]) -> FakeGrid:
+    grid = FakeGrid([silo_app(number_of, make) for _ in range(parties)])
+    for number, context in enumerate(reversed(list(grid.contexts.values()))):
+        context.node_config["partition-id"] = number
+    return grid
+
+
+def fedstruct_grid(graph: FederatedGraph) -> FakeGrid:
+    """A node a silo, every key signed."""
+
+    def make(context: Context, session: bytes) -> SealedParty:
+        silo, coins = number_of(context), SystemCoins()
+        signing = WHO_IS_WHO[silo], KNOWN
+        company = Company(SILOS, SCHEME, session)
+        program = FedStructSilo(SiloShare.of(graph, silo), FEDSTRUCT_TASK, company, coins, *signing)
+        return SealedParty(silo, SILOS, program, session, coins, *signing)
+
+    return grid_of(SILOS, make)
+
+
+def hifgl_grid(graph: FederatedGraph) -> FakeGrid:
+    """A node a silo, and one a relay."""
+    parties = SILOS + RELAYS.R
+
+    def make(context: Context, session: bytes) -> SealedParty:
+        number, coins = number_of(context), SystemCoins()
+        if number >= SILOS:
+            relay = RelayProgram(number - SILOS, SILOS, RELAYS, session, coins)
+            return SealedParty(number, parties, relay, session, coins)
+        share = SiloShare.of(graph, number)
+        neighbours = RelaySums(share, RELAYS, session, coins)
+        silo = HiFGLSilo(share, HIFGL_TASK, Company(SILOS, SCHEME, session), neighbours, coins)
+        return SealedParty(number, parties, silo, session, coins)
+
+    return grid_of(parties, make)
+
+
+def run(grid: FakeGrid, session: bytes | None = None) -> dict[int, dict[str, Array]]:
+    company = Company(SILOS, SCHEME, session or fresh_session())
+    return SiloMailbox(grid, SumServer(company, SystemCoins()), len(grid.apps), timeout=0.5).run()
+
+
+@pytest.mark.parametrize("method", ["fedstruct", "hifgl"])
+def test_the_run_is_that_of_one_process(graph: FederatedGraph, method: str) -> None:
+    """Nodes that remember their contexts alone train what programs in one process train."""
+    if method == "fedstruct":
+        grid, makes = fedstruct_grid(graph), fedstruct_makes(graph, FEDSTRUCT_TASK, SCHEME)
+    else:
+        grid, makes = hifgl_grid(graph), hifgl_makes(graph, HIFGL_TASK, SCHEME, RELAYS)
+    found, expected = run(grid), together(makes, graph, SCHEME)
+    assert same_everywhere({silo: {"loss": found[silo]["losses"]} for silo in found})
+    for silo, report in expected.items():
+        assert all(np.array_equal(found[silo][name], value, equal_nan=True) for name, value in report.items())
+
+
+def test_the_link_does_not_see_what_silos_send_each_other(graph: FederatedGraph) -> None:
+    """Features that go from silo to silo in the clear are in their parcels, and in none of the nodes' replies."""
+    task = HiFGLTask(replace(HIFGL, epochs=1, static_first_layer=True), "sage")
+
+    def make(context: Context, session: bytes) -> SealedParty:
+        silo, coins = number_of(context), SystemCoins()
+        share = SiloShare.of(graph, silo)
+        program = HiFGLSilo(share, task, Company(SILOS, SCHEME, session), ClearSums(share), coins)
+        return SealedParty(silo, SILOS, program, session, coins)
+
+    channel = Channel(hierarchy_of(graph), SystemCoins(), Recording.everything())
+    together(hifgl_makes(graph, task, SCHEME), graph, SCHEME, channel)
+    said = [batch.payload.tobytes() for batch in channel.transcript.messages if batch.payload is not None]
+    crossing = graph.features[np.unique(graph.edges[0, graph.crosses_silos])]
+    grid = grid_of(SILOS, make)
+    run(grid)
+    replied = [data for _, reply in grid.answered for data in Turn.of(reply.content).post.values()]
+    assert all(any(row.tobytes() in data for data in said) for row in crossing)
+    assert not any(row.tobytes() in data for row in crossing for data in replied)
+
+
+def test_a_node_that_falls_silent_stops_the_run(graph: FederatedGraph) -> None:
+    """Silos cannot do without one another, and the error says which turn and whose answer is missing."""
+    grid = fedstruct_grid(graph)
+    grid.tamper = lambda node, _stage, reply: None if node == 100 and len(grid.answered) > 3 * SILOS else reply
+    with pytest.raises(ProtocolError, match=r"must answer turn 2; silent: \[2\]"):
+        run(grid)
+
+
+def test_a_node_that_fails_is_named(graph: FederatedGraph) -> None:
+    """An exception in a node arrives as an error of its party."""
+    grid = fedstruct_grid(graph)
+
+    def broken(_context: Context, _session: bytes) -> SealedParty:
+        raise InputError("share must be there; it is not")
+
+    grid.apps[101] = silo_app(number_of, broken)
+    with pytest.raises(ProtocolError, match="party 1: InputError: share must be there"):
+        run(grid)
+
+
+def test_a_turn_is_had_once(graph: FederatedGraph) -> None:
+    """A turn that is asked for again, or too early, is refused, and the context stays as it was."""
+    grid, session = fedstruct_grid(graph), fresh_session()
+    context, app = grid.contexts[100], grid.apps[100]
+
+    def asked(number: int) -> Message:
+        return Message(Turn(session, number, {}).content(), dst_node_id=100, message_type="query")
+
+    app(asked(0), context)
+    kept = context.state.config_records[KEY]["state"]
+    for number in (0, 2):
+        reply = grid.run_app(100, asked(number))
+        assert reply.has_error()
+        assert "turn must be the next one, 1" in str(reply.error.reason)
+    assert context.state.config_records[KEY]["state"] == kept
+
+
+def test_a_new_session_begins_anew(graph: FederatedGraph) -> None:
+    """A second run on the same nodes has keys and sums of its own, and finds the same."""
+    grid = fedstruct_grid(graph)
+    one, other = run(grid), run(grid)
+    assert np.array_equal(one[0]["theta"], other[0]["theta"])
+
+
+def test_nodes_must_be_one_of_each_party(graph: FederatedGraph) -> None:
+    """Two nodes with one number, or too few nodes."""
+    grid = fedstruct_grid(graph)
+    grid.contexts[100].node_config["partition-id"] = 1
+    with pytest.raises(InputError, match=r"parties 0\.\.2, one each; found \[0, 1\]"):
+        run(grid)
+    del grid.apps[100]
+    company = Company(SILOS, SCHEME, fresh_session())
+    with pytest.raises(InputError, match="nodes must be 3"):
+        SiloMailbox(grid, SumServer(company, SystemCoins()), SILOS, timeout=0.1).run()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"session": b"short", "number": 0, "ends": [1], "post": [b""], "report": b""},
+        {"session": bytes(16), "number": 0, "ends": [1, 1], "post": [b"", b""], "report": b""},
+        {"session": bytes(16), "number": 0, "ends": [1], "post": [b"", b""], "report": b""},
+        {"session": bytes(16), "number": 0, "ends": ["1"], "post": [b""], "report": b""},
+        {"session": bytes(16), "number": "0", "ends": [1], "post": [b""], "report": b""},
+    ],
+)
+def test_what_is_no_turn_is_refused(record: dict[str, object]) -> None:
+    """A message without the record, or with one of another shape."""
+    with pytest.raises(MalformedMessageError):
+        Turn.of(RecordDict({KEY: ConfigRecord(record)}))  # type: ignore[arg-type]
+    with pytest.raises(MalformedMessageError):
+        Turn.of(RecordDict())
+
+
+def test_who_changes_nothing(graph: FederatedGraph) -> None:
+    """A node says which party it is without making it."""
+    grid = fedstruct_grid(graph)
+    app: ClientApp = grid.apps[102]
+    reply = app(Message(Turn(bytes(16), WHO, {}).content(), dst_node_id=102, message_type="query"), grid.contexts[102])
+    assert Turn.of(reply.content).number == 0
+    assert KEY not in grid.contexts[102].state.config_records

@@ -1,0 +1,405 @@
+"""Whole rounds of mod and strategy, over a Grid without processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError, TooFewClientsError
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
+from fgl_secure.flower.records import KEY, Answer
+from fgl_secure.protocols.staged.identity import Identity
+from fgl_secure.protocols.staged.interface import Stage
+from tests.flower.fake_federation import FakeGrid, Numbers, app_of, record, update
+
+VALUES = np.array([[1.0, -2.0, 0.5], [3.0, 0.25, 1.5], [-0.75, 4.0, 2.0], [5.0, -1.0, -3.0]], dtype=np.float32)
+WEIGHTS = (1, 2, 3, 6)
+NEAR = 1e-6
+OFF: dict[str, Any] = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}
+
+
+def federation(clients: int = 4, **mod: Any) -> FakeGrid:
+    """Nodes of which the i-th trains to VALUES[i] with weight WEIGHTS[i]."""
+
+    def make(index: int) -> Any:
+        def train(message: Message, context: Context) -> RecordDict:
+            assert KEY not in message.content
+            assert context.node_id == 100 + index
+            return update(VALUES[index % 4], WEIGHTS[index % 4], loss=float(index))
+
+        return app_of(SecureAggregationMod(**mod), train)
+
+    return FakeGrid([make(index) for index in range(clients)])
+
+
+def mean(indices: Sequence[int]) -> Numbers:
+    """The weighted mean of some clients' values."""
+    weights = np.array([WEIGHTS[i] for i in indices])
+    return np.asarray(np.average(VALUES[list(indices)], axis=0, weights=weights), dtype=np.float32)
+
+
+def strategy(**settings: Any) -> SecureAggregationStrategy:
+    """FedAvg within secure aggregation, with a bound and a threshold of 3, and no patience."""
+    given: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, **settings}
+    return SecureAggregationStrategy(FedAvg(**OFF), coins=SimulationCoins(1), **given)
+
+
+def run(grid: FakeGrid, secure: SecureAggregationStrategy, rounds: int = 1) -> Numbers:
+    """The model after some rounds that begin at zero."""
+    result = secure.start(grid, record(np.zeros(3)), num_rounds=rounds, timeout=0.0)
+    return np.asarray(result.arrays["w"].numpy()) if result.arrays else np.zeros(3, dtype=np.float32)
+
+
+def test_mean_is_that_of_fedavg() -> None:
+    """The model after a round is FedAvg's own, up to fixed point and float32, with the same type and shape."""
+    found = run(federation(), strategy())
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, mean([0, 1, 2, 3]), atol=NEAR)
+
+
+@pytest.mark.parametrize("scheme", ["lightsecagg", "ckks", "plaintext"])
+def test_every_scheme_gives_the_mean(scheme: str) -> None:
+    """The scheme is a setting; clients that trust it take part."""
+    grid = federation(schemes=[scheme])
+    np.testing.assert_allclose(run(grid, strategy(scheme=scheme)), mean([0, 1, 2, 3]), atol=1e-5)
+
+
+STAGES = (Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.AGREEMENT, Stage.OPENING)
+
+
+def dead_from(grid: FakeGrid, when: Mapping[int, Stage]) -> None:
+    """Nodes that hear nothing from a stage of every round on."""
+    grid.before = lambda node, stage, message: (
+        None if stage is not None and node in when and stage >= when[node] else message
+    )
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_dead_node_is_left_out(stage: Stage) -> None:
+    """A node that dies before it handed in its update is not in the mean, and one that dies after it is."""
+    grid, secure = federation(), strategy()
+    dead_from(grid, {102: stage})
+    stayed = [0, 1, 2, 3] if stage > Stage.VECTORS else [0, 1, 3]
+    np.testing.assert_allclose(run(grid, secure), mean(stayed), atol=NEAR)
+    assert set(secure.rounds[0].included) == {100 + index for index in stayed}
+    assert list(secure.rounds[0].lost) == [102]
+    assert stage.name in secure.rounds[0].lost[102]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_round_below_the_threshold_changes_nothing(stage: Stage) -> None:
+    """Two nodes fewer than four are below a threshold of three: the model stays, and the next round may go well."""
+    grid, secure = federation(), strategy()
+    dead_from(grid, {101: stage, 103: stage})
+    result = secure.start(grid, record([7.0, 7.0, 7.0]), num_rounds=1, timeout=0.0)
+    assert not result.arrays
+    assert secure.rounds[0].included == ()
+    grid.before = lambda _node, _stage, message: message
+    np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2, 3]), atol=NEAR)
+
+
+def test_failed_round_may_raise() -> None:
+    """With `skip_failed_rounds=False` too few clients are an error that names both numbers."""
+    grid = federation()
+    dead_from(grid, {101: Stage.VECTORS, 103: Stage.VECTORS})
+    with pytest.raises(TooFewClientsError, match=r"3.*2|2.*3"):
+        run(grid, strategy(skip_failed_rounds=False))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("what", ["empty", "noise", "cut", "replayed", "error", "another's"])
+def test_garbage_counts_as_no_answer(stage: Stage, what: str) -> None:
+    """A node that answers a stage with anything but an answer drops out, and the round goes on without it."""
+    grid, secure = federation(), strategy()
+    first: dict[int, bytes] = {}
+
+    def tamper(node: int, asked: Stage | None, reply: Message) -> Message | None:
+        answer = Answer.of(reply.content).message
+        first.setdefault(node, answer)
+        if node != 101 or asked is not stage:
+            return reply
+        others = next((value for other, value in first.items() if other != 101), b"x" * 99)
+        wrong = {"empty": b"", "noise": bytes(range(256)), "cut": answer[:-1], "another's": others}
+        if what == "error":
+            return Message(Error(2, "it broke"), reply_to=reply)
+        garbage = wrong.get(what, first[node] if stage is not Stage.KEYS else b"FGLS")
+        return Message(RecordDict({KEY: ConfigRecord({"message": garbage, "identity": b""})}), reply_to=sent[node])
+
+    sent: dict[int, Message] = {}
+
+    def before(node: int, _stage: Stage | None, message: Message) -> Message:
+        sent[node] = message
+        return message
+
+    grid.before, grid.tamper = before, tamper
+    found = run(grid, secure)
+    stayed = [0, 1, 2, 3] if stage > Stage.VECTORS else [0, 2, 3]
+    np.testing.assert_allclose(found, mean(stayed), atol=NEAR)
+    assert list(secure.rounds[0].lost) == [101]
+
+
+def test_reply_of_another_node_is_left_out() -> None:
+    """An answer counts for the node that was asked, and not for a message that another node says is its own."""
+    grid, secure = federation(), strategy()
+
+    def tamper(node: int, _stage: Stage | None, reply: Message) -> Message:
+        if node == 103:
+            reply.metadata.__dict__["_src_node_id"] = 100
+        return reply
+
+    grid.tamper = tamper
+    np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2]), atol=NEAR)
+
+
+def test_model_that_overflows_is_left_out_and_told_so() -> None:
+    """A number beyond the bound is an error at the client, not a wrong mean; its value is in no message."""
+    grid, secure = federation(), strategy(bound=4.5)
+    np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2]), atol=NEAR)
+    (reason,) = secure.rounds[0].lost.values()
+    assert "FieldRangeError" in reason
+    assert "w" in reason
+    assert "5" not in reason.replace("4.5", "")
+
+
+def test_ranges_are_found_together_once() -> None:
+    """Without a bound the first round finds one under the same protection, and later rounds use it."""
+    grid, secure = federation(), strategy(bound=None)
+    np.testing.assert_allclose(run(grid, secure, rounds=2), mean([0, 1, 2, 3]), atol=NEAR)
+    assert [len(report.record.stages) for report in secure.rounds if report.record is not None] == [10, 5]
+
+
+def test_ranges_are_found_anew_after_somebody_outgrew_them() -> None:
+    """A client whose numbers are beyond the range of an earlier round is left out once, and is in the next round."""
+    grid, secure, scale = federation(), strategy(bound=None), [1.0]
+    grid.apps[101] = app_of(SecureAggregationMod(), lambda _m, _c: update(VALUES[1] * scale[0], WEIGHTS[1]))
+    run(grid, secure)
+    scale[0] = 1e6
+    found = run(grid, secure, rounds=2)
+    assert [len(report.included) for report in secure.rounds] == [4, 3, 4]
+    stages = [len(report.record.stages) for report in secure.rounds if report.record is not None]
+    assert stages == [10, 5, 10]
+    expected = np.average([VALUES[0], VALUES[1] * 1e6, VALUES[2], VALUES[3]], axis=0, weights=WEIGHTS)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_node_lost_while_ranges_are_found_is_not_asked_again(stage: Stage) -> None:
+    """The second sum of a round goes on with those that finished the first."""
+    grid, secure = federation(), strategy(bound=None)
+    dead_from(grid, {101: stage})
+    np.testing.assert_allclose(run(grid, secure), mean([0, 2, 3]), atol=NEAR)
+
+
+def test_chosen_metrics_are_averaged_and_others_stay() -> None:
+    """A metric that is named is averaged inside the sum; the weight is summed; no other metric leaves a client."""
+    grid, secure = federation(), strategy(metrics=["loss"])
+    result = secure.start(grid, record(np.zeros(3)), num_rounds=1, timeout=0.0)
+    metrics = result.train_metrics_clientapp[1]
+    assert dict(metrics) == {"loss": pytest.approx(np.average([0, 1, 2, 3], weights=WEIGHTS), abs=NEAR)}
+    record_of_round = secure.rounds[0].record
+    assert record_of_round is not None
+    assert record_of_round.total_weight == sum(WEIGHTS)
+
+
+def shown_by(grid: FakeGrid) -> set[str]:
+    """What nodes replied to training beside protocol messages."""
+    return {name for _node, reply in grid.answered for name in reply.content if name != KEY}
+
+
+def test_replies_hold_nothing_of_the_app() -> None:
+    """All that a node ever replies to training is protocol messages: no arrays, no metrics, no weight."""
+    grid = federation()
+    run(grid, strategy())
+    assert len(grid.answered) == 20
+    assert shown_by(grid) == set()
+    assert all(set(reply.content.config_records[KEY]) == {"message", "identity"} for _node, reply in grid.answered)
+
+
+def test_replies_of_a_mod_that_forgets_to_drop_metrics_are_noticed() -> None:
+    """The twin that lets the app's metrics through is told by the same check."""
+    good, seen = SecureAggregationMod(), dict[int, RecordDict]()
+
+    def forgetful(message: Message, context: Context, call: Any) -> Message:
+        def watched(asked: Message, inner: Context) -> Message:
+            reply: Message = call(asked, inner)
+            seen[inner.node_id] = RecordDict(dict(reply.content))
+            return reply
+
+        reply = good(message, context, watched)
+        for name, metrics in seen.get(context.node_id, RecordDict()).metric_records.items():
+            reply.content[name] = metrics
+        return reply
+
+    grid = FakeGrid([app_of(forgetful, _plain(i)) for i in range(4)])
+    run(grid, strategy())
+    assert shown_by(grid) == {"metrics"}
+
+
+@pytest.mark.parametrize(("scheme", "shown"), [("pairwise-masking", 0), ("lightsecagg", 0), ("plaintext", 4)])
+def test_updates_are_not_in_what_the_server_hears(scheme: str, shown: int) -> None:
+    """No client's encoded update is in the bytes of its answers; without protection every one of them is."""
+    grid, secure = federation(schemes=[scheme]), strategy(scheme=scheme, fraction_bits=20)
+    run(grid, secure)
+    found = 0
+    for index in range(4):
+        units = np.rint(VALUES[index].astype(np.float64) * 2**20).astype(np.int64) * WEIGHTS[index]
+        heard = b"".join(Answer.of(reply.content).message for node, reply in grid.answered if node == 100 + index)
+        found += any(units.astype(order).tobytes() in heard for order in ("<i8", ">i8"))
+    assert found == shown
+
+
+def test_model_goes_out_once() -> None:
+    """The global model is in the message that asks for the update and in none of the other four."""
+    grid = federation()
+    run(grid, strategy())
+    assert sum(len(message.content.array_records) for _node, message in grid.delivered) == 4
+
+
+def test_later_rounds_follow() -> None:
+    """Rounds go on in one session, with whoever is back among them."""
+    grid, secure = federation(), strategy()
+    dead_from(grid, {102: Stage.SHARES})
+    run(grid, secure)
+    grid.before = lambda _node, _stage, message: message
+    np.testing.assert_allclose(run(grid, secure, rounds=2), mean([0, 1, 2, 3]), atol=NEAR)
+    assert [len(report.included) for report in secure.rounds] == [3, 4, 4]
+    assert [report.number for report in secure.rounds] == [0, 1, 2]
+
+
+def test_sampled_nodes_are_the_wrapped_strategys() -> None:
+    """A strategy that samples some of the nodes has the mean of those; a share is a threshold of them."""
+    inner = FedAvg(fraction_train=0.8, fraction_evaluate=0.0, min_train_nodes=4, min_available_nodes=5)
+    secure = SecureAggregationStrategy(inner, threshold=0.75, bound=8.0, stage_timeout=0.0)
+    grid = federation(clients=5)
+    found = run(grid, secure)
+    included = sorted(node - 100 for node in secure.rounds[0].included)
+    assert len(included) == 4
+    assert secure.rounds[0].record is not None
+    assert secure.rounds[0].record.threshold == 3
+    weights = [WEIGHTS[i % 4] for i in included]
+    np.testing.assert_allclose(found, np.average(VALUES[[i % 4 for i in included]], axis=0, weights=weights), atol=NEAR)
+
+
+def test_server_optimisers_step_from_the_mean() -> None:
+    """FedAdam in secure aggregation takes the step that it takes without."""
+    grid = FakeGrid([app_of(lambda message, context, call: call(message, context), _plain(i)) for i in range(4)])
+    plain = FedAdam(**OFF).start(grid, record(np.zeros(3)), num_rounds=1, timeout=0.0)
+    secure = SecureAggregationStrategy(FedAdam(**OFF), threshold=3, bound=8.0, stage_timeout=0.0)
+    np.testing.assert_allclose(run(federation(), secure), plain.arrays["w"].numpy(), atol=1e-5)
+
+
+def _plain(index: int) -> Any:
+    return lambda _message, _context: update(VALUES[index % 4], WEIGHTS[index % 4], loss=1.0)
+
+
+def test_evaluation_passes_through() -> None:
+    """Evaluation is the wrapped strategy's: messages and replies are as without secure aggregation."""
+    inner = FedAvg(min_train_nodes=4, min_evaluate_nodes=4, min_available_nodes=4)
+    secure = SecureAggregationStrategy(inner, threshold=3, bound=8.0, stage_timeout=0.0)
+    result = secure.start(federation(), record(np.zeros(3)), num_rounds=1, timeout=0.0)
+    assert dict(result.evaluate_metrics_clientapp[1]) == {"node": 101.5}
+
+
+@pytest.mark.parametrize("inner", [FedMedian(), Krum(), SecureAggregationStrategy(FedAvg())])
+def test_strategies_that_need_each_reply_are_refused(inner: Strategy) -> None:
+    """A median or a selection of clients cannot be had from their mean, and two layers of protection are none."""
+    with pytest.raises(InputError, match="each client's reply"):
+        SecureAggregationStrategy(inner)
+
+
+def test_bare_grid_is_refused() -> None:
+    """A loop that would send training past the secured Grid is stopped before anything is sent."""
+    secure, grid = strategy(), federation()
+    with pytest.raises(InputError, match="secured"):
+        secure.configure_train(1, record(np.zeros(3)), ConfigRecord(), grid)
+    message = Message(RecordDict({"arrays": record(np.zeros(3))}), 100, "train")
+    with pytest.raises(InputError, match="send_and_receive"):
+        secure.secured(grid).push_messages([message])
+    with pytest.raises(InputError, match="another node"):
+        secure.secured(grid).send_and_receive([message, message])
+    assert grid.delivered == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"threshold": 1.5}, "threshold"),
+        ({"grace": -1.0}, "grace"),
+        ({"stage_timeout": -1.0}, "stage_timeout"),
+        ({"metrics": ["num-examples"]}, "metrics"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], match: str) -> None:
+    """A setting that breaks its rule is an error before the first round."""
+    with pytest.raises(InputError, match=match):
+        strategy(**settings)
+
+
+IDENTITIES = [Identity(bytes([i + 1] * 32)) for i in range(5)]
+PUBLIC = [identity.public for identity in IDENTITIES]
+
+
+def signing(*owners: int) -> FakeGrid:
+    """Nodes of which the i-th signs with the identity owners[i] and trusts the first four."""
+
+    def make(index: int, owner: int) -> Any:
+        mod = SecureAggregationMod(identity=lambda _context: IDENTITIES[owner], trusted=PUBLIC[:4])
+        return app_of(mod, _plain(index))
+
+    return FakeGrid([make(index, owner) for index, owner in enumerate(owners)])
+
+
+def test_signed_round() -> None:
+    """With identities on both sides the round is as without."""
+    np.testing.assert_allclose(run(signing(0, 1, 2, 3), strategy(identities=PUBLIC[:4])), mean([0, 1, 2, 3]), atol=NEAR)
+
+
+@pytest.mark.parametrize(("owners", "stayed"), [((0, 1, 2, 4), [0, 1, 2]), ((0, 1, 2, 3, 3), [0, 1, 2])])
+def test_strangers_are_no_part_of_a_signed_round(owners: Sequence[int], stayed: Sequence[int]) -> None:
+    """A node with an unknown identity is left out, and so are two that say they are the same."""
+    secure = strategy(identities=PUBLIC[:4])
+    grid = signing(*owners[:4]) if len(owners) == 4 else signing_five()
+    np.testing.assert_allclose(run(grid, secure), mean(stayed), atol=NEAR)
+    assert all("IDENTITY" in reason for reason in secure.rounds[0].lost.values())
+
+
+def signing_five() -> FakeGrid:
+    """Five nodes, the last of which says that it is the fourth."""
+    grid = signing(0, 1, 2, 3, 0)
+    mod = SecureAggregationMod(identity=lambda _context: IDENTITIES[3], trusted=PUBLIC[:4])
+    grid.apps[104] = app_of(mod, _plain(3))
+    return grid
+
+
+def test_server_that_invents_a_client_is_refused() -> None:
+    """A roster with an identity that clients do not trust stops every honest client before it gives anything away."""
+    secure = strategy(identities=PUBLIC)
+    grid = signing(0, 1, 2, 4)
+    assert not run(grid, secure).any()
+    assert sum("trusted" in reason for reason in secure.rounds[0].lost.values()) >= 3
+
+
+def test_arrays_of_another_shape_drop_out() -> None:
+    """An update whose names, shapes or types are not those of the model that went out is refused at the client."""
+    grid = federation()
+    grid.apps[101] = app_of(SecureAggregationMod(), lambda _m, _c: update([1.0, 2.0], 1))
+    secure = strategy()
+    np.testing.assert_allclose(run(grid, secure), mean([0, 2, 3]), atol=NEAR)
+    assert "shape" in secure.rounds[0].lost[101]
+
+
+def test_message_without_arrays_fails_the_round() -> None:
+    """A strategy that sends no arrays, or two records of them, cannot be averaged: an error and no half round."""
+    secure = strategy(skip_failed_rounds=False)
+    bare = [Message(RecordDict({"m": MetricRecord({"x": 1.0})}), node, "train") for node in (100, 101, 102)]
+    with pytest.raises(InputError, match="one ArrayRecord"):
+        secure.secured(federation()).send_and_receive(bare)
+    two = RecordDict({"a": ArrayRecord(), "b": record([1.0])})
+    with pytest.raises(InputError, match="found 2"):
+        secure.secured(federation()).send_and_receive([Message(two, node, "train") for node in (100, 101)])
