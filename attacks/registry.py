@@ -15,7 +15,7 @@ from fgl_secure.attacks.differencing import DifferencingAtDevice, DifferencingAt
 from fgl_secure.attacks.fingerprint import FingerprintAtDevice, FingerprintAtSilo
 from fgl_secure.attacks.gradient_filter import GradientFilter
 from fgl_secure.attacks.gradient_labels import GradientLabels
-from fgl_secure.attacks.gradient_matching_attacks import (
+from fgl_secure.attacks.gradient_matching.attacks import (
     DeepLeakage,
     FeaturesAndEdges,
     ImprovedDeepLeakage,

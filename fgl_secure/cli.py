@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fgl_secure import __version__
 from fgl_secure.arguments import add_run_options, options_of
-from fgl_secure.commands import invert_cli
+from fgl_secure.commands.inversion import cli as inversion_cli
 from fgl_secure.errors import FglSecureError, InputError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     kinds = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=_Parser)
     inversion = kinds.add_parser("gradient-inversion", help="reconstruct data from gradients", formatter_class=style)
     inversion.set_defaults(run=_invert)
-    invert_cli.add_arguments(inversion)
+    inversion_cli.add_arguments(inversion)
     bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
     bench.set_defaults(run=_bench)
     bench.add_argument("part", choices=("field", "lcc", "secmp", "ckks", "hop-adjacency", "secagg"),
@@ -193,7 +193,7 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
 def _invert(chosen: argparse.Namespace, words: list[str]) -> int:
     if chosen.out is not None:
         _check_folder(chosen.out)
-    _say(invert_cli.output_of(chosen, shlex.join(["fgl-secure", *words])))
+    _say(inversion_cli.output_of(chosen, shlex.join(["fgl-secure", *words])))
     return OK
 
 

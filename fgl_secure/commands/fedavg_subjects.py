@@ -9,7 +9,7 @@ import torch
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.fedavg_claims import claim_of
-from fgl_secure.commands.inversion_rounds import with_fields
+from fgl_secure.commands.inversion.rounds import with_fields
 from fgl_secure.commands.options import Options, check_common, federated_graph
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject

@@ -16,7 +16,7 @@ from fgl_secure.attacks.gradient_views import GRADIENT_SUM, PARTICIPANTS
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Suspects
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.inversion_reference import smooth_reference
+from fgl_secure.commands.inversion.reference import smooth_reference
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.update_runs import UpdateRule, one_round
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks

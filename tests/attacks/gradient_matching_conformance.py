@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Material, Reference, guess_of
-from fgl_secure.attacks.gradient_matching import Effort
-from fgl_secure.attacks.gradient_matching_attacks import GradientMatching, WithEffort
-from fgl_secure.attacks.gradient_matching_measures import Inverted
-from fgl_secure.commands.inversion_reference import smooth_reference
-from fgl_secure.commands.inversion_rounds import with_fields
+from fgl_secure.attacks.gradient_matching.attacks import GradientMatching, WithEffort
+from fgl_secure.attacks.gradient_matching.measures import Inverted
+from fgl_secure.attacks.gradient_matching.reconstruction import Effort
+from fgl_secure.commands.inversion.reference import smooth_reference
+from fgl_secure.commands.inversion.rounds import with_fields
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Recording, View

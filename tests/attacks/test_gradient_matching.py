@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.gradient_matching import Effort, SeenGradient
-from fgl_secure.attacks.gradient_matching_attacks import (
+from fgl_secure.attacks.gradient_matching.attacks import (
     DeepLeakage,
     FeaturesAndEdges,
     GradientMatching,
@@ -13,12 +12,13 @@ from fgl_secure.attacks.gradient_matching_attacks import (
     InvertingGradients,
     WithEffort,
 )
-from fgl_secure.attacks.gradient_matching_joint import features_and_edges, likeliest_edges
-from fgl_secure.attacks.gradient_matching_views import MOST_ENTRIES, exhibits
+from fgl_secure.attacks.gradient_matching.joint import features_and_edges, likeliest_edges
+from fgl_secure.attacks.gradient_matching.reconstruction import Effort, SeenGradient
+from fgl_secure.attacks.gradient_matching.views import MOST_ENTRIES, exhibits
 from fgl_secure.attacks.gradient_model import Activation, Convolution
-from fgl_secure.commands.inversion_noise import GradientNoise
-from fgl_secure.commands.inversion_reference import small_trees
-from fgl_secure.commands.inversion_rounds import drawn_batches, fresh_model, recorded_round
+from fgl_secure.commands.inversion.noise import GradientNoise
+from fgl_secure.commands.inversion.reference import small_trees
+from fgl_secure.commands.inversion.rounds import drawn_batches, fresh_model, recorded_round
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.staged.plain import StagedPlain
 from fgl_secure.runtime import Role

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.gradient_matching_distances import cosine_distance, squared_distance
-from fgl_secure.attacks.gradient_matching_graphs import edge_scores, graph_scores
-from fgl_secure.attacks.gradient_matching_regularisers import smoothness, sparsity, total_variation
-from fgl_secure.attacks.gradient_matching_scores import class_means, cosines, matched, recovered, row_scores
+from fgl_secure.attacks.gradient_matching.distances import cosine_distance, squared_distance
+from fgl_secure.attacks.gradient_matching.graphs import edge_scores, graph_scores
+from fgl_secure.attacks.gradient_matching.regularisers import smoothness, sparsity, total_variation
+from fgl_secure.attacks.gradient_matching.scores import class_means, cosines, matched, recovered, row_scores
 
 RNG = np.random.default_rng(0)
 PATH = np.array([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])

@@ -9,7 +9,7 @@ import torch
 
 from fgl_secure.attacks.gradient_model import Convolution
 from fgl_secure.attacks.receptive_field import ReceptiveField, receptive_field, side_by_side
-from fgl_secure.commands.inversion_rounds import fresh_model
+from fgl_secure.commands.inversion.rounds import fresh_model
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from tests.attacks.gradient_runs import clusters

@@ -10,10 +10,16 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from fgl_secure.attacks.gradient_matching import Effort, Reconstruction, SeenGradient, nearest, reconstruction
-from fgl_secure.attacks.gradient_matching_descent import quasi_newton
-from fgl_secure.attacks.gradient_matching_distances import squared_distance
-from fgl_secure.attacks.gradient_matching_starts import first_rows, shuffled_labels
+from fgl_secure.attacks.gradient_matching.descent import quasi_newton
+from fgl_secure.attacks.gradient_matching.distances import squared_distance
+from fgl_secure.attacks.gradient_matching.reconstruction import (
+    Effort,
+    Reconstruction,
+    SeenGradient,
+    nearest,
+    reconstruction,
+)
+from fgl_secure.attacks.gradient_matching.starts import first_rows, shuffled_labels
 
 
 def deep_leakage(seen: SeenGradient, effort: Effort) -> Reconstruction:

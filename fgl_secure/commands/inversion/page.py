@@ -8,10 +8,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fgl_secure.commands.invert import Inversion
-from fgl_secure.commands.invert_figures import Rows
-from fgl_secure.commands.invert_print import as_json, heading, structure_means
-from fgl_secure.commands.pictures import picture_svg
+from fgl_secure.commands.inversion.figures import Rows
+from fgl_secure.commands.inversion.invert import Inversion
+from fgl_secure.commands.inversion.pictures import picture_svg
+from fgl_secure.commands.inversion.print import as_json, heading, structure_means
 
 MOST_PICTURES = 24
 COLUMNS = ("value", "95 % interval", "random", "prior", "permuted truth", "n")

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgl_secure.attacks.base import Auxiliary
 from fgl_secure.attacks.gradient_labels import counted, mean_predictions
-from fgl_secure.attacks.gradient_matching import Floats, Ids, SeenGradient
+from fgl_secure.attacks.gradient_matching.reconstruction import Floats, Ids, SeenGradient
 from fgl_secure.attacks.gradient_views import SUM, ClientGradients, client_gradients
 from fgl_secure.attacks.receptive_field import side_by_side
 from fgl_secure.runtime import PublicParameters, View

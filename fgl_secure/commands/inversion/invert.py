@@ -12,7 +12,7 @@ import torch
 
 from fgl_secure.attacks.base import Attack, Measurement, guess_of
 from fgl_secure.attacks.gradient_filter import GradientFilter
-from fgl_secure.attacks.gradient_matching_attacks import (
+from fgl_secure.attacks.gradient_matching.attacks import (
     DeepLeakage,
     FeaturesAndEdges,
     GradientMatching,
@@ -20,13 +20,13 @@ from fgl_secure.attacks.gradient_matching_attacks import (
     InvertingGradients,
     WithEffort,
 )
-from fgl_secure.attacks.gradient_matching_measures import Inverted
+from fgl_secure.attacks.gradient_matching.measures import Inverted
 from fgl_secure.attacks.gradient_model import Activation, Convolution
 from fgl_secure.attacks.gradient_single import GradientSingleRow
 from fgl_secure.attacks.gradient_span import GradientSpan
-from fgl_secure.commands.inversion_rounds import drawn_batches, fresh_model, recorded_round
-from fgl_secure.commands.invert_figures import Rows, Structure, rows_of, structure_of
-from fgl_secure.commands.invert_options import CLEAR, SINGLE, InvertOptions
+from fgl_secure.commands.inversion.figures import Rows, Structure, rows_of, structure_of
+from fgl_secure.commands.inversion.options import CLEAR, SINGLE, InvertOptions
+from fgl_secure.commands.inversion.rounds import drawn_batches, fresh_model, recorded_round
 from fgl_secure.commands.options import Options, federated_graph
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.errors import InputError

@@ -9,16 +9,16 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_matching import Effort
-from fgl_secure.attacks.gradient_matching_inverting import inverting_gradients
-from fgl_secure.attacks.gradient_matching_measures import Inverted, aligned_with
-from fgl_secure.attacks.gradient_matching_scores import RowScores, class_means, row_scores
-from fgl_secure.attacks.gradient_matching_views import exhibits
+from fgl_secure.attacks.gradient_matching.inverting import inverting_gradients
+from fgl_secure.attacks.gradient_matching.measures import Inverted, aligned_with
+from fgl_secure.attacks.gradient_matching.reconstruction import Effort
+from fgl_secure.attacks.gradient_matching.scores import RowScores, class_means, row_scores
+from fgl_secure.attacks.gradient_matching.views import exhibits
 from fgl_secure.attacks.gradient_model import Convolution
-from fgl_secure.commands.inversion_noise import GradientNoise
-from fgl_secure.commands.inversion_rounds import fresh_model, recorded_round
-from fgl_secure.commands.invert import one_thread
-from fgl_secure.commands.pictures import picture_svg
+from fgl_secure.commands.inversion.invert import one_thread
+from fgl_secure.commands.inversion.noise import GradientNoise
+from fgl_secure.commands.inversion.pictures import picture_svg
+from fgl_secure.commands.inversion.rounds import fresh_model, recorded_round
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load

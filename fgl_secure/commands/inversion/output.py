@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 
-from fgl_secure.commands.invert import invert
-from fgl_secure.commands.invert_options import InvertOptions
-from fgl_secure.commands.invert_page import write_inversion
-from fgl_secure.commands.invert_print import as_json, describe
+from fgl_secure.commands.inversion.invert import invert
+from fgl_secure.commands.inversion.options import InvertOptions
+from fgl_secure.commands.inversion.page import write_inversion
+from fgl_secure.commands.inversion.print import as_json, describe
 
 
 def printed(chosen: argparse.Namespace, command: str) -> str:

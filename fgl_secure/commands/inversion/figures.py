@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_matching_graphs import EdgeScores, GraphScores, edge_scores, graph_scores
-from fgl_secure.attacks.gradient_matching_joint import likeliest_edges
-from fgl_secure.attacks.gradient_matching_measures import Inverted, aligned_with
-from fgl_secure.attacks.gradient_matching_scores import RowScores, class_means, row_scores
+from fgl_secure.attacks.gradient_matching.graphs import EdgeScores, GraphScores, edge_scores, graph_scores
+from fgl_secure.attacks.gradient_matching.joint import likeliest_edges
+from fgl_secure.attacks.gradient_matching.measures import Inverted, aligned_with
+from fgl_secure.attacks.gradient_matching.scores import RowScores, class_means, row_scores
 from fgl_secure.attacks.truth import Truth
 
 Floats = NDArray[np.float64]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import torch
 
-from fgl_secure.attacks.gradient_matching import Effort, Reconstruction, SeenGradient, nearest, reconstruction
-from fgl_secure.attacks.gradient_matching_descent import signed_descent
-from fgl_secure.attacks.gradient_matching_distances import cosine_distance
-from fgl_secure.attacks.gradient_matching_regularisers import smoothness, total_variation
-from fgl_secure.attacks.gradient_matching_starts import first_rows, free_labels, labels_from
+from fgl_secure.attacks.gradient_matching.descent import signed_descent
+from fgl_secure.attacks.gradient_matching.distances import cosine_distance
+from fgl_secure.attacks.gradient_matching.reconstruction import (
+    Effort,
+    Reconstruction,
+    SeenGradient,
+    nearest,
+    reconstruction,
+)
+from fgl_secure.attacks.gradient_matching.regularisers import smoothness, total_variation
+from fgl_secure.attacks.gradient_matching.starts import first_rows, free_labels, labels_from
 
 RATE = 0.1
 """Size of the first steps, of features in [0, 1] (the paper's)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fgl_secure.attacks.gradient_model import Activation, Convolution
-from fgl_secure.commands.inversion_noise import GradientNoise
+from fgl_secure.commands.inversion.noise import GradientNoise
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.protocols.staged.registry import STAGED
 

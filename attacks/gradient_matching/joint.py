@@ -11,11 +11,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_matching import Effort, Reconstruction, SeenGradient, nearest, reconstruction
-from fgl_secure.attacks.gradient_matching_descent import signed_descent
-from fgl_secure.attacks.gradient_matching_distances import cosine_distance
-from fgl_secure.attacks.gradient_matching_regularisers import smoothness, sparsity, total_variation
-from fgl_secure.attacks.gradient_matching_starts import first_rows, free_labels, labels_from
+from fgl_secure.attacks.gradient_matching.descent import signed_descent
+from fgl_secure.attacks.gradient_matching.distances import cosine_distance
+from fgl_secure.attacks.gradient_matching.reconstruction import (
+    Effort,
+    Reconstruction,
+    SeenGradient,
+    nearest,
+    reconstruction,
+)
+from fgl_secure.attacks.gradient_matching.regularisers import smoothness, sparsity, total_variation
+from fgl_secure.attacks.gradient_matching.starts import first_rows, free_labels, labels_from
 from fgl_secure.errors import InputError
 
 RATE = 0.05

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.gradient_model import Activation, Convolution, GradientModel
 from fgl_secure.attacks.receptive_field import receptive_field
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.inversion_noise import GradientNoise, LocallyNoisy
+from fgl_secure.commands.inversion.noise import GradientNoise, LocallyNoisy
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.update_runs import attacked_round
 from fgl_secure.errors import InputError

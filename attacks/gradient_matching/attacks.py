@@ -5,18 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, Measurement, Reference
-from fgl_secure.attacks.gradient_matching import Effort, Reconstruction, SeenGradient
-from fgl_secure.attacks.gradient_matching_dlg import deep_leakage, improved_deep_leakage
-from fgl_secure.attacks.gradient_matching_inverting import inverting_gradients
-from fgl_secure.attacks.gradient_matching_joint import MOST_NODES, features_and_edges
-from fgl_secure.attacks.gradient_matching_measures import (
+from fgl_secure.attacks.gradient_matching.dlg import deep_leakage, improved_deep_leakage
+from fgl_secure.attacks.gradient_matching.inverting import inverting_gradients
+from fgl_secure.attacks.gradient_matching.joint import MOST_NODES, features_and_edges
+from fgl_secure.attacks.gradient_matching.measures import (
     Inverted,
     aligned_with,
     edges_found,
     nodes_told,
     rows_recovered,
 )
-from fgl_secure.attacks.gradient_matching_views import exhibits
+from fgl_secure.attacks.gradient_matching.reconstruction import Effort, Reconstruction, SeenGradient
+from fgl_secure.attacks.gradient_matching.views import exhibits
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 

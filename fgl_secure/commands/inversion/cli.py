@@ -52,6 +52,6 @@ def output_of(chosen: argparse.Namespace, command: str) -> str:
     Raises:
         FglSecureError: a choice breaks a rule.
     """
-    from fgl_secure.commands.invert_output import printed  # noqa: PLC0415  # torch takes seconds that --help has not
+    from fgl_secure.commands.inversion.output import printed  # noqa: PLC0415  # torch takes seconds that --help has not
 
     return printed(chosen, command)

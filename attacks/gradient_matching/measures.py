@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.gradient_matching import Floats, Ids, Reconstruction
-from fgl_secure.attacks.gradient_matching_joint import likeliest_edges
-from fgl_secure.attacks.gradient_matching_scores import class_means, matched, recovered
-from fgl_secure.attacks.gradient_matching_views import Exhibit
+from fgl_secure.attacks.gradient_matching.joint import likeliest_edges
+from fgl_secure.attacks.gradient_matching.reconstruction import Floats, Ids, Reconstruction
+from fgl_secure.attacks.gradient_matching.scores import class_means, matched, recovered
+from fgl_secure.attacks.gradient_matching.views import Exhibit
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.metrics import clustered_proportion
 

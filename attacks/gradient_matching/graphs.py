@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_matching_joint import likeliest_edges
-from fgl_secure.attacks.gradient_matching_scores import HALF_STEP, recovered
+from fgl_secure.attacks.gradient_matching.joint import likeliest_edges
+from fgl_secure.attacks.gradient_matching.scores import HALF_STEP, recovered
 from fgl_secure.attacks.ranking_area import area
 
 Floats = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from fgl_secure.attacks.gradient_matching import SeenGradient
+from fgl_secure.attacks.gradient_matching.reconstruction import SeenGradient
 
 SPREAD = 0.1
 """Spread of first guesses of rows around 1/2. The papers start from unit spread, which no picture has."""

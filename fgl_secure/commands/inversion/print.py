@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fgl_secure import __version__
-from fgl_secure.attacks.gradient_matching_graphs import EdgeScores, GraphScores
-from fgl_secure.commands.invert import Figure, Inversion
-from fgl_secure.commands.invert_figures import Structure
+from fgl_secure.attacks.gradient_matching.graphs import EdgeScores, GraphScores
+from fgl_secure.commands.inversion.figures import Structure
+from fgl_secure.commands.inversion.invert import Figure, Inversion
 
 SCORED = ("this run", "prior", "random")
 

@@ -9,19 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.gradient_matching import Effort
+from fgl_secure.attacks.gradient_matching.reconstruction import Effort
 from fgl_secure.attacks.gradient_model import Activation, Convolution
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands import invert_cli, invert_gallery
-from fgl_secure.commands.inversion_noise import GradientNoise
-from fgl_secure.commands.inversion_reference import small_trees
-from fgl_secure.commands.inversion_rounds import drawn_batches
-from fgl_secure.commands.invert import ATTACKS, invert
-from fgl_secure.commands.invert_gallery import gallery
-from fgl_secure.commands.invert_options import InvertOptions
-from fgl_secure.commands.invert_output import options_of
-from fgl_secure.commands.invert_page import render_inversion
-from fgl_secure.commands.pictures import picture_svg
+from fgl_secure.commands.inversion import cli as inversion_cli
+from fgl_secure.commands.inversion import gallery as gallery_module
+from fgl_secure.commands.inversion.gallery import gallery
+from fgl_secure.commands.inversion.invert import ATTACKS, invert
+from fgl_secure.commands.inversion.noise import GradientNoise
+from fgl_secure.commands.inversion.options import InvertOptions
+from fgl_secure.commands.inversion.output import options_of
+from fgl_secure.commands.inversion.page import render_inversion
+from fgl_secure.commands.inversion.pictures import picture_svg
+from fgl_secure.commands.inversion.reference import small_trees
+from fgl_secure.commands.inversion.rounds import drawn_batches
 from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.protocols.staged.registry import STAGED
@@ -29,7 +30,7 @@ from fgl_secure.protocols.staged.registry import STAGED
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    invert_cli.add_arguments(parser)
+    inversion_cli.add_arguments(parser)
     return parser.parse_args(words)
 
 
@@ -40,15 +41,15 @@ def test_options_of_an_empty_command_line_are_the_defaults() -> None:
 
 def test_names_on_the_command_line_are_those_that_there_are() -> None:
     """Choices that the parser lists without loading anything are exactly the names that the package knows."""
-    assert set(invert_cli.BACKBONES) == set(Convolution)
-    assert set(invert_cli.ATTACKS) == set(ATTACKS)
-    assert set(invert_cli.SCHEMES) == set(STAGED)
-    assert set(invert_cli.ACTIVATIONS) == {each.value for each in Activation}
+    assert set(inversion_cli.BACKBONES) == set(Convolution)
+    assert set(inversion_cli.ATTACKS) == set(ATTACKS)
+    assert set(inversion_cli.SCHEMES) == set(STAGED)
+    assert set(inversion_cli.ACTIVATIONS) == {each.value for each in Activation}
 
 
 def test_the_parser_loads_nothing_heavy() -> None:
     """Help needs neither torch nor numpy."""
-    code = "import sys, fgl_secure.commands.invert_cli; sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
+    code = "import sys, fgl_secure.commands.inversion.cli; sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -78,7 +79,7 @@ def test_an_attack_that_can_read_nothing_says_so() -> None:
 def test_a_run_prints_and_writes_the_same_figures(scheme: str, tmp_path: Path) -> None:
     """JSON on the terminal is what the file says, and the page holds a picture of each node and refers to nothing."""
     words = ("--attack", "joint", "--steps", "2", "--restarts", "1", "--scheme", scheme, "--noise", "0.1")
-    told = json.loads(invert_cli.output_of(parsed(*words, "--json", "--out", str(tmp_path)), "fgl-secure attack"))
+    told = json.loads(inversion_cli.output_of(parsed(*words, "--json", "--out", str(tmp_path)), "fgl-secure attack"))
     assert told == json.loads((tmp_path / "inversion.json").read_text(encoding="utf-8"))
     assert told["summed"] is (scheme != "plaintext")
     assert {"edge AUC", "GSM-0", "GSM-1", "GSM-2", "FULL"} <= set(told["structure"]["means"])
@@ -86,7 +87,7 @@ def test_a_run_prints_and_writes_the_same_figures(scheme: str, tmp_path: Path) -
     page = (tmp_path / "inversion.html").read_text(encoding="utf-8")
     assert page.count("<svg") == 3 * 5
     assert not any(word in page for word in ("<script", "src=", "href=", "@import"))
-    assert "epsilon 92" in invert_cli.output_of(parsed(*words), "fgl-secure attack")
+    assert "epsilon 92" in inversion_cli.output_of(parsed(*words), "fgl-secure attack")
 
 
 def test_rows_that_are_no_pictures_are_not_drawn(tmp_path: Path) -> None:
@@ -142,7 +143,7 @@ def test_pictures_are_black_for_ones_and_white_for_zeros() -> None:
 
 def test_a_gallery_shows_the_same_nodes_under_each_protection(monkeypatch: pytest.MonkeyPatch) -> None:
     """Originals first, then the prior, the clear, sums, larger batches and noise with its epsilon."""
-    monkeypatch.setattr(invert_gallery, "EFFORT", Effort(1))
+    monkeypatch.setattr(gallery_module, "EFFORT", Effort(1))
     shown = gallery(sums=(4,), noises=(1.0,), batches=(2,))
     captions = [panel.caption for panel in shown.panels]
     assert captions[0] == "original"

@@ -1,0 +1,1 @@
+"""Reconstruction from gradients by optimisation: guesses whose gradient matches the one that was seen."""
