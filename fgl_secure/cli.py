@@ -177,7 +177,8 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     named = (chosen.protocol or SUMS,) if chosen.protocol or chosen.method != "fedavg" else ()
     plan = planned(options_of(chosen), named)
     if len(plan.subjects) != 1:
-        raise InputError(f"exchange and scheme must be given once for train; found {len(plan.subjects)}")
+        choice = "scheme" if chosen.method == "fedavg" else "exchange"
+        raise InputError(f"{choice} must be given once for train; found {len(plan.subjects)}")
     subject = plan.subjects[0]
     with _progress() as bar:
         result = subject.train(progress=bar(subject.name))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fgl_secure.aggregation.arguments import integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.ledger import Ledger
@@ -20,7 +20,7 @@ from fgl_secure.aggregation.simulation import drive
 from fgl_secure.aggregation.view import Comparison, LabelTest
 from fgl_secure.aggregation.weighing import Weighing
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.errors import InputError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme
 from fgl_secure.protocols.staged.registry import staged
@@ -48,6 +48,7 @@ class SecureAggregator:
         self._taken: set[Place] = set()
         self._ledger = Ledger(rules)
         self._server: ServerRound | None = None
+        self._finished: ServerRound | None = None
         self._layout: Layout | None = None
 
     @classmethod
@@ -81,16 +82,22 @@ class SecureAggregator:
             coins: of all parties in this process; None takes secret ones.
 
         Raises:
-            UnknownNameError: there is no scheme of that name.
+            UnknownNameError: there is no scheme, or no rule for integers, of that name.
             InputError: fewer than 2 clients, a threshold that privacy forbids, or arguments that contradict each
                 other.
         """
+        if integers not in tuple(IntegerRule):
+            raise UnknownNameError("integers", str(integers), tuple(IntegerRule))
+        if privacy is not None and not isinstance(privacy, DistributedNoise):
+            raise InputError(f"privacy must be a DistributedNoise; found {type(privacy).__name__}")
         rules = Rules(
-            _scheme(scheme, threshold),
-            operator.index(clients),
-            bound=bound,
-            fraction_bits=fraction_bits,
-            weighing=Weighing(weight_bound, weight_fraction_bits),
+            _scheme(scheme, None if threshold is None else integer_of(threshold, "threshold")),
+            integer_of(clients, "clients"),
+            bound=None if bound is None else number_of(bound, "bound"),
+            fraction_bits=None if fraction_bits is None else integer_of(fraction_bits, "fraction_bits"),
+            weighing=Weighing(
+                number_of(weight_bound, "weight_bound"), integer_of(weight_fraction_bits, "weight_fraction_bits")
+            ),
             integers=IntegerRule(integers),
             privacy=privacy,
         )
@@ -112,7 +119,8 @@ class SecureAggregator:
     @property
     def last_round(self) -> RoundRecord | None:
         """What the server of this process saw in the last round that it finished; None before."""
-        return self._server.record if self._server is not None and self._server.done else None
+        last = self._server if self._server is not None and self._server.done else self._finished
+        return None if last is None else last.record
 
     @property
     def bounds(self) -> Mapping[str, float] | None:
@@ -182,6 +190,8 @@ class SecureAggregator:
         server = ServerRound(self._rules, layout, self._session, self._next, coins or self._coins, known)
         self._ledger.spend(layout, self._session, self._next)
         self._next += 1
+        if self._server is not None and self._server.done:
+            self._finished = self._server
         self._server, self._layout = server, layout
         return server
 
@@ -224,10 +234,15 @@ class SecureAggregator:
     ) -> ClientRound:
         """A client that goes on where `ClientRound.state` was taken; spends nothing again.
 
+        A state is good for one client at a time: two that go on from one state could be told two different things, and
+        would open together what neither opens alone.
+
         Raises:
             MalformedMessageError: it is no state of a client under these rules.
         """
-        return ClientRound.restored(self._rules, state, coins or self._coins, identity, identities, self._ledger)
+        client = ClientRound.restored(self._rules, state, coins or self._coins, identity, identities, self._ledger)
+        self._taken.add(client.place)
+        return client
 
     def write_report(
         self, path: str | Path, updates: Sequence[Mapping[str, Any] | None], labels: LabelTest | None = None
@@ -267,16 +282,19 @@ def _scheme(scheme: str | StagedScheme, threshold: int | None) -> StagedScheme:
 
 
 def _present(mappings: Sequence[Mapping[str, Any] | None], clients: int) -> dict[int, Mapping[str, Any]]:
-    if isinstance(mappings, Mapping) or len(mappings) != clients:
-        raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(mappings)}")
-    present = {index: mapping for index, mapping in enumerate(mappings) if mapping is not None}
+    found = list_of(mappings, "mappings")
+    if len(found) != clients:
+        raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(found)}")
+    present = {index: mapping for index, mapping in enumerate(found) if mapping is not None}
     if not present:
         raise InputError("mappings must be given for some clients; found None for all")
     return present
 
 
 def _indices(dropped: Collection[int], clients: int) -> frozenset[int]:
-    found = [operator.index(index) for index in dropped]
+    if isinstance(dropped, str | bytes) or not isinstance(dropped, Iterable):
+        raise InputError(f"dropped must be a collection of clients; found {type(dropped).__name__}")
+    found = [integer_of(index, "dropped") for index in dropped]
     if len(set(found)) < len(found) or not all(0 <= index < clients for index in found):
         raise InputError(f"dropped must be different clients among 0..{clients - 1}; found {sorted(found)}")
     return frozenset(found)
@@ -285,6 +303,7 @@ def _indices(dropped: Collection[int], clients: int) -> frozenset[int]:
 def _weights(weights: Sequence[float] | None, clients: int) -> Sequence[float]:
     if weights is None:
         return [1.0] * clients
-    if len(weights) != clients:
-        raise InputError(f"weights must be one for each of {clients} clients; found {len(weights)}")
-    return weights
+    found = list_of(weights, "weights")
+    if len(found) != clients:
+        raise InputError(f"weights must be one for each of {clients} clients; found {len(found)}")
+    return found

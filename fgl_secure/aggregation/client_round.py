@@ -76,6 +76,11 @@ class ClientRound:
     def __repr__(self) -> str:
         return f"ClientRound({self._place}, <secrets>)"
 
+    @property
+    def place(self) -> Place:
+        """Which client of which round."""
+        return self._place
+
     def provide(self, mapping: Mapping[str, Any], weight: float = 1) -> None:
         """Takes what this client adds; wanted before the vectors are asked for.
 

@@ -47,7 +47,8 @@ def mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRu
             f"leave the key out, or make it a float tensor"
         )
     if rule is IntegerRule.ROUND:
-        return (2 * total + weight) // (2 * weight)
+        whole, rest = np.divmod(total, weight)
+        return whole + (rest >= weight - rest)  # twice a total may be beyond 64 bits
     if (total % weight).any():
         raise InputError(
             f"mean of the integers under {entry.name!r} must be an integer under IntegerRule.EXACT; it is none: take "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
@@ -19,6 +21,9 @@ from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme, SumTerms
+
+MOST_BITS = 1000
+"""Most bits behind the binary point, or before it: units are floats then."""
 
 
 class Purpose(IntEnum):
@@ -43,6 +48,7 @@ class Rules:
         weighing: what weights there may be.
         integers: what the mean of integers is.
         privacy: what the means may cost; None adds no noise.
+        agreed: bytes for whatever else all parties must have been told alike; no sum comes about where they differ.
     """
 
     scheme: StagedScheme
@@ -53,6 +59,7 @@ class Rules:
     weighing: Weighing = UNWEIGHTED
     integers: IntegerRule = IntegerRule.EXACT
     privacy: DistributedNoise | None = None
+    agreed: bytes = b""
 
     def __post_init__(self) -> None:
         if self.clients < 2:
@@ -60,6 +67,8 @@ class Rules:
         object.__setattr__(self, "threshold", self.scheme.threshold_for(self.clients))
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise InputError(f"bound must be a positive number; found {self.bound}")
+        if self.fraction_bits is not None and not -MOST_BITS <= self.fraction_bits <= MOST_BITS:
+            raise InputError(f"fraction_bits must lie in -{MOST_BITS}..{MOST_BITS}; found {self.fraction_bits}")
         if self.privacy is not None:
             _check_private(self)
         elif self.bound is None and self.scheme.modulus is None:
@@ -115,6 +124,10 @@ class Rules:
     ) -> SumTerms:
         """Those of one sum of a round, as client and server work them out alike.
 
+        Their context is a digest of how vectors are written. A server that told one client a small bound and the others
+        a huge one would have the others' numbers round to 0, and the sum would be that one client's update: with
+        different contexts they have no sum at all.
+
         Args:
             purpose: of the sum.
             session: 16 public bytes.
@@ -134,9 +147,19 @@ class Rules:
             length, bound = self.levels(layout).length, None
         else:
             length, bound = layout.size + 1, self.code(layout, bounds).bound
-        terms = SumTerms(session, 2 * number + purpose, self.clients, self.threshold, length, bound)
+        context = self._context(layout, bounds)
+        terms = SumTerms(session, 2 * number + purpose, self.clients, self.threshold, length, bound, context)
         self.scheme.check(terms)
         return terms
+
+    def _context(self, layout: Layout, bounds: Mapping[str, float] | None) -> bytes:
+        """SHA-256 of all that a vector means, beyond the numbers that terms name."""
+        found = None if bounds is None else sorted(bounds.items())
+        bound, weighing = None if self.bound is None else float(self.bound), self.weighing
+        written = bound, self.fraction_bits, float(weighing.bound), weighing.fraction_bits, self.integers
+        noise = None if self.privacy is None else astuple(self.privacy)
+        stated = json.dumps([layout.digest.hex(), found, written, noise, self.agreed.hex()])
+        return hashlib.sha256(b"fgl-secure vectors/v1" + stated.encode()).digest()
 
 
 @lru_cache(maxsize=16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.errors import FieldRangeError, InputError
 
 
@@ -42,7 +43,7 @@ class Weighing:
                 is not shown.
             FieldRangeError: it is beyond the bound.
         """
-        value = float(weight)
+        value = number_of(weight, "weight")
         if not (math.isfinite(value) and value >= 0):
             raise InputError("weight must be a number of at least 0; it is not")
         if value > self.bound:

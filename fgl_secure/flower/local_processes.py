@@ -139,6 +139,7 @@ class LocalFederation:
             self._kill(name)
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
+        self._certificates = None  # or a process that is started now would have no folder
 
     def _start_link(self) -> None:
         files = self._files()

@@ -13,8 +13,9 @@ from fgl_secure.aggregation.roles import ClientRound
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
+from fgl_secure.flower.digest import digest_of
 from fgl_secure.flower.memory import Memory
-from fgl_secure.flower.policy import LEAST_CLIENTS, LEAST_THRESHOLD, PROTECTING, ClientPolicy
+from fgl_secure.flower.policy import LEAST_CLIENTS, LEAST_THRESHOLD, PROTECTING, WEIGHT_KEY, ClientPolicy
 from fgl_secure.flower.records import Answer, Request, arrays_of, only_arrays, only_metrics, without_request
 from fgl_secure.flower.terms import RoundTerms, mapping_of
 from fgl_secure.protocols.staged.envelope import stage_of
@@ -30,8 +31,9 @@ class SecureAggregationMod:
     A message for training is answered only as part of a round of secure aggregation: keys, shares of them, the
     protected update, what others say of who is in, and what opens the sum. The app trains once in a round, when the
     update is due; of its reply nothing goes to the server but the arrays, the weight and the metrics that are averaged,
-    all of them inside the sum. A message for training without secure aggregation is refused. Other messages (evaluate,
-    query) go to the app as they are, and their replies back to the server in the open.
+    all of them inside the sum. A message for training without secure aggregation is refused, and so is one that is not
+    for all clients alike: the round's terms name its digest, and clients with different terms have no sum. Other
+    messages (evaluate, query) go to the app as they are, and their replies back to the server in the open.
 
     State between messages is kept in `context.state`, secrets of the round among it, and nowhere else.
 
@@ -40,6 +42,7 @@ class SecureAggregationMod:
         min_threshold: least clients whose sum may be opened.
         schemes: names of schemes that are trusted; None takes all that protect.
         bounded: whether a public bound is asked for, so that ranges are not found out together.
+        weight_key: name of the metric that is this client's weight, the strategy's `weighted_by_key`.
         identity: gives this client's Ed25519 identity from its context, e.g. from a file that the node configuration
             names; None has keys unsigned, and the server trusted not to invent clients.
         trusted: public identities of all that may take part, known from elsewhere than the server.
@@ -55,13 +58,14 @@ class SecureAggregationMod:
         min_threshold: int = LEAST_THRESHOLD,
         schemes: Collection[str] | None = None,
         bounded: bool = False,
+        weight_key: str = WEIGHT_KEY,
         identity: Callable[[Context], Identity] | None = None,
         trusted: Collection[bytes] = (),
     ) -> None:
         if (identity is None) != (not trusted):
             raise InputError("identity and trusted must be given together; only one is")
         self._policy = ClientPolicy(
-            min_clients, min_threshold, PROTECTING if schemes is None else tuple(schemes), bounded
+            min_clients, min_threshold, PROTECTING if schemes is None else tuple(schemes), bounded, weight_key
         )
         self._identity = identity
         self._trusted = frozenset(trusted)
@@ -89,7 +93,7 @@ class SecureAggregationMod:
         )
         stage = RoundRequest.from_bytes(request.message)
         if stage_of(stage.message) is Stage.VECTORS and not trained:
-            reply = _trained(message, context, call_next)
+            reply = _trained(message, terms, context, call_next)
             if reply.has_error():
                 return reply
             part.provide(*_contribution(reply, terms))
@@ -107,7 +111,7 @@ class SecureAggregationMod:
         Memory.check_new(memory, terms)
         rules = terms.rules()
         policy = self._policy.tightened(context.node_config, context.run_config)
-        policy.check(terms.scheme, terms.clients, rules.threshold, terms.bound is not None)
+        policy.check(terms.scheme, terms.clients, rules.threshold, terms.bound is not None, terms.weight_key)
         return ClientRound(rules, terms.place, SystemCoins(), *self._signing(terms, context)), terms, False
 
     def _resumed(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
@@ -136,8 +140,14 @@ class SecureAggregationMod:
         return self._identity(context)
 
 
-def _trained(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
-    """The app's reply to its own records of the message."""
+def _trained(message: Message, terms: RoundTerms, context: Context, call_next: ClientAppCallable) -> Message:
+    """The app's reply to its own records of the message, which must be what everybody else is sent too.
+
+    Raises:
+        ProtocolError: they are not what the terms of the round announce to all.
+    """
+    if digest_of(message) != terms.training:
+        raise ProtocolError("message for training must be the one that the terms announce to all clients; it is not")
     message.content = without_request(message.content)
     return call_next(message, context)
 

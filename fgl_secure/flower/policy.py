@@ -11,6 +11,7 @@ MIN_CLIENTS_KEY = "secure-aggregation-min-clients"
 MIN_THRESHOLD_KEY = "secure-aggregation-min-threshold"
 LEAST_CLIENTS = 3
 LEAST_THRESHOLD = 2
+WEIGHT_KEY = "num-examples"
 PROTECTING = ("pairwise-masking", "lightsecagg", "ckks")
 """Names of the schemes under which the server sees a sum and nothing else."""
 
@@ -24,12 +25,15 @@ class ClientPolicy:
         min_threshold: clients whose sum may be opened, at least 2: a lower one would open this client's own update.
         schemes: names of schemes that the client trusts; `plaintext` is none of them unless it is named.
         bounded: whether a public bound must be given, so that the largest magnitude is not found out together.
+        weight_key: name of the metric that may be the client's weight. A server that chose a metric which is 0 at all
+            clients but one would be told that one's update for their mean.
     """
 
     min_clients: int = LEAST_CLIENTS
     min_threshold: int = LEAST_THRESHOLD
     schemes: tuple[str, ...] = PROTECTING
     bounded: bool = False
+    weight_key: str = WEIGHT_KEY
 
     def __post_init__(self) -> None:
         for name, least in (("min_clients", self.min_clients), ("min_threshold", self.min_threshold)):
@@ -50,9 +54,10 @@ class ClientPolicy:
             max(self.min_threshold, *(_number(config, MIN_THRESHOLD_KEY) for config in configs)),
             self.schemes,
             self.bounded,
+            self.weight_key,
         )
 
-    def check(self, scheme: str, clients: int, threshold: int, bounded: bool) -> None:
+    def check(self, scheme: str, clients: int, threshold: int, bounded: bool, weight_key: str) -> None:
         """Raises unless a round is one that this client takes part in.
 
         Raises:
@@ -66,6 +71,8 @@ class ClientPolicy:
             raise ProtocolError(f"threshold must be at least {self.min_threshold} for this client; found {threshold}")
         if self.bounded and not bounded:
             raise ProtocolError("bound must be given for this client; found none")
+        if weight_key != self.weight_key:
+            raise ProtocolError(f"weight must be the metric {self.weight_key!r} for this client; found {weight_key!r}")
 
 
 def _number(config: Mapping[str, object], key: str) -> int:

@@ -23,7 +23,7 @@ def offline_variables(home: Path) -> dict[str, str]:
     package = str(Path(fgl_secure.__file__).parent.parent)
     paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return os.environ | {
-        "FLWR_HOME": str(home),
+        "FLWR_HOME": str(home.absolute()),  # a relative one would be made in whatever folder a process runs in
         "FLWR_TELEMETRY_ENABLED": "0",
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",

@@ -14,6 +14,7 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.roles import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FglSecureError, TooFewClientsError
+from fgl_secure.flower.digest import digest_of
 from fgl_secure.flower.exchange import Patience
 from fgl_secure.flower.records import ARRAYS, METRICS, arrays_of, only_arrays, record_of
 from fgl_secure.flower.roster import known_nodes
@@ -78,7 +79,7 @@ class Rounds:
             asked, roster = known_nodes(grid, asked, others, self._settings.identities, lost)
         if len(asked) < FEWEST:
             raise TooFewClientsError(f"clients must number at least {FEWEST} for a round; found {len(asked)}")
-        terms = self._settings.terms(self._session, self._number, len(asked), roster)
+        terms = self._settings.terms(self._session, self._number, len(asked), roster, digest_of(asked[0]))
         server = self._server(terms, asked)
         enough = terms.rules().threshold
         GridRound(grid, terms, server, asked, lost).run(training.with_enough(enough), others.with_enough(enough))

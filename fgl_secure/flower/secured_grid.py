@@ -10,6 +10,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
 from fgl_secure.errors import InputError
+from fgl_secure.flower.digest import digest_of
 from fgl_secure.flower.rounds import Rounds
 
 TRAIN = "train"
@@ -76,7 +77,7 @@ class SecuredGrid(Grid):
             timeout: seconds that the stage waits in which clients train.
 
         Raises:
-            InputError: some are for training and some are not, or two are for one node.
+            InputError: some are for training and some are not, two are for one node, or they differ.
             FglSecureError: the round failed, and failed rounds are not skipped.
         """
         messages = list(messages)
@@ -86,7 +87,17 @@ class SecuredGrid(Grid):
         nodes = [message.metadata.dst_node_id for message in training]
         if len(training) < len(messages) or len(set(nodes)) < len(nodes):
             raise InputError("messages must all be for training, each for another node; they are not")
+        if not _alike(training):
+            raise InputError(
+                "messages for training must be alike for all nodes, or their sum tells of each; they differ"
+            )
         return self._rounds.run(self._grid, training, timeout)
+
+
+def _alike(messages: list[Message]) -> bool:
+    """Whether all nodes are sent the same; strategies mostly put the same records into all messages."""
+    kinds = {(id(message.content), message.metadata.message_type): message for message in messages}
+    return len({digest_of(message) for message in kinds.values()}) == 1
 
 
 def _trains(message: Message) -> bool:

@@ -58,7 +58,9 @@ class Settings:
         if self.weight_key in self.metrics or len(set(self.metrics)) < len(self.metrics):
             raise InputError(f"metrics must differ from each other and from {self.weight_key!r}; found {self.metrics}")
 
-    def terms(self, session: bytes, number: int, clients: int, roster: tuple[str, ...] = ()) -> RoundTerms:
+    def terms(
+        self, session: bytes, number: int, clients: int, roster: tuple[str, ...] = (), training: str = ""
+    ) -> RoundTerms:
         """Those of a round, for client 0."""
         share = isinstance(self.threshold, float)
         threshold = math.ceil(self.threshold * clients) if share and self.threshold is not None else self.threshold
@@ -77,6 +79,7 @@ class Settings:
             weight_key=self.weight_key,
             metrics=self.metrics,
             roster=roster,
+            training=training,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -40,6 +41,7 @@ class RoundTerms:
         weight_key: name of the metric that is the client's weight.
         metrics: names of metrics that are averaged like the arrays; the others stay with the client.
         roster: hexadecimal digits of each client's public identity, by index; empty without identities.
+        training: hexadecimal digits of the `digest_of` the message that all apps train on.
     """
 
     session: str
@@ -56,6 +58,7 @@ class RoundTerms:
     weight_key: str
     metrics: tuple[str, ...] = ()
     roster: tuple[str, ...] = ()
+    training: str = ""
 
     def for_client(self, index: int) -> RoundTerms:
         """The same for another client."""
@@ -67,7 +70,7 @@ class RoundTerms:
         return Place(bytes.fromhex(self.session), self.number, self.index)
 
     def rules(self) -> Rules:
-        """What the parties compute, threshold and all.
+        """What the parties compute, threshold and all; all but the index must be the same for all of them.
 
         Raises:
             InputError: there is no such scheme, or such sums are not private.
@@ -79,6 +82,7 @@ class RoundTerms:
             fraction_bits=self.fraction_bits,
             weighing=Weighing(self.weight_bound, self.weight_fraction_bits),
             integers=IntegerRule(self.integers),
+            agreed=hashlib.sha256(self.for_client(0).to_bytes()).digest(),
         )
 
     def to_bytes(self) -> bytes:
@@ -145,4 +149,5 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "weight_key": _text,
     "metrics": _texts,
     "roster": lambda value: isinstance(value, list) and all(_hexadecimal(one, 32) for one in value),
+    "training": lambda value: value == "" or _hexadecimal(value, 32),
 }

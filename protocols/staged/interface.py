@@ -23,6 +23,7 @@ from fgl_secure.runtime import Claim
 Integers = NDArray[np.int64]
 
 SESSION_BYTES = 16
+CONTEXT_BYTES = 32
 
 
 class Stage(IntEnum):
@@ -51,6 +52,8 @@ class SumTerms:
         threshold: least clients that must be left at every stage.
         length: entries of every vector.
         bound: largest magnitude of an entry; None for sums modulo the scheme's field, whose entries are any elements.
+        context: 32 bytes, or none, that stand for what else all must have been told alike, such as how entries are
+            written: clients with different ones have no keys in common, and no sum.
     """
 
     session: bytes
@@ -59,6 +62,12 @@ class SumTerms:
     threshold: int
     length: int
     bound: int | None
+    context: bytes = b""
+
+    @property
+    def binding(self) -> bytes:
+        """What keys, seals and votes are bound to: session and context."""
+        return self.session + self.context
 
 
 class StagedClient(ABC):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import SESSION_BYTES, Integers, StagedScheme, SumTerms
+from fgl_secure.protocols.staged.interface import CONTEXT_BYTES, SESSION_BYTES, Integers, StagedScheme, SumTerms
 
 FEWEST = 2
 MOST_SUMS = 2**32
@@ -26,6 +26,8 @@ def check_terms(scheme: StagedScheme, terms: SumTerms, least: int) -> None:
             f"session must have {SESSION_BYTES} bytes and number lie in 0..{MOST_SUMS - 1}; "
             f"found {len(terms.session)} and {terms.number}"
         )
+    if len(terms.context) not in (0, CONTEXT_BYTES):
+        raise InputError(f"context must have {CONTEXT_BYTES} bytes or none; found {len(terms.context)}")
     threshold_of(terms.threshold, terms.clients, least)
     if terms.length < 1 or (terms.bound is not None and terms.bound < 1):
         raise InputError(f"length and bound must be at least 1; found {terms.length} and {terms.bound}")

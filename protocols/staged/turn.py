@@ -84,4 +84,4 @@ class Turn:
 def _named(terms: SumTerms) -> bytes:
     bound = -1 if terms.bound is None else terms.bound
     numbers = (terms.number, terms.clients, terms.threshold, terms.length, bound)
-    return terms.session + "|".join(map(str, numbers)).encode()
+    return terms.binding + "|".join(map(str, numbers)).encode()

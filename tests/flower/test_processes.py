@@ -116,3 +116,4 @@ def test_flower_is_kept_offline_and_out_of_the_home_folder(tmp_path: Path) -> No
     variables = offline_variables(tmp_path)
     assert variables["FLWR_HOME"] == str(tmp_path)
     assert (variables["FLWR_TELEMETRY_ENABLED"], variables["FLWR_DISABLE_UPDATE_CHECK"]) == ("0", "1")
+    assert Path(offline_variables(Path("flwr"))["FLWR_HOME"]).is_absolute()

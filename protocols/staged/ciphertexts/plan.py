@@ -78,4 +78,4 @@ class CkksPlan:
         """What a client's identity signs: that this is its key in this sum."""
         numbers = struct.pack(">QQQQI", self.terms.number, self.terms.clients, self.terms.threshold,
                               self.terms.length, client)  # fmt: skip
-        return LABEL + b"keys" + self.terms.session + numbers + self.parameters.to_bytes() + public
+        return LABEL + b"keys" + self.terms.binding + numbers + self.parameters.to_bytes() + public

@@ -67,7 +67,7 @@ def boxes_for(plan: CkksPlan, own: int, secrets: OwnSecrets, listed: Sequence[in
     Raises:
         ProtocolError: a public key is a point of low order.
     """
-    pair, session = KeyPair(secrets.sealing), plan.terms.session
+    pair, session = KeyPair(secrets.sealing), plan.terms.binding
     return b"".join(
         seal(agreed(pair, public, session, Purpose.PAIR, plan.step, (own, v)), session, plan.step, own, v,
              secrets.group)
@@ -82,7 +82,7 @@ def group_key_from(plan: CkksPlan, own: int, secrets: OwnSecrets, maker: int, pu
     Raises:
         ProtocolError: it was not sealed by its maker for this client in this sum.
     """
-    session = plan.terms.session
+    session = plan.terms.binding
     pair_key = agreed(KeyPair(secrets.sealing), public, session, Purpose.PAIR, plan.step, (own, maker))
     found = unseal(pair_key, session, plan.step, maker, own, box)
     if len(found) != KEY_BYTES:
@@ -120,5 +120,5 @@ def unwrapped(plan: CkksPlan, maker: int, group: bytes, sealed: bytes) -> Receiv
 
 def _cipher(plan: CkksPlan, maker: int, group: bytes) -> AESSIV:
     info = LABEL + b"file" + struct.pack(">QI", plan.terms.number, maker)
-    hkdf = HKDF(algorithm=SHA256(), length=_SIV_KEY_BYTES, salt=plan.terms.session, info=info)
+    hkdf = HKDF(algorithm=SHA256(), length=_SIV_KEY_BYTES, salt=plan.terms.binding, info=info)
     return AESSIV(hkdf.derive(group))

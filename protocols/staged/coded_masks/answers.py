@@ -97,7 +97,7 @@ def agree(plan: LightSecAggPlan, own: int, memory: Memory, fields: Sequence[byte
     roster, told = np.frombuffer(fields[0], dtype=np.uint8), np.zeros(n, dtype=np.bool_)
     told[list(memory.held)] = True
     check_roster(roster, own, told, plan.terms.threshold, None)
-    session, step = plan.terms.session, plan.step
+    session, step = plan.terms.binding, plan.step
     digest = roster_digest(session, step, roster)
     votes = [vote(memory.keys[v], session, step, own, v, digest) for v in voters_for(fields[0], own)]
     return [b"".join(votes)], replace(memory, roster=fields[0])
@@ -105,7 +105,7 @@ def agree(plan: LightSecAggPlan, own: int, memory: Memory, fields: Sequence[byte
 
 def open_up(plan: LightSecAggPlan, own: int, memory: Memory, fields: Sequence[bytes]) -> Given:
     """Stage OPENING: counts the votes for what it was told, and opens the sum of the coded masks of that roster."""
-    session, step = plan.terms.session, plan.step
+    session, step = plan.terms.binding, plan.step
     voters = clients_from(fields[0], voters_for(memory.roster, own), "voters")
     votes = rows_from(fields[1], len(voters), TAG_BYTES, "votes")
     digest = roster_digest(session, step, np.frombuffer(memory.roster, dtype=np.uint8))

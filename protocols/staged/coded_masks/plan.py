@@ -62,4 +62,4 @@ class LightSecAggPlan:
         terms, code = self.terms, self.code
         stated = terms.number, terms.clients, terms.threshold, terms.length, terms.bound or 0
         numbers = _NUMBERS.pack(*stated, code.colluding, code.field.modulus, client)
-        return LABEL + b"keys" + hashlib.sha256(terms.session + numbers).digest() + public
+        return LABEL + b"keys" + hashlib.sha256(terms.binding + numbers).digest() + public

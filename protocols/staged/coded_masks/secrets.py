@@ -55,11 +55,11 @@ class OwnSecrets:
         """The coded masks for every client: elements [n, width]."""
         code, (rows, width) = plan.code, plan.code.noise_shape
         noise = FieldStream(self.noise).uniform(code.field.modulus, rows * width).reshape(rows, width)
-        return code.encode(mask_of(self.mask, plan.terms.session, plan.step, own, code), noise)
+        return code.encode(mask_of(self.mask, plan.terms.binding, plan.step, own, code), noise)
 
     def masked(self, plan: LightSecAggPlan, own: int, vector: Elements) -> Elements:
         """A vector of elements [length] under the mask."""
-        return plan.field.add(mask_of(self.mask, plan.terms.session, plan.step, own, plan.code), vector)
+        return plan.field.add(mask_of(self.mask, plan.terms.binding, plan.step, own, plan.code), vector)
 
 
 def agree_all(plan: LightSecAggPlan, own: int, secrets: OwnSecrets, public: Mapping[int, bytes]) -> dict[int, bytes]:
@@ -68,13 +68,13 @@ def agree_all(plan: LightSecAggPlan, own: int, secrets: OwnSecrets, public: Mapp
     Raises:
         ProtocolError: a key is a point of low order.
     """
-    pair, session, step = KeyPair(secrets.sealing), plan.terms.session, plan.step
+    pair, session, step = KeyPair(secrets.sealing), plan.terms.binding, plan.step
     return {v: agreed(pair, key, session, Purpose.PAIR, step, (own, v)) for v, key in public.items()}
 
 
 def seal_all(plan: LightSecAggPlan, own: int, keys: Mapping[int, bytes], coded: Elements) -> bytes:
     """Coded masks [n, width], sealed for each client with a key, one box after another."""
-    session, step = plan.terms.session, plan.step
+    session, step = plan.terms.binding, plan.step
     return b"".join(seal(keys[v], session, step, own, v, element_bytes(plan.field, coded[v])) for v in sorted(keys))
 
 
@@ -85,7 +85,7 @@ def unseal_all(
     found = {}
     for v, box in boxes:
         try:
-            plain = unseal(keys[v], plan.terms.session, plan.step, v, own, box)
+            plain = unseal(keys[v], plan.terms.binding, plan.step, v, own, box)
             found[v] = elements_from(plan.field, plain, (plan.code.width,), "coded mask")
         except ProtocolError:
             continue

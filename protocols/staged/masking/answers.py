@@ -100,8 +100,8 @@ def agree(plan: MaskingPlan, memory: Memory, fields: Sequence[bytes]) -> Given:
     asked = np.frombuffer(fields[0], dtype=np.uint8)
     told, adjacent = _flags(n, (*memory.told, own)), _flags(n, plan.near(own))
     check_request(asked, own, told, adjacent, plan.terms.threshold, None)
-    digest = roster_digest(plan.terms.session, plan.step, asked)
-    session, step = plan.terms.session, plan.step
+    digest = roster_digest(plan.terms.binding, plan.step, asked)
+    session, step = plan.terms.binding, plan.step
     votes = [vote(memory.keys[v].pair, session, step, own, v, digest) for v in memory.told if asked[v] == Ask.SELF_MASK]
     return [b"".join(votes)], replace(memory, asked=fields[0])
 
@@ -111,7 +111,7 @@ def open_up(plan: MaskingPlan, memory: Memory, fields: Sequence[bytes]) -> Given
     own, asked = memory.index, np.frombuffer(memory.asked, dtype=np.uint8)
     voters = clients_from(fields[0], [v for v in memory.told if asked[v] == Ask.SELF_MASK], "voters")
     votes = dict(zip(voters, rows_from(fields[1], len(voters), TAG_BYTES, "votes"), strict=True))
-    digest, session, step = roster_digest(plan.terms.session, plan.step, asked), plan.terms.session, plan.step
+    digest, session, step = roster_digest(plan.terms.binding, plan.step, asked), plan.terms.binding, plan.step
     alike = 1 + sum(
         is_vote_for(said, vote(memory.keys[v].pair, session, step, v, own, digest)) for v, said in votes.items()
     )

@@ -106,7 +106,7 @@ class OpeningStage(ServerStage[Mapping[int, Elements]]):
         secrets = open_each(plan.sharing, self._shares(), gathered.asked, coins)
         names = range(terms.clients)
         keys, signs = masks_left(
-            plan.field, secrets, gathered.asked, plan.neighbours, gathered.masks, names, terms.session, plan.step
+            plan.field, secrets, gathered.asked, plan.neighbours, gathered.masks, names, terms.binding, plan.step
         )
         total = gathered.total.copy()
         add_masks(total, keys, signs, plan.field.modulus)

@@ -79,7 +79,7 @@ class MaskingPlan:
         terms = self.terms
         stated = terms.number, terms.clients, terms.threshold, terms.length, terms.bound or 0
         numbers = _TERMS.pack(*stated, self.field.modulus, self.neighbours.degree, self.needed)
-        return hashlib.sha256(LABEL + b"terms" + terms.session + numbers).digest()
+        return hashlib.sha256(LABEL + b"terms" + terms.binding + numbers).digest()
 
     def statement(self, client: int, sealing: bytes, mask: bytes) -> bytes:
         """What a client's identity signs: that these are its keys in a sum under these terms."""

@@ -104,7 +104,7 @@ def agree_all(
         ProtocolError: a key is a point of low order.
     """
     sealing, mask = KeyPair(secrets.sealing), KeyPair(secrets.mask)
-    session, step, found = plan.terms.session, plan.step, {}
+    session, step, found = plan.terms.binding, plan.step, {}
     for v, (their_sealing, their_mask) in public.items():
         pair = agreed(sealing, their_sealing, session, Purpose.PAIR, step, (own, v))
         found[v] = PairKeys(pair, agreed(mask, their_mask, session, Purpose.PAIR_MASK, step, (own, v)))
@@ -113,7 +113,7 @@ def agree_all(
 
 def seal_all(plan: MaskingPlan, own: int, keys: Mapping[int, PairKeys], shares: Elements) -> bytes:
     """Everybody's shares [n, 2, words], sealed for each neighbour with keys, one box after another."""
-    session, step = plan.terms.session, plan.step
+    session, step = plan.terms.binding, plan.step
     return b"".join(
         seal(keys[v].pair, session, step, own, v, element_bytes(plan.field, shares[v])) for v in sorted(keys)
     )
@@ -126,7 +126,7 @@ def unseal_all(
     found = {}
     for v, box in boxes.items():
         try:
-            plain = unseal(keys[v].pair, plan.terms.session, plan.step, v, own, box)
+            plain = unseal(keys[v].pair, plan.terms.binding, plan.step, v, own, box)
             found[v] = elements_from(plan.field, plain, (2, plan.words), "shares")
         except ProtocolError:
             continue
@@ -143,7 +143,7 @@ def masked(
 ) -> NDArray[np.int64]:
     """Elements [length] under the self mask and those shared with some others; a new array."""
     total = vector.copy()
-    own_key = self_mask_key(secrets.self_mask, plan.terms.session, plan.step, own)
+    own_key = self_mask_key(secrets.self_mask, plan.terms.binding, plan.step, own)
     signs = [1, *(mask_sign(own, v) for v in others)]
     add_masks(total, [own_key, *(keys[v].mask for v in others)], signs, plan.field.modulus)
     return total
