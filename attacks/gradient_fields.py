@@ -14,7 +14,7 @@ from fgl_secure.attacks.gradient_views import ClientGradients
 from fgl_secure.attacks.node_shares import ranking_of_nodes
 from fgl_secure.attacks.stratified_area import area_within, mean_area
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import Interval, clustered_proportion
+from fgl_secure.audit.metrics import Interval, clustered_proportion, exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -113,18 +113,19 @@ def _members(guess: FieldGuess, truth: Truth) -> Bools:
 
 
 def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
-    """The share of nodes that are claimed, less that of others of the same client: twice an area less one."""
+    """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
     if guess.hits is None:
         return None
-    found = area_within(guess.hits.astype(np.float64), there, asked)
-    if found is None:
-        return None
     inside, outside = guess.hits[asked & there], guess.hits[asked & ~there]
+    if not len(inside) or not len(outside):
+        return None
+    share, wrong = exact_proportion(int(inside.sum()), len(inside)), float(outside.mean())
+    bounds = Interval(share.interval.low - wrong, share.interval.high - wrong)
     finding = (
         f"{int(inside.sum()):,} of {len(inside):,} nodes that gradients were taken over are found exactly, and "
         f"{int(outside.sum()):,} of {len(outside):,} others are claimed."
     )
-    return _advantage("exact hits", found, int(asked.sum()), 0.0, finding)
+    return Measurement("exact hits", share.value - wrong, bounds, share.n, 0.0, 0.0, 1.0, True, finding)
 
 
 def _advantage(metric: str, found: tuple[float, Interval], units: int, prior: float, finding: str) -> Measurement:

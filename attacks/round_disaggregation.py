@@ -24,6 +24,8 @@ from fgl_secure.runtime import PublicParameters, Role, Secret, View
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+LEAST_SUMS = 2
+"""One sum of several updates alone is solved for none of them."""
 RECOVERED = 1e-5
 """Up to this share of its length an update may be off and counts as recovered."""
 
@@ -102,10 +104,10 @@ class RoundDisaggregation(Attack[SolvedUpdates]):
         )
 
     def infer(self, view: View, public: PublicParameters) -> SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
-        """Solves; None where there are no sums."""
+        """Solves; None where there are not two sums or more."""
         sums = sorted(view.own(GRADIENT_SUM), key=lambda rows: rows.step.round)
         clients = view.parties.counts.get(Role.SILO, 0)
-        if not sums or not clients:
+        if len(sums) < LEAST_SUMS or not clients:
             return None
         matrix = np.zeros((len(sums), clients), dtype=np.bool_)
         for at, rows in enumerate(sums):

@@ -75,7 +75,8 @@ def edges_found(guess: Inverted, aligned: list[Aligned]) -> Measurement | None:
     """The share of edges among as many pairs of largest weight; None where no field has any.
 
     Counted are edges that some average on the way to the batch depends on: the others leave no trace in a gradient. The
-    prior is to join the nodes of the batch with each other and with all others first.
+    prior is to join the nodes of the batch with each other and with all others first, or any at random if that is
+    better.
     """
     hits, usual, density = [], [], []
     for exhibit, found, each in zip(guess.exhibits, guess.found, aligned, strict=True):
@@ -100,11 +101,11 @@ def _around_batch(nodes: int, batch: int) -> Floats:
 
 
 def _share(metric: str, hits: list[Bools], prior: float, random: float, told: str) -> Measurement:
-    """The share of hits, whose units come in clusters: those of one gradient."""
+    """The share of hits, whose units come in clusters: those of one gradient. A prior is no worse than chance."""
     hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(each) for each in hits])
     share = clustered_proportion(hit, cluster, seed=0)
     finding = f"{int(hit.sum()):,} of {len(hit):,} {told}"
-    return Measurement(metric, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+    return Measurement(metric, share.value, share.interval, share.n, random, max(prior, random), 1.0, True, finding)
 
 
 def _prior(each: Aligned, truth: Truth) -> Floats:

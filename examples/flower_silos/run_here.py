@@ -36,11 +36,13 @@ from fgl_secure.runtime import Channel
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
+FEWEST = 3
+"""Silos; two know each other by their sum."""
 PRELOAD = ("torch", "torch._dynamo", "fgl_secure.learning.silos.fedstruct", "fgl_secure.learning.silos.hifgl")
 
 
 def main() -> int:
-    """Returns 0 if the losses and accuracies are those of one process, 1 otherwise."""
+    """Returns 0 if the losses and accuracies are those of one process, 1 otherwise, 2 for options out of range."""
     parser = argparse.ArgumentParser(description="HiFGL or FedStruct with silos as SuperNodes, on this machine.")
     parser.add_argument("--method", choices=("fedstruct", "hifgl"), default="fedstruct")
     parser.add_argument("--engine", choices=("processes", "simulation"), default="processes")
@@ -48,6 +50,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds until all is given up")
     options = parser.parse_args()
+    if options.silos < FEWEST or options.rounds < 1:
+        print(f"--silos must be at least {FEWEST} and --rounds at least 1; found {options.silos} and {options.rounds}",
+              file=sys.stderr)  # fmt: skip
+        return 2
     config = {"method": options.method, "silos": options.silos, "rounds": options.rounds}
     start = time.perf_counter()
     try:

@@ -139,7 +139,7 @@ class SecureAggregator:
 
     def resume_budget(self, rounds: int) -> None:
         """Counts the rounds that an earlier process took part in, before the first of this one."""
-        self._ledger.resume(rounds)
+        self._ledger.resume(integer_of(rounds, "rounds"))
 
     def mean(
         self,
@@ -239,6 +239,7 @@ class SecureAggregator:
 
         Raises:
             MalformedMessageError: it is no state of a client under these rules.
+            InputError: the client checked identities, and would not any more.
         """
         client = ClientRound.restored(self._rules, state, coins or self._coins, identity, identities, self._ledger)
         self._taken.add(client.place)
@@ -282,7 +283,7 @@ def _scheme(scheme: str | StagedScheme, threshold: int | None) -> StagedScheme:
 
 
 def _present(mappings: Sequence[Mapping[str, Any] | None], clients: int) -> dict[int, Mapping[str, Any]]:
-    found = list_of(mappings, "mappings")
+    found = list_of(mappings, "mappings") if not isinstance(mappings, Mapping) else []
     if len(found) != clients:
         raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(found)}")
     present = {index: mapping for index, mapping in enumerate(found) if mapping is not None}

@@ -126,7 +126,8 @@ class ClientRound:
             own = packed([layout.to_bytes(), layout.packed(self._mapping)])
         if part is not None:
             at = packed([bytes([part.purpose, part.handed]), part.opening.to_bytes(), part.client.state()])
-        head = {"number": place.number, "index": place.index, "weight": self._weight}
+        signed = self._identities is not None
+        head = {"number": place.number, "index": place.index, "weight": self._weight, "signed": signed}
         return packed([place.session, json.dumps(head).encode(), own, at])
 
     @classmethod
@@ -143,9 +144,12 @@ class ClientRound:
 
         Raises:
             MalformedMessageError: it is no state of a client under these rules.
+            InputError: the client checked identities, and would not any more.
         """
         session, head, own, at = fields(state, 4)
-        number, index, weight = _read_head(head)
+        number, index, weight, signed = _read_head(head)
+        if signed and identities is None:
+            raise InputError("identity and identities must be given again to a client that had them; found none")
         if len(session) != SESSION_BYTES:
             raise MalformedMessageError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
         client = cls(rules, Place(session, number, index), coins, identity, identities, ledger)
@@ -199,12 +203,12 @@ class ClientRound:
         return self._rules.code(layout, bounds, self._coins).encode(mapping, self._weight)
 
 
-def _read_head(data: bytes) -> tuple[int, int, float]:
+def _read_head(data: bytes) -> tuple[int, int, float, bool]:
     try:
         head = json.loads(data)
-        values = head["number"], head["index"], head["weight"]
+        values = head["number"], head["index"], head["weight"], head["signed"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise MalformedMessageError("state must name its round and client; it does not") from error
-    if [type(value) for value in values] != [int, int, float]:
+    if [type(value) for value in values] != [int, int, float, bool]:
         raise MalformedMessageError("state must name its round and client by numbers; it does not")
     return values

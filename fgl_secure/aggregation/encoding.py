@@ -133,9 +133,11 @@ class Encoding:
 
         Raises:
             InputError: all weights are 0, or a mean of integers is none (names the key).
+            ProtocolError: a mean is beyond the bound, which no numbers within it have: some vector was none of these.
         """
         weight, parts = self._weight(total), {}
         for entry, place in self.layout.places():
+            self._check_within(entry, total[place], weight)
             if entry.is_float:
                 parts[entry.name] = np.ldexp(total[place] / weight, -self.fraction_bits[entry.name])
             else:
@@ -163,6 +165,16 @@ class Encoding:
         if weight == 0:
             raise InputError("weights must not all be 0; they are, so that there is no mean")
         return weight
+
+    def _check_within(self, entry: Entry, total: Integers, weight: int) -> None:
+        most = (
+            units_of(self.bounds[entry.name], self.fraction_bits[entry.name]) if entry.is_float else self.integer_bound
+        )
+        if total.size and max(int(total.max()), -int(total.min())) > weight * most:
+            raise ProtocolError(
+                f"mean under {entry.name!r} must lie within the bound of the numbers; it does not, so that a client "
+                f"must have handed in something else"
+            )
 
     def _most(self, entry: Entry) -> float:
         if entry.is_float:

@@ -225,6 +225,8 @@ def _walk(mapping: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
             raise InputError(f"keys must be text; found {key!r}")
         path = (*above, key)
         if isinstance(value, Mapping):
+            if not value:
+                raise InputError(f"nested mappings must hold something, or the mean is without them; {key!r} does not")
             yield from _walk(value, path)
         else:
             yield path, value

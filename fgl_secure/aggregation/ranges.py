@@ -15,7 +15,7 @@ from fgl_secure.aggregation.encoding import bound_for, check_finite
 from fgl_secure.aggregation.layout import Entry, Layout
 from fgl_secure.aggregation.rounding import Integers, largest_magnitude
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 
 LOWEST = -40
 """Binary exponent of the first level above zero; smaller numbers count as this large."""
@@ -66,12 +66,21 @@ class RangeLevels:
         return np.where(np.concatenate(reached), coins.uniform(self.modulus, (self.length,)), 0)
 
     def bounds(self, total: Integers) -> dict[str, float]:
-        """A bound for every float tensor, from the sum of the vectors modulo p: a power of two, with headroom."""
+        """A bound for every float tensor, from the sum of the vectors modulo p: a power of two, with headroom.
+
+        Raises:
+            ProtocolError: a level is reached, and one below it is not: some vector was none of these.
+        """
         if total.shape != (self.length,):
             raise InputError(f"total must be int64 [{self.length}]; found {list(total.shape)}")
         found = {}
         for entry, place in self._places():
             levels = np.flatnonzero(total[place])
+            if len(levels) and int(levels[-1]) >= len(levels):
+                raise ProtocolError(
+                    f"levels under {entry.name!r} must be reached from the lowest on; one is left out, so that a "
+                    f"client must have handed in something else"
+                )
             largest = ZERO_BOUND if not len(levels) else 2.0 ** _exponents(entry)[levels[-1]]
             found[entry.name] = bound_for(entry, math.ldexp(largest, min(HEADROOM_BITS, 1024 - math.frexp(largest)[1])))
         return found

@@ -134,12 +134,15 @@ class ServerRound:
         """The weighted mean of the included clients' mappings.
 
         Raises:
-            ProtocolError: the round is not done.
+            ProtocolError: the round is not done, or the sum is beyond the numbers and weights that there may be, so
+                that a client must have handed in something else.
             InputError: all weights are 0, or a mean of integers is none (names the key).
         """
         if self._mean is None:
             self._check_done()
-            self._mean = self._code.decode(self._server.result())
+            total = self._server.result()
+            self._check_weight(int(total[-1]))
+            self._mean = self._code.decode(total)
         return self._mean
 
     @property
@@ -171,6 +174,14 @@ class ServerRound:
     def _check_done(self) -> None:
         if not self.done:
             raise ProtocolError("round must be done before there is a mean; it is not")
+
+    def _check_weight(self, weight: int) -> None:
+        most = len(self._server.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
+        if weight > most:
+            raise ProtocolError(
+                f"weights of {len(self._server.included)} clients must add up to {most:,} units at most; they do not, "
+                f"so that a client must have handed in something else"
+            )
 
     def _open(self, purpose: Purpose) -> None:
         terms = self._rules.terms(purpose, self._session, self._number, self._layout, self._bounds)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.aggregation.arguments import list_of
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.errors import InputError
 
@@ -89,12 +90,17 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     Raises:
         InputError: updates are not one for each client, or labels cannot be read from them.
     """
+    updates = list_of(updates, "updates")
     if len(updates) != record.clients:
         raise InputError(f"updates must be one for each of {record.clients} clients; found {len(updates)}")
+    if not record.layout.size:
+        raise InputError("updates must have at least one entry to be compared; found none")
     clients = record.included
     arrived = [seen(record, client) for client in clients]
     entries = min(record.layout.size, *(len(row) for row in arrived))
     clear = np.stack([record.layout.flatten(updates[client])[:entries] for client in clients])
+    if not np.isfinite(clear).all():
+        raise InputError("updates must be finite, as the round's were; found NaN or infinity")
     apart = clear - clear.mean(axis=0)
     aims = None if labels is None else _Aims.of(record, labels, entries)
     rows = np.stack([row[:entries] for row in arrived])

@@ -39,20 +39,21 @@ def judge(value: float, interval: Interval, prior: float, *, exact: bool) -> Ver
 
     An exact-recovery rate is *broken* from .5 on, unless guessing without the transcript does as well (the rate is
     within .05 of the prior, or the interval reaches down to it); it *leaks* when the lower end of the interval is more
-    than .05 above the prior. An advantage is already a difference to chance, so the prior does not enter: *broken*
-    when the lower end is above .5, *leaks* when it is above .05. Anything else is *not detected*.
+    than .05 above the prior. An advantage is already a difference to chance; it is *broken* when the lower end is
+    above .5 and more than .05 above the prior's advantage, and *leaks* when it is more than .05 above that. Anything
+    else is *not detected*.
 
     Args:
         value: the rate or the advantage.
         interval: its 95 % interval.
-        prior: the rate of the best guess without the transcript.
+        prior: the rate, or the advantage, of the best guess without the transcript.
         exact: True for rates of exact recovery, False for advantages.
     """
     if exact:
         return _judge_rate(value, interval, prior)
-    if interval.low > HALF:
-        return Verdict.BROKEN
-    return Verdict.LEAKS if interval.low > MARGIN else Verdict.NOT_DETECTED
+    if interval.low - prior <= MARGIN:
+        return Verdict.NOT_DETECTED
+    return Verdict.BROKEN if interval.low > HALF else Verdict.LEAKS
 
 
 def _judge_rate(value: float, interval: Interval, prior: float) -> Verdict:

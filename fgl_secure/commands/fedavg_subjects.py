@@ -38,11 +38,17 @@ CLEAR = "plaintext"
 SMALL_BATCH = 4
 """Labelled nodes of a client in the second round that is attacked."""
 
+SMALL = f"batches of {SMALL_BATCH}"
+SINGLE = "single nodes, one layer"
+"""What the rounds are called that are run for attacks alone."""
+
 NOTES = (
     "A client is a silo of this report: it trains on the edges between its own nodes.",
-    f"Beside the first round of training, a round with batches of {SMALL_BATCH} nodes and one of a single layer and "
-    "a single node a client are run and attacked.",
+    "A scheme with a kind of round in brackets was run for one such round, with a fresh model; the claim is the same, "
+    "so what contradicts it there counts.",
     "Under a scheme the server's own knowledge, the sum of the updates, is noted with the transcript.",
+    "To choose the reported round the server gets two counts of every client, of predictions and of right ones, in the "
+    "clear under every scheme; their sizes are counted.",
 )
 
 
@@ -72,8 +78,9 @@ class FedAvgSubject(Subject):
 
     @property
     def claims(self) -> Mapping[str, Claim]:
-        """What the scheme promises for so many clients, and what a sum tells whatever the scheme."""
-        return {self.name: claim_of(self.rule, self.graph.num_silos)}
+        """What the scheme promises for so many clients and a sum tells whatever the scheme, for each kind of round."""
+        claim = claim_of(self.rule, self.graph.num_silos)
+        return dict.fromkeys((self.name, f"{self.name}[{SMALL}]", f"{self.name}[{SINGLE}]"), claim)
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
@@ -101,8 +108,8 @@ class FedAvgSubject(Subject):
         batches = fresh.draw()
         what = f"first round of training, {self.options.backbone}"
         yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
-        yield self._small_round(f"a round of batches of {SMALL_BATCH}", SMALL_BATCH, self.preset.layers)
-        single = self._small_round("a round of single nodes and a single layer", 1, 1)
+        yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
+        single = self._small_round(SINGLE, 1, 1)
         yield with_fields(single, self.graph.restricted_to_silos(), [batch.nodes for batch in single.truth.batches])
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
@@ -110,8 +117,8 @@ class FedAvgSubject(Subject):
             self.graph,
             replace(self.preset, layers=layers),
             self.rule,
-            f"{name}, {self.options.backbone}",
-            label=self.name,
+            f"one round, {name}, {self.options.backbone}",
+            label=f"{self.name}[{name}]",
             local=LocalTraining(batch=batch),
             backbone=self.options.backbone,
             seed=self.options.seed,

@@ -1,4 +1,4 @@
-"""One round of a staged sum, timed: what its parties take one after the other, and the bytes between them."""
+"""One round of a staged sum: the processor time that its parties take, and the bytes between them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ class Round:
     """What a round took.
 
     Attributes:
-        agreement: seconds until clients are asked for vectors: keys, their agreement, and sharing.
+        agreement: seconds until clients are asked for vectors: keys, their agreement, and sharing. All seconds are of
+            processor time, which another load of the machine does not lengthen much.
         agreed: bytes that pass until then, all together.
         rest: seconds from then on.
         up: bytes that a client sends, mean of those that stayed to the end.
@@ -73,15 +74,15 @@ def timed_round(scheme: StagedScheme, clients: int, length: int, bound: int, gon
     many = clients * gone // TENTHS
     silent = {place * clients // many for place in range(many)}
     vector = np.arange(length, dtype=np.int64) % (2 * bound + 1) - bound
-    began = time.perf_counter()
+    began = time.process_time()
     parts = [scheme.client(terms, u, SystemCoins()) for u in range(clients)]
     server = scheme.server(terms, SystemCoins())
-    seconds = {True: time.perf_counter() - began, False: 0.0}
+    seconds = {True: time.process_time() - began, False: 0.0}
     agreed = 0
     up: dict[int, int] = defaultdict(int)
     down: dict[int, int] = defaultdict(int)
     while (stage := server.stage) is not None:
-        began = time.perf_counter()
+        began = time.process_time()
         for u, request in server.requests().items():
             if stage is Stage.VECTORS:
                 if u in silent:
@@ -92,7 +93,7 @@ def timed_round(scheme: StagedScheme, clients: int, length: int, bound: int, gon
             up[u], down[u] = up[u] + len(reply), down[u] + len(request)
             agreed += (stage < Stage.VECTORS) * (len(request) + len(reply))
         server.advance()
-        seconds[stage < Stage.VECTORS] += time.perf_counter() - began
+        seconds[stage < Stage.VECTORS] += time.process_time() - began
     _check(server.result(), vector * len(server.included))
     stayed = server.included
     means = (sum(moved[u] for u in stayed) / len(stayed) for moved in (up, down))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -28,6 +28,10 @@ WHO = -1
 """Number of the turn in which nodes say which party they are."""
 MOST_TURNS = 10**6
 
+TOLD = ("losses", "selected round", "validation", "test")
+"""What of a silo's report goes to the server: sums that it opened itself, and what follows from them. Parameters, and
+structure features of nodes among them, stay in the node's context."""
+
 MakeParty = Callable[[Context, bytes], SealedParty]
 """Makes a node's party for a session, as it is before the first turn."""
 
@@ -40,7 +44,7 @@ class Turn:
         session: 16 public bytes, different in every run.
         number: of the turn, from 0; WHO asks for the number of the node's party.
         post: by the other end.
-        report: what a program found in the end; empty until then.
+        report: what the server is told of what a program found in the end; empty until then.
     """
 
     session: bytes
@@ -71,12 +75,13 @@ class Turn:
         raise MalformedMessageError(f"message must hold a turn under {KEY!r}; it does not")
 
 
-def silo_app(party_number: Callable[[Context], int], make: MakeParty) -> ClientApp:
+def silo_app(party_number: Callable[[Context], int], make: MakeParty, told: Collection[str] = TOLD) -> ClientApp:
     """The ClientApp of a silo or a relay.
 
     Args:
         party_number: which party a node is.
         make: makes it, from what the node holds.
+        told: names of what the server is told of a report.
     """
     app = ClientApp()
 
@@ -85,12 +90,12 @@ def silo_app(party_number: Callable[[Context], int], make: MakeParty) -> ClientA
         asked = Turn.of(message.content)
         if asked.number == WHO:
             return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
-        return Message(_turned(asked, context, make).content(), reply_to=message)
+        return Message(_turned(asked, context, make, told).content(), reply_to=message)
 
     return app
 
 
-def _turned(asked: Turn, context: Context, make: MakeParty) -> Turn:
+def _turned(asked: Turn, context: Context, make: MakeParty, told: Collection[str]) -> Turn:
     """One turn of the party whose state the context keeps; the state changes last, and only if all went well."""
     party = make(context, asked.session)
     kept = context.state.config_records.get(KEY)
@@ -101,7 +106,8 @@ def _turned(asked: Turn, context: Context, make: MakeParty) -> Turn:
     if asked.number != party.turns:
         raise StaleMessageError(f"turn must be the next one, {party.turns}; found {asked.number}")
     post = party.turn(asked.post)
-    report = b"" if party.report is None else named_to_bytes(party.report)
+    found = party.report
+    report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
     state = named_to_bytes(party.state())
     context.state[KEY] = ConfigRecord({"session": asked.session, "state": state})
     return Turn(asked.session, asked.number, post, report)

@@ -23,7 +23,7 @@ from fgl_secure.protocols.staged.coded_masks.secrets import OwnSecrets
 from fgl_secure.protocols.staged.coded_masks.server import LightSecAggServer
 from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import StagedScheme, SumTerms
-from fgl_secure.protocols.staged.terms import check_terms
+from fgl_secure.protocols.staged.terms import check_identity, check_terms
 from fgl_secure.protocols.staged.turn import Turn
 from fgl_secure.runtime import Claim, PublicParameters
 
@@ -97,12 +97,9 @@ class StagedLightSecAgg(StagedScheme):
                 identities or the reverse, or one that is not the client's own among them.
         """
         plan, turn = _checked_plan(self, terms), Turn(SCHEME, terms, index, STAGES)
-        if (identity is None) != (identities is None):
-            raise InputError("identity and identities must be given together; found one without the other")
+        check_identity(index, identity, identities)
         memory = Memory(OwnSecrets.draw(coins), identities=identities)
-        if identity is not None and identities is not None:
-            if identities.public.get(index) != identity.public:
-                raise InputError(f"identity must be that of client {index} among identities; it is not")
+        if identity is not None:
             memory = replace(memory, signature=identity.sign(plan.statement(index, memory.secrets.public)))
         return LightSecAggClient(plan, turn, memory)
 

@@ -22,7 +22,7 @@ from fgl_secure.protocols.staged.masking.memory import Memory, memory_from
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan, plan_of
 from fgl_secure.protocols.staged.masking.secrets import OwnSecrets
 from fgl_secure.protocols.staged.masking.server import MaskingServer
-from fgl_secure.protocols.staged.terms import check_terms
+from fgl_secure.protocols.staged.terms import check_identity, check_terms
 from fgl_secure.runtime import Claim, PublicParameters
 
 
@@ -108,12 +108,9 @@ class StagedPairwiseMasking(StagedScheme):
         self.check(terms)
         if not 0 <= index < terms.clients:
             raise InputError(f"index must lie in 0..{terms.clients - 1}; found {index}")
+        check_identity(index, identity, identities)
         plan, secrets, signature, near = self._plan(terms), OwnSecrets.draw(coins), b"", None
-        if (identity is None) != (identities is None):
-            raise InputError("identity and identities must be given together; found one without the other")
         if identity is not None and identities is not None:
-            if identities.public.get(index) != identity.public:
-                raise InputError(f"identity must be that of client {index} among identities; it is not")
             signature = identity.sign(plan.statement(index, *secrets.public()))
             near = Identities({v: identities.public[v] for v in plan.near(index) if v in identities.public})
         return MaskingClient(plan, Memory(index, secrets, signature, near))

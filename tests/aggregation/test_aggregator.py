@@ -108,6 +108,18 @@ def test_below_the_threshold_nothing_comes_out(scheme: str) -> None:
     check_mean(aggregator, aggregator.mean(mappings), mappings, [1.0] * 4)
 
 
+def test_the_last_round_is_the_last_that_was_finished() -> None:
+    """A round that fails leaves the record of the one before it."""
+    aggregator, mappings = aggregator_of("plaintext", 3), states(3)
+    assert aggregator.last_round is None
+    aggregator.mean(mappings)
+    for _ in range(2):
+        with pytest.raises(TooFewClientsError):
+            aggregator.mean(mappings, dropped={0, 1, 2})
+        assert aggregator.last_round is not None
+        assert aggregator.last_round.number == 0
+
+
 @pytest.mark.parametrize("scheme", FINDS_RANGES)
 def test_ranges_are_found_once_and_kept(scheme: str) -> None:
     """The first round has a sum for the ranges, the second has none; numbers beyond them are an error until told."""
@@ -146,6 +158,15 @@ def test_overflow_is_never_silent() -> None:
         ({"clients": 4, "bound": float("inf")}, "bound must be a positive number"),
         ({"clients": 4, "weight_bound": 0}, "weight_bound"),
         ({"clients": 4, "scheme": StagedPlain(), "threshold": 3}, "threshold must be the scheme's own"),
+        ({"clients": 4.0}, "clients must be an integer; found float"),
+        ({"clients": 4, "threshold": 3.5}, "threshold must be an integer; found float"),
+        ({"clients": 4, "bound": "8"}, "bound must be a number; found str"),
+        ({"clients": 4, "fraction_bits": 10.5}, "fraction_bits must be an integer; found float"),
+        ({"clients": 4, "bound": 8.0, "fraction_bits": -100_000}, "fraction_bits must lie in"),
+        ({"clients": 4, "weight_bound": None}, "weight_bound must be a number; found NoneType"),
+        ({"clients": 4, "weight_fraction_bits": 1.5}, "weight_fraction_bits must be an integer"),
+        ({"clients": 4, "integers": "up"}, "integers must be one of exact, round; found 'up'"),
+        ({"clients": 4, "privacy": 3}, "privacy must be a DistributedNoise; found int"),
     ],
 )
 def test_settings_that_break_the_rules_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -165,6 +186,13 @@ def test_unknown_schemes_are_named() -> None:
     [
         ({"mappings": states(2)}, "mappings must be one for each of 3 clients"),
         ({"mappings": states(1)[0]}, "mappings must be one for each of 3 clients"),
+        ({"mappings": 3}, "mappings must be a sequence; found int"),
+        ({"weights": 3}, "weights must be a sequence; found int"),
+        ({"weights": {0: 1, 1: 1, 2: 1}}, "weights must be a sequence; found dict"),
+        ({"weights": [1, None, 1]}, "client 1: weight must be a number; found NoneType"),
+        ({"weights": [1, 10**400, 1]}, "client 1: weight must be a number; found int"),
+        ({"dropped": 1}, "dropped must be a collection of clients; found int"),
+        ({"dropped": {"1"}}, "dropped must be an integer; found str"),
         ({"mappings": [None] * 3}, "None for all"),
         ({"weights": [1, 2]}, "weights must be one for each of 3 clients; found 2"),
         ({"weights": [1, -2, 1]}, "client 1: weight must be a number of at least 0"),

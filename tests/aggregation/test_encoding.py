@@ -124,6 +124,9 @@ def test_means_of_integers_follow_the_rule() -> None:
     with pytest.raises(InputError, match=r"under 'n' must be an integer .* IntegerRule.ROUND, leave the key out"):
         strict.decode(total)
     assert loose.decode(total)["n"].tolist() == [3, -2, 7]
+    largest = {"n": np.array([2**61, -(2**61)])}
+    full = encoding_of(Layout.of(largest), limit=2**62, clients=2, integers=IntegerRule.ROUND)
+    assert full.decode(2 * full.encode(largest))["n"].tolist() == [2**61, -(2**61)]  # twice the sum is beyond int64
     one, five = {"n": np.array([1, 1, 1])}, {"n": np.array([5, 5, 5])}
     assert strict.decode(strict.encode(one, 1) + strict.encode(five, 3))["n"].tolist() == [4, 4, 4]
 
@@ -153,6 +156,20 @@ def test_weights_that_break_the_rules_are_refused(weight: float, bits: int, kind
     """Negative, undefined, fractional, too large and vanishing weights are errors."""
     with pytest.raises(kind, match=message):
         Weighing(10.0, bits).units(weight)
+
+
+def test_means_beyond_the_bound_are_noticed() -> None:
+    """Vectors of numbers within the bound have a mean within it; the largest pass, and one unit more does not."""
+    mapping = {"x": np.array([4.0, -4.0]), "n": np.array([1])}
+    encoding = encoding_of(Layout.of(mapping), weighing=Weighing(8.0))
+    total = encoding.encode(mapping, 3) + encoding.encode(mapping, 5)
+    assert encoding.decode(total)["x"].tolist() == [4.0, -4.0]
+    for place, entry in ((0, "n"), (1, "x"), (2, "x")):
+        wrong = total.copy()
+        wrong[place] = encoding.bound if entry == "n" else wrong[place] + np.sign(wrong[place])
+        wrong[place] += entry == "n"
+        with pytest.raises(ProtocolError, match=f"mean under '{entry}' must lie within the bound"):
+            encoding.decode(wrong)
 
 
 def test_weights_that_are_all_zero_have_no_mean() -> None:

@@ -69,7 +69,7 @@ def test_what_differs_is_named(change: dict[str, Any], message: str) -> None:
     ("mapping", "message"),
     [
         ({}, "at least one array"),
-        ({"a": {}}, "at least one array"),
+        ({"a": {}, "b": torch.zeros(1)}, "must hold something, or the mean is without them; 'a' does not"),
         ([torch.zeros(1)], "from names to arrays; found list"),
         ({"a": 1.0}, "found float under 'a'"),
         ({1: torch.zeros(1)}, "keys must be text; found 1"),

@@ -18,7 +18,7 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.ranges import HEADROOM_BITS, STEP, ZERO_BOUND, RangeLevels
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 
 HEADROOM = 2.0**HEADROOM_BITS
 
@@ -48,6 +48,17 @@ def test_the_extremes_of_every_type_have_a_range(dtype: torch.dtype) -> None:
     for value in (largest, torch.finfo(dtype).smallest_normal, 0.0):
         mapping = {"w": torch.tensor([value], dtype=dtype)}
         assert float(mapping["w"].double().abs()) <= found([mapping, mapping])["w"] < float("inf")
+
+
+def test_a_level_above_one_that_nobody_reaches_is_noticed() -> None:
+    """Who reaches a level reaches all below it, so that a gap is no maximum: a broken vector, which is refused."""
+    mapping = {"w": np.array([1.0, 3.0])}
+    levels = RangeLevels(Layout.of(mapping), MERSENNE_61)
+    total = levels.encode(mapping, SimulationCoins(1))
+    assert levels.bounds(total)["w"] == 4 * HEADROOM
+    total[-1] = 7
+    with pytest.raises(ProtocolError, match="levels under 'w' must be reached from the lowest on"):
+        levels.bounds(total)
 
 
 def test_integers_take_no_levels() -> None:

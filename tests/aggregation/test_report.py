@@ -84,6 +84,14 @@ def test_names_in_the_page_are_escaped(tmp_path: Path) -> None:
     assert "<script" not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
+def test_reports_need_an_entry_to_compare(tmp_path: Path) -> None:
+    """A round of tensors without entries has a mean and no report."""
+    aggregator, updates = SecureAggregator.for_clients(3, "plaintext"), [{"x": torch.zeros(0)}] * 3
+    assert aggregator.mean(updates)["x"].shape == (0,)
+    with pytest.raises(InputError, match="at least one entry to be compared"):
+        aggregator.write_report(tmp_path / "report.html", updates)
+
+
 def test_reports_need_a_round_that_fits(tmp_path: Path) -> None:
     """Without a round, with other updates, or with a bias that is not there, nothing is written."""
     aggregator = SecureAggregator.for_clients(CLIENTS, "plaintext")
@@ -93,6 +101,9 @@ def test_reports_need_a_round_that_fits(tmp_path: Path) -> None:
     aggregator.mean(updates)
     with pytest.raises(InputError, match="one for each of 8 clients; found 7"):
         aggregator.write_report(tmp_path / "report.html", updates[1:])
+    broken = {name: value * float("nan") for name, value in updates[0].items()}
+    with pytest.raises(InputError, match="updates must be finite"):
+        aggregator.write_report(tmp_path / "report.html", [broken, *updates[1:]])
     for bias, of in (("no.bias", labels), ("head.bias", labels[1:])):
         with pytest.raises(InputError, match="must be"):
             aggregator.write_report(tmp_path / "report.html", updates, LabelTest(bias, REFERENCE, of))

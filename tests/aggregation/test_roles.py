@@ -123,6 +123,10 @@ def test_a_client_takes_part_in_a_round_once() -> None:
     with pytest.raises(InputError, match="once; found client 0 in round 0 again"):
         aggregator.client_round(0, bytes(16), 0)
     aggregator.client_round(0, bytes(16), 1)
+    state = aggregator_of("plaintext", 1).client_round(1, bytes(16), 0).state()
+    aggregator.restored_client(state)
+    with pytest.raises(InputError, match="once; found client 1 in round 0 again"):
+        aggregator.client_round(1, bytes(16), 0)
     with pytest.raises(InputError, match=r"index must lie in 0\.\.3"):
         aggregator.client_round(4, bytes(16), 0)
     for session, number in ((b"short", 0), (bytes(16), -1), (bytes(16), 2**32)):
@@ -160,6 +164,53 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
         unbounded.reply(Request(Purpose.VALUES, Opening(layout, None), b"").to_bytes())
 
 
+def isolating(scheme: str, others: Opening) -> ServerRound:
+    """A round whose server tells client 2 the ranges that were found, and all others something else."""
+    server, clients = parties(scheme)
+    for index, client in clients.items():
+        client.provide(MAPPINGS[index])
+    for _ in steps(server):
+        for index, message in server.requests().items():
+            said = Request.from_bytes(message)
+            if said.purpose is Purpose.VALUES and said.opening is not None and index != 2:
+                said = Request(said.purpose, others, said.message)
+            with suppress(ProtocolError):
+                server.receive(index, clients[index].reply(said.to_bytes()))
+    return server
+
+
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg"])
+def test_a_server_that_tells_clients_different_bounds_gets_no_sum_with_the_odd_one(scheme: str) -> None:
+    """Huge bounds make the others' numbers round to 0, and would leave one update in the sum; alike they do not."""
+    layout = Layout.of(MAPPINGS[0])
+    # the control: in the clear nothing ties clients together, and the update is read
+    open_to_it = isolating("plaintext", Opening(layout, {"w": 2.0**120}))
+    assert torch.allclose(open_to_it.result["w"] * CLIENTS, torch.full((3,), 2.0))
+    try:
+        server = isolating(scheme, Opening(layout, {"w": 2.0**120}))
+    except ProtocolError:
+        return
+    assert 2 not in server.included
+    assert float(server.result["w"].abs().max()) == 0.0
+
+
+def test_terms_differ_where_anything_that_a_vector_means_differs() -> None:
+    """Two parties whose rules, bounds or layouts differ have no keys in common; with equal ones they have."""
+    layout, other, bounds = Layout.of(MAPPINGS[0]), Layout.of({"v": np.zeros(3), "n": np.array([2])}), {"w": 4.0}
+    place = Purpose.VALUES, bytes(16), 0
+    contexts = [
+        aggregator_of("pairwise-masking", 0, **more).rules.terms(*place, layout, found).context
+        for more, found in (
+            ({}, bounds), ({}, {"w": 8.0}), ({"fraction_bits": 5}, bounds), ({"weight_bound": 4.0}, bounds),
+            ({"weight_fraction_bits": 2}, bounds), ({"integers": "round"}, bounds), ({"bound": 4.0}, None),
+            ({"bound": 8.0}, None),
+        )
+    ]  # fmt: skip
+    contexts.append(aggregator_of("pairwise-masking", 0).rules.terms(*place, other, {"v": 4.0}).context)
+    assert len(set(contexts)) == len(contexts)
+    assert aggregator_of("pairwise-masking", 1, bound=8).rules.terms(*place, layout, None).context == contexts[-2]
+
+
 @pytest.mark.parametrize("scheme", sorted(set(STAGED) - {"plaintext"}))
 def test_a_client_of_unknown_identity_is_noticed(scheme: str) -> None:
     """With identities the round gives the mean, and one who signs with another key is refused by the others."""
@@ -169,6 +220,9 @@ def test_a_client_of_unknown_identity_is_noticed(scheme: str) -> None:
         for index, message in server.requests().items():
             server.receive(index, clients[index].reply(message))
     assert torch.allclose(server.result["w"], torch.full((3,), 1.5))
+
+    with pytest.raises(InputError, match="must be given again to a client that had them"):
+        aggregator_of(scheme, 0).restored_client(clients[0].state())
 
     server, clients = signed(scheme, keys, {**keys, 0: Identity.generate(SimulationCoins(77))})
     for index, message in server.requests().items():
@@ -191,6 +245,25 @@ def signed(
         )
         clients[i].provide(MAPPINGS[i])
     return server, clients
+
+
+@pytest.mark.parametrize(("weight", "fine"), [(5, True), (6, False)])
+def test_weights_that_nobody_may_have_are_noticed(weight: int, fine: bool) -> None:
+    """Four weights of up to 2 add up to 8: a vector that makes it 9 gives an error and no mean."""
+    rules = {"bound": 8.0, "weight_bound": 2.0}
+    server = aggregator_of("plaintext", 100, **rules).server_round(Layout.of(MAPPINGS[0]))
+    for index, message in server.requests().items():
+        client = aggregator_of("plaintext", index, **rules).client_round(index, server.session, server.number)
+        client.provide(MAPPINGS[index])
+        answer = client.reply(message)
+        assert answer.endswith((1).to_bytes(8, "little"))
+        server.receive(index, answer[:-8] + weight.to_bytes(8, "little") if index == 0 else answer)
+    server.advance()
+    if fine:
+        assert server.result["n"].tolist() == [1]
+    else:
+        with pytest.raises(ProtocolError, match="weights of 4 clients must add up to 8 units at most"):
+            _ = server.result
 
 
 def test_there_is_no_mean_before_the_end() -> None:

@@ -72,6 +72,18 @@ def test_a_sum_is_attacked_as_one_batch() -> None:
     assert figures(WithEffort(DeepLeakage(), Effort(200)), run)[ROWS] >= 0.75
 
 
+def test_prior_is_no_worse_than_chance() -> None:
+    """Where the prior names no edge at all, joining pairs at random does better, and is the prior then."""
+    graph = small_trees(1)
+    run = recorded_round(graph, fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 2, 0), scheme=StagedPlain())
+    each = WithEffort(FeaturesAndEdges(), Effort(1))
+    guess = each.infer_with(run.transcript.views(Role.SERVER), run.public, run.auxiliary)
+    assert guess is not None
+    found = each.score(guess, run.truth)
+    assert [figure.metric for figure in found] == ["nodes told by their rows", "edges found"]
+    assert all(figure.prior >= figure.random > 0 for figure in found)
+
+
 def test_noise_stops_what_matches_gradients() -> None:
     """With noise as large as the gradient no row is recovered; the same attack recovers all without."""
     graph = small_trees(1)

@@ -35,19 +35,22 @@ def test_rates_are_judged_against_their_prior(
 
 
 @pytest.mark.parametrize(
-    ("low", "expected"),
+    ("low", "prior", "expected"),
     [
-        (0.501, Verdict.BROKEN),
-        (0.5, Verdict.LEAKS),
-        (0.051, Verdict.LEAKS),
-        (0.05, Verdict.NOT_DETECTED),
-        (-0.9, Verdict.NOT_DETECTED),
+        (0.501, 0.0, Verdict.BROKEN),
+        (0.5, 0.0, Verdict.LEAKS),
+        (0.051, 0.0, Verdict.LEAKS),
+        (0.05, 0.0, Verdict.NOT_DETECTED),
+        (-0.9, 0.0, Verdict.NOT_DETECTED),
+        (0.3, 0.35, Verdict.NOT_DETECTED),  # who never saw a message does as well
+        (0.3, 0.2, Verdict.LEAKS),
+        (0.6, 0.58, Verdict.NOT_DETECTED),
+        (0.6, 0.5, Verdict.BROKEN),
     ],
 )
-def test_advantages_are_judged_by_the_lower_end(low: float, expected: Verdict) -> None:
-    """An advantage is judged by the lower end of its interval alone; the prior doesn't enter."""
-    assert judge(0.9, Interval(low, 0.95), 0.0, exact=False) is expected
-    assert judge(0.9, Interval(low, 0.95), 0.8, exact=False) is expected
+def test_advantages_are_judged_by_the_lower_end(low: float, prior: float, expected: Verdict) -> None:
+    """An advantage is judged by the lower end of its interval, which must exceed the advantage of the prior."""
+    assert judge(0.9, Interval(low, 0.95), prior, exact=False) is expected
 
 
 @given(rates, rates, rates, rates, st.booleans())

@@ -49,6 +49,7 @@ def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregatio
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: "4"}, {}, "must be an integer"),
         (secure_aggregation_mod, {}, {"scheme": "plaintext"}, "scheme must be one of"),
         (SecureAggregationMod(bounded=True), {}, {"bound": None}, "bound must be given"),
+        (SecureAggregationMod(weight_key="n"), {}, {}, "metric 'n' for this client; found 'num-examples'"),
     ],
 )
 def test_server_cannot_talk_a_client_out_of_its_policy(
@@ -137,7 +138,8 @@ def test_replayed_messages_are_refused_and_harm_nothing(stage: Stage) -> None:
     strategy = played(grid, rounds=2)
     assert [len(report.included) for report in strategy.rounds] == [4, 4]
     assert len(refusals) == 4
-    assert all("StaleMessageError" in str(reply.error.reason) for reply in refusals)
+    reasons = [str(reply.error.reason) for reply in refusals]  # another round's model is not the one announced
+    assert all("StaleMessageError" in reason or "announce" in reason for reason in reasons)
 
 
 def test_message_sent_twice_is_answered_once() -> None:
@@ -263,6 +265,7 @@ def test_terms_come_back_as_they_were() -> None:
         ("integers", "any"),
         ("metrics", [1]),
         ("roster", ["00"]),
+        ("training", "00"),
     ],
 )
 def test_malformed_terms_are_refused(name: str, value: Any) -> None:
@@ -270,6 +273,14 @@ def test_malformed_terms_are_refused(name: str, value: Any) -> None:
     changed = json.dumps({**json.loads(TERMS.to_bytes()), name: value}).encode()
     with pytest.raises(MalformedMessageError):
         RoundTerms.from_bytes(changed)
+
+
+def test_clients_that_are_told_different_terms_have_no_sum() -> None:
+    """All but the index counts: a server cannot have one client's weight or bound be another than the others'."""
+    agreed = TERMS.rules().agreed
+    assert TERMS.for_client(3).rules().agreed == agreed
+    for changes in ({"bound": 2.0**100}, {"weight_key": "zero"}, {"roster": ("00" * 32,) * 4}, {"metrics": ()}):
+        assert dataclasses.replace(TERMS, **changes).rules().agreed != agreed
 
 
 @pytest.mark.parametrize("terms", [b"", b"[]", b"{}", b"{" * 10_000, TERMS.to_bytes()[:-1], b'{"session": "00"}'])

@@ -45,6 +45,17 @@ def found_by_parties(script: ModuleType, folder: Path, method: str, rounds: int)
     return {f"{silo}/{name}": value for silo in range(SILOS) for name, value in group[silo].report.items()}
 
 
+@pytest.mark.parametrize("options", [["--silos", "2"], ["--rounds", "0"]])
+def test_options_out_of_range_are_one_line(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], options: list[str]
+) -> None:
+    """Too few silos or rounds are refused before anything is started."""
+    monkeypatch.setattr(sys, "argv", ["run_here.py", *options])
+    assert script.main() == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
 @pytest.mark.parametrize("method", ["fedstruct", "hifgl"])
 def test_the_check_of_the_example_holds(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str

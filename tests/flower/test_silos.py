@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.silos import KEY, WHO, SiloMailbox, Turn, fresh_session, silo_app
+from fgl_secure.flower.silos import KEY, TOLD, WHO, SiloMailbox, Turn, fresh_session, silo_app
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.hifgl import hierarchy_of
 from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
@@ -38,6 +38,7 @@ SCHEME = StagedPairwiseMasking()
 RELAYS = RelayCoded(k_min=1)
 FEDSTRUCT_TASK = FedStructTask(replace(FEDSTRUCT, epochs=1, hops=2))
 HIFGL_TASK = HiFGLTask(replace(HIFGL, epochs=1))
+EVERYTHING = (*TOLD, "theta", "structure")
 
 WHO_IS_WHO = [Identity.generate(SystemCoins()) for _ in range(SILOS)]
 KNOWN = Identities({number: identity.public for number, identity in enumerate(WHO_IS_WHO)})
@@ -52,14 +53,14 @@ def number_of(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def grid_of(parties: int, make: Callable[[Context, bytes], SealedParty]) -> FakeGrid:
-    grid = FakeGrid([silo_app(number_of, make) for _ in range(parties)])
+def grid_of(parties: int, make: Callable[[Context, bytes], SealedParty], told: Collection[str] = TOLD) -> FakeGrid:
+    grid = FakeGrid([silo_app(number_of, make, told) for _ in range(parties)])
     for number, context in enumerate(reversed(list(grid.contexts.values()))):
         context.node_config["partition-id"] = number
     return grid
 
 
-def fedstruct_grid(graph: FederatedGraph) -> FakeGrid:
+def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD) -> FakeGrid:
     """A node a silo, every key signed."""
 
     def make(context: Context, session: bytes) -> SealedParty:
@@ -69,10 +70,10 @@ def fedstruct_grid(graph: FederatedGraph) -> FakeGrid:
         program = FedStructSilo(SiloShare.of(graph, silo), FEDSTRUCT_TASK, company, coins, *signing)
         return SealedParty(silo, SILOS, program, session, coins, *signing)
 
-    return grid_of(SILOS, make)
+    return grid_of(SILOS, make, told)
 
 
-def hifgl_grid(graph: FederatedGraph) -> FakeGrid:
+def hifgl_grid(graph: FederatedGraph, told: Collection[str] = TOLD) -> FakeGrid:
     """A node a silo, and one a relay."""
     parties = SILOS + RELAYS.R
 
@@ -86,7 +87,7 @@ def hifgl_grid(graph: FederatedGraph) -> FakeGrid:
         silo = HiFGLSilo(share, HIFGL_TASK, Company(SILOS, SCHEME, session), neighbours, coins)
         return SealedParty(number, parties, silo, session, coins)
 
-    return grid_of(parties, make)
+    return grid_of(parties, make, told)
 
 
 def run(grid: FakeGrid, session: bytes | None = None) -> dict[int, dict[str, Array]]:
@@ -98,9 +99,9 @@ def run(grid: FakeGrid, session: bytes | None = None) -> dict[int, dict[str, Arr
 def test_the_run_is_that_of_one_process(graph: FederatedGraph, method: str) -> None:
     """Nodes that remember their contexts alone train what programs in one process train."""
     if method == "fedstruct":
-        grid, makes = fedstruct_grid(graph), fedstruct_makes(graph, FEDSTRUCT_TASK, SCHEME)
+        grid, makes = fedstruct_grid(graph, EVERYTHING), fedstruct_makes(graph, FEDSTRUCT_TASK, SCHEME)
     else:
-        grid, makes = hifgl_grid(graph), hifgl_makes(graph, HIFGL_TASK, SCHEME, RELAYS)
+        grid, makes = hifgl_grid(graph, EVERYTHING), hifgl_makes(graph, HIFGL_TASK, SCHEME, RELAYS)
     found, expected = run(grid), together(makes, graph, SCHEME)
     assert same_everywhere({silo: {"loss": found[silo]["losses"]} for silo in found})
     for silo, report in expected.items():
@@ -169,7 +170,13 @@ def test_a_new_session_begins_anew(graph: FederatedGraph) -> None:
     """A second run on the same nodes has keys and sums of its own, and finds the same."""
     grid = fedstruct_grid(graph)
     one, other = run(grid), run(grid)
-    assert np.array_equal(one[0]["theta"], other[0]["theta"])
+    assert np.array_equal(one[0]["losses"], other[0]["losses"])
+
+
+def test_models_stay_with_the_silos(graph: FederatedGraph) -> None:
+    """A silo's report has parameters and learnt structure features; the server is told figures and nothing else."""
+    found = run(fedstruct_grid(graph))
+    assert all(set(report) == {"losses", "selected round", "validation", "test"} for report in found.values())
 
 
 def test_nodes_must_be_one_of_each_party(graph: FederatedGraph) -> None:

@@ -89,6 +89,7 @@ class InputConformance(SumsConformance, ABC):
         for wrong in (
             replace(good, clients=1, threshold=1), replace(good, clients=0), replace(good, length=0),
             replace(good, length=-1), replace(good, bound=0), replace(good, bound=-3), replace(good, session=b"short"),
+            replace(good, context=b"short"),
             replace(good, threshold=6), replace(good, threshold=0), replace(good, number=-1),
             replace(good, bound=scheme.limit(5) // 5 + 1),
         ):  # fmt: skip

@@ -148,7 +148,7 @@ def test_every_part_of_the_terms_is_signed() -> None:
     plans = [plan_of(terms, SCHEME.modulus, 5), plan_of(terms, 2**31 - 1, 5), plan_of(terms, SCHEME.modulus, 4)]
     changes: list[dict[str, Any]] = [
         {"session": bytes([1] * 16)}, {"number": 1}, {"clients": 7}, {"threshold": 6}, {"length": 9}, {"bound": 7},
-        {"bound": None},
+        {"bound": None}, {"context": bytes(32)}, {"context": bytes([1] * 32)},
     ]  # fmt: skip
     plans += [plan_of(replace(terms, **change), SCHEME.modulus, 4) for change in changes]
     said = [plan.statement(1, b"a" * 32, b"b" * 32) for plan in plans]
