@@ -111,7 +111,7 @@ def _simulation(folder: Path, config: dict[str, str | int], timeout: float) -> d
 
     run_simulation(
         server,
-        silo_app(number_of, party),
+        silo_app(number_of, party, silos=lambda _context: silos),
         parties,
         backend_config={
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},

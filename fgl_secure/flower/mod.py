@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any
 
-from flwr.app import Context, Message, MetricRecord
+from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
 from fgl_secure.aggregation.messages import Request as RoundRequest
@@ -13,11 +12,21 @@ from fgl_secure.aggregation.roles import ClientRound
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
-from fgl_secure.flower.digest import digest_of
+from fgl_secure.flower import guard
+from fgl_secure.flower.contribution import check_ranges, contribution, training_reply
 from fgl_secure.flower.memory import Memory
-from fgl_secure.flower.policy import LEAST_CLIENTS, LEAST_THRESHOLD, PROTECTING, WEIGHT_KEY, ClientPolicy
-from fgl_secure.flower.records import Answer, Request, arrays_of, only_arrays, only_metrics, without_request
-from fgl_secure.flower.terms import RoundTerms, mapping_of
+from fgl_secure.flower.policy import (
+    LEAST_BOUND,
+    LEAST_CLIENTS,
+    LEAST_THRESHOLD,
+    LEAST_WEIGHT_BOUND,
+    MAX_FAILURES,
+    PROTECTING,
+    WEIGHT_KEY,
+    ClientPolicy,
+)
+from fgl_secure.flower.records import Answer, Request
+from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.staged.envelope import stage_of
 from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Stage
@@ -35,6 +44,9 @@ class SecureAggregationMod:
     for all clients alike: the round's terms name its digest, and clients with different terms have no sum. Other
     messages (evaluate, query) go to the app as they are, and their replies back to the server in the open.
 
+    What goes wrong in the app, or with what it hands in, is told to the server by a fixed sentence and to the client's
+    log in full: Flower would send the text of every exception to the server.
+
     State between messages is kept in `context.state`, secrets of the round among it, and nowhere else.
 
     Args:
@@ -43,12 +55,16 @@ class SecureAggregationMod:
         schemes: names of schemes that are trusted; None takes all that protect.
         bounded: whether a public bound is asked for, so that ranges are not found out together.
         weight_key: name of the metric that is this client's weight, the strategy's `weighted_by_key`.
+        least_weight_bound: least `weight_bound` of a round, above all weights that are to be hidden.
+        least_bound: least `bound` of a round that names one. Ranges that clients find out together may be any.
+        metrics: names of metrics that may be averaged.
+        max_failures: rounds of a run that may fail at this client by what it has itself, before it refuses any more.
         identity: gives this client's Ed25519 identity from its context, e.g. from a file that the node configuration
             names; None has keys unsigned, and the server trusted not to invent clients.
         trusted: public identities of all that may take part, known from elsewhere than the server.
 
     Raises:
-        InputError: numbers below 2, or an identity without trusted ones, or the other way round.
+        InputError: a number breaks its rule, or an identity without trusted ones, or the other way round.
     """
 
     def __init__(
@@ -59,13 +75,25 @@ class SecureAggregationMod:
         schemes: Collection[str] | None = None,
         bounded: bool = False,
         weight_key: str = WEIGHT_KEY,
+        least_weight_bound: float = LEAST_WEIGHT_BOUND,
+        least_bound: float = LEAST_BOUND,
+        metrics: Collection[str] = (),
+        max_failures: int = MAX_FAILURES,
         identity: Callable[[Context], Identity] | None = None,
         trusted: Collection[bytes] = (),
     ) -> None:
         if (identity is None) != (not trusted):
             raise InputError("identity and trusted must be given together; only one is")
         self._policy = ClientPolicy(
-            min_clients, min_threshold, PROTECTING if schemes is None else tuple(schemes), bounded, weight_key
+            min_clients=min_clients,
+            min_threshold=min_threshold,
+            schemes=PROTECTING if schemes is None else tuple(schemes),
+            bounded=bounded,
+            weight_key=weight_key,
+            least_weight_bound=least_weight_bound,
+            least_bound=least_bound,
+            metrics=tuple(metrics),
+            max_failures=max_failures,
         )
         self._identity = identity
         self._trusted = frozenset(trusted)
@@ -74,11 +102,12 @@ class SecureAggregationMod:
         """Answers a message; see the class.
 
         Raises:
-            ProtocolError: the server asks for what this client does not give; its state is as before.
-            InputError: the app's reply cannot be averaged.
+            ProtocolError: the server asks for what this client does not give, or the app failed; the client's state is
+                as before.
+            InputError: the terms of a round are none that can be.
         """
         if message.metadata.message_type.split(".")[0] != TRAIN:
-            return call_next(message, context)
+            return guard.called(call_next, message, context)
         request = Request.of(message.content)
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
@@ -92,16 +121,24 @@ class SecureAggregationMod:
             self._joined(request, memory, context) if request.terms else self._resumed(memory, context)
         )
         stage = RoundRequest.from_bytes(request.message)
-        if stage_of(stage.message) is Stage.VECTORS and not trained:
-            reply = _trained(message, terms, context, call_next)
-            if reply.has_error():
-                return reply
-            part.provide(*_contribution(reply, terms))
-            trained = True
-        answer = Answer(part.reply(request.message)).to(message)
+        check_ranges(stage)
+        failures = 0 if memory is None else memory.failures
+        trains = stage_of(stage.message) is Stage.VECTORS and not trained
+        reply = training_reply(message, terms, context, call_next) if trains else None
+        try:
+            if reply is not None:
+                part.provide(*contribution(reply, terms))
+            answer = part.reply(request.message)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            if not (trains or trained):
+                raise
+            Memory(terms, b"", trained=True, failures=failures + 1).keep(context.state)
+            return guard.takes_no_part(message, error)
         over = stage.purpose is Purpose.VALUES and stage_of(stage.message) is Stage.OPENING
-        Memory(terms, b"" if over else part.state(), trained).keep(context.state)
-        return answer
+        Memory(terms, b"" if over else part.state(), trained or trains, failures).keep(context.state)
+        return Answer(answer).to(message)
 
     def _joined(
         self, request: Request, memory: Memory | None, context: Context
@@ -110,8 +147,8 @@ class SecureAggregationMod:
         terms = RoundTerms.from_bytes(request.terms)
         Memory.check_new(memory, terms)
         rules = terms.rules()
-        policy = self._policy.tightened(context.node_config, context.run_config)
-        policy.check(terms.scheme, terms.clients, rules.threshold, terms.bound is not None, terms.weight_key)
+        self._policy.tightened(context.node_config, context.run_config).check(terms, rules.threshold)
+        self._policy.check_failures(0 if memory is None else memory.failures)
         return ClientRound(rules, terms.place, SystemCoins(), *self._signing(terms, context)), terms, False
 
     def _resumed(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
@@ -138,33 +175,6 @@ class SecureAggregationMod:
         if self._identity is None:
             raise ProtocolError("identity must be given to this client for the server to ask for it; none is")
         return self._identity(context)
-
-
-def _trained(message: Message, terms: RoundTerms, context: Context, call_next: ClientAppCallable) -> Message:
-    """The app's reply to its own records of the message, which must be what everybody else is sent too.
-
-    Raises:
-        ProtocolError: they are not what the terms of the round announce to all.
-    """
-    if digest_of(message) != terms.training:
-        raise ProtocolError("message for training must be the one that the terms announce to all clients; it is not")
-    message.content = without_request(message.content)
-    return call_next(message, context)
-
-
-def _contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], float]:
-    """What goes into the sum of an app's reply, and with what weight."""
-    metrics = only_metrics(reply.content, "reply of the app")
-    wanted = {name: _number(metrics, name) for name in terms.metrics}
-    arrays = arrays_of(only_arrays(reply.content, "reply of the app"))
-    return mapping_of(arrays, wanted), _number(metrics, terms.weight_key)
-
-
-def _number(metrics: MetricRecord, name: str) -> float:
-    value = metrics.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"metrics of the app must hold one number under {name!r}; they do not")
-    return float(value)
 
 
 secure_aggregation_mod = SecureAggregationMod()

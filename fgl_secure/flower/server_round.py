@@ -18,6 +18,8 @@ from fgl_secure.protocols.staged.interface import Stage
 
 SILENT = "no answer in time"
 """Why a node is out that said nothing, and so nothing against the round."""
+REFUSED = "an error instead of an answer; the node's own log says why"
+"""Why a node is out that replied with an error. What it wrote with it is neither kept nor logged."""
 
 
 class GridRound:
@@ -91,7 +93,7 @@ class GridRound:
         """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
         reason = SILENT
         if reply is not None and reply.has_error():
-            reason = f"error {reply.error.code}: {reply.error.reason}"
+            reason = REFUSED
         elif reply is not None:
             try:
                 self._server.receive(client, Answer.of(reply.content).message)

@@ -10,23 +10,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from logging import ERROR
 
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Message
 from flwr.clientapp import ClientApp
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower.exchange import POLL_SECONDS, Patience, exchange
+from fgl_secure.flower.turns import KEY, WHO, Turn
 from fgl_secure.learning.silos.parcels import Array, named_from_bytes, named_to_bytes
-from fgl_secure.learning.silos.sealing import Post, SealedParty, carried
+from fgl_secure.learning.silos.sealing import SealedParty, carried
 from fgl_secure.learning.silos.sum_server import SumServer
 from fgl_secure.protocols.staged.interface import SESSION_BYTES
 
-KEY = "fgl-secure.silos"
-WHO = -1
-"""Number of the turn in which nodes say which party they are."""
 MOST_TURNS = 10**6
+FEWEST = 2
+LEAST_SILOS = 3
+"""Of two silos each knows the other by their sum."""
+FAILED = "the silo failed; see the log of this node"
 
 TOLD = ("losses", "selected round", "validation", "test")
 """What of a silo's report goes to the server: sums that it opened itself, and what follows from them. Parameters, and
@@ -36,66 +39,61 @@ MakeParty = Callable[[Context, bytes], SealedParty]
 """Makes a node's party for a session, as it is before the first turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What one message asks for or brings.
-
-    Attributes:
-        session: 16 public bytes, different in every run.
-        number: of the turn, from 0; WHO asks for the number of the node's party.
-        post: by the other end.
-        report: what the server is told of what a program found in the end; empty until then.
-    """
-
-    session: bytes
-    number: int
-    post: Post
-    report: bytes = b""
-
-    def content(self) -> RecordDict:
-        """As a record of a message."""
-        record = ConfigRecord({"session": self.session, "number": self.number, "report": self.report})
-        record["ends"], record["post"] = list(self.post), list(self.post.values())
-        return RecordDict({KEY: record})
-
-    @classmethod
-    def of(cls, content: RecordDict) -> Turn:
-        """Reads a message.
-
-        Raises:
-            MalformedMessageError: it has no such record.
-        """
-        record = content.get(KEY)
-        values = [record.get(n) for n in ("session", "number", "ends", "post", "report")] if record else [None]
-        match values:
-            case [bytes(session), int(number), list(ends), list(post), bytes(report)] if len(session) == SESSION_BYTES:
-                who, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
-                if len(who) == len(set(who)) == len(ends) == len(what) == len(post):
-                    return cls(session, number, dict(zip(who, what, strict=True)), report)
-        raise MalformedMessageError(f"message must hold a turn under {KEY!r}; it does not")
-
-
-def silo_app(party_number: Callable[[Context], int], make: MakeParty, told: Collection[str] = TOLD) -> ClientApp:
+def silo_app(
+    party_number: Callable[[Context], int],
+    make: MakeParty,
+    told: Collection[str] = TOLD,
+    *,
+    silos: Callable[[Context], int] | None = None,
+    least: int = LEAST_SILOS,
+) -> ClientApp:
     """The ClientApp of a silo or a relay.
+
+    An error of the party is told to the server by a fixed sentence, and to the node's log in full.
 
     Args:
         party_number: which party a node is.
         make: makes it, from what the node holds.
         told: names of what the server is told of a report.
+        silos: how many there are in the run, as `make` has it from the context; None counts all parties, which is too
+            many where some of them are relays.
+        least: least silos of a run that this node takes part in, whatever the run's configuration says.
+
+    Raises:
+        InputError: least is below 2.
     """
+    if least < FEWEST:
+        raise InputError(f"least must be at least {FEWEST}, or a sum is of one silo; found {least}")
     app = ClientApp()
 
     @app.query()
     def turn(message: Message, context: Context) -> Message:
         asked = Turn.of(message.content)
-        if asked.number == WHO:
-            return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
-        return Message(_turned(asked, context, make, told).content(), reply_to=message)
+        try:
+            if asked.number == WHO:
+                return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
+            if silos is not None:
+                _check_silos(silos(context), least)
+            return Message(_turned(asked, context, make, told, least).content(), reply_to=message)
+        except _RefusedError:
+            raise
+        except Exception as error:  # whatever a method raises, with figures of the silo in it
+            log(ERROR, "the silo failed", exc_info=error)
+        raise ProtocolError(FAILED)
 
     return app
 
 
-def _turned(asked: Turn, context: Context, make: MakeParty, told: Collection[str]) -> Turn:
+class _RefusedError(ProtocolError):
+    """A turn that this node does not take; the text has nothing of the silo."""
+
+
+def _check_silos(found: int, least: int) -> None:
+    if found < least:
+        raise _RefusedError(f"silos must number at least {least} for this node; found {found}")
+
+
+def _turned(asked: Turn, context: Context, make: MakeParty, told: Collection[str], least: int) -> Turn:
     """One turn of the party whose state the context keeps; the state changes last, and only if all went well."""
     party = make(context, asked.session)
     kept = context.state.config_records.get(KEY)
@@ -104,8 +102,10 @@ def _turned(asked: Turn, context: Context, make: MakeParty, told: Collection[str
         assert isinstance(state, bytes), "written below"
         party.restore(named_from_bytes(state))
     if asked.number != party.turns:
-        raise StaleMessageError(f"turn must be the next one, {party.turns}; found {asked.number}")
+        raise _RefusedError(f"turn must be the next one, {party.turns}; found {asked.number}")
     post = party.turn(asked.post)
+    if asked.number == 0:
+        _check_silos(len(post) + 1, least)  # a key for each of the others
     found = party.report
     report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
     state = named_to_bytes(party.state())
@@ -172,11 +172,13 @@ class SiloMailbox:
             for party, node in node_of.items()
         }
         replies = exchange(self._grid, asked, self._patience)
-        failed = {party: reply.error.reason for party, reply in replies.items() if reply.has_error()}
+        failed = sorted(party for party, reply in replies.items() if reply.has_error())
         silent = sorted(set(asked) - set(replies))
         if failed or silent:
-            told = "; ".join(f"party {party}: {reason}" for party, reason in failed.items())
-            raise ProtocolError(f"all {self._parties} parties must answer turn {number}; silent: {silent}; {told}")
+            raise ProtocolError(
+                f"all {self._parties} parties must answer turn {number}; silent: {silent}; failed, as their nodes' own "
+                f"logs say: {failed}"
+            )
         return {party: Turn.of(reply.content) for party, reply in replies.items()}
 
 

@@ -65,6 +65,12 @@ class RoundTerms:
         return replace(self, index=index)
 
     @property
+    def conditions(self) -> tuple[object, ...]:
+        """How numbers are written, and which: what a server has no reason to change from round to round."""
+        numbers = self.bound, self.fraction_bits, self.weight_bound, self.weight_fraction_bits, self.integers
+        return self.scheme, *numbers, self.weight_key, self.metrics
+
+    @property
     def place(self) -> Place:
         """Which client of which round these terms are for."""
         return Place(bytes.fromhex(self.session), self.number, self.index)

@@ -88,6 +88,11 @@ class FakeGrid(Grid):
         self.answered: list[tuple[int, Message]] = []
         self._waiting: dict[str, Message] = {}
 
+    @property
+    def refusals(self) -> dict[int, str]:
+        """The text of the latest error that each node replied, as the server hears it."""
+        return {node: str(reply.error.reason) for node, reply in self.answered if reply.has_error()}
+
     def set_run(self, run: Run) -> None:
         """Has no runs."""
         raise NotImplementedError

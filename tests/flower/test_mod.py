@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_secure.aggregation.messages import Request as RoundRequest
+from fgl_secure.aggregation.rounding import IntegerRule
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
+from fgl_secure.flower.guard import APP_FAILED, NO_PART
 from fgl_secure.flower.memory import Memory
 from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
 from fgl_secure.flower.records import KEY, Request
@@ -50,6 +53,12 @@ def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregatio
         (secure_aggregation_mod, {}, {"scheme": "plaintext"}, "scheme must be one of"),
         (SecureAggregationMod(bounded=True), {}, {"bound": None}, "bound must be given"),
         (SecureAggregationMod(weight_key="n"), {}, {}, "metric 'n' for this client; found 'num-examples'"),
+        (secure_aggregation_mod, {}, {"weight_bound": 2.0**19}, "weight_bound must be at least 1.04858e+06"),
+        (SecureAggregationMod(least_weight_bound=2.0**30), {}, {}, "weight_bound must be at least 1.07374e+09"),
+        (secure_aggregation_mod, {}, {"bound": 0.5}, "bound must be at least 1 for this client; found 0.5"),
+        (SecureAggregationMod(least_bound=9.0), {}, {}, "bound must be at least 9 for this client; found 8"),
+        (secure_aggregation_mod, {}, {"metrics": ["secret-loss"]}, "found ['secret-loss']"),
+        (SecureAggregationMod(metrics=["a"]), {}, {"metrics": ["a", "b"]}, "among ('a',) for this client; found ['b']"),
     ],
 )
 def test_server_cannot_talk_a_client_out_of_its_policy(
@@ -61,7 +70,8 @@ def test_server_cannot_talk_a_client_out_of_its_policy(
     (report,) = strategy.rounds
     assert report.included == ()
     assert len(report.lost) == 4
-    assert all(match in reason for reason in report.lost.values())
+    assert len(grid.refusals) == 4
+    assert all(match in reason for reason in grid.refusals.values())
     assert all(context.state == RecordDict() for context in grid.contexts.values())
 
 
@@ -71,9 +81,19 @@ def test_configuration_cannot_loosen_a_policy() -> None:
     assert (policy.min_clients, policy.min_threshold) == (5, 4)
 
 
-@pytest.mark.parametrize("settings", [{"min_clients": 1}, {"min_threshold": 1}, {"trusted": [b"x" * 32]}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"min_clients": 1},
+        {"min_threshold": 1},
+        {"trusted": [b"x" * 32]},
+        {"least_weight_bound": 0.0},
+        {"least_bound": float("nan")},
+        {"max_failures": 0},
+    ],
+)
 def test_policies_that_protect_nothing_are_refused(settings: dict[str, Any]) -> None:
-    """A sum of one is the client's own update; trusted identities without one's own are of no use."""
+    """A sum of one is the client's own update; trusted identities without one's own, or bounds of 0, are of no use."""
     with pytest.raises(InputError):
         SecureAggregationMod(**settings)
 
@@ -176,17 +196,172 @@ def test_keys_are_fresh_for_a_restarted_server() -> None:
     assert len(set(keys)) == 10
 
 
-def test_errors_of_the_app_are_passed_on() -> None:
-    """An app that answers with an error is out of the round, with its own words."""
-    grid = grid_of(secure_aggregation_mod)
-    app = app_of(secure_aggregation_mod, lambda _m, _c: update(np.ones(3), 1))
+def broken(_message: Message, _context: Context) -> RecordDict:
+    """An app whose exception tells what it has."""
+    raise RuntimeError("mat1 and mat2 shapes cannot be multiplied (1234x8 and 7x2)")
+
+
+def foreign(_message: Message, _context: Context) -> RecordDict:
+    """An app whose exception is of this package, and not of the mod."""
+    raise InputError("nodes must number 7; found 1234")
+
+
+def test_errors_of_the_app_stay_at_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    """An app that raises or answers with an error is out of the round, and its words are in its own log alone.
+
+    They used to be passed on; but exceptions name sizes of batches, shapes and values, which are what is protected.
+    """
 
     def failing(message: Message, context: Context) -> Message:
-        return secure_aggregation_mod(message, context, lambda m, _c: Message(Error(77, "no data"), reply_to=m))
+        return secure_aggregation_mod(message, context, lambda m, _c: Message(Error(77, "1234 rows"), reply_to=m))
 
-    grid.apps[101] = failing  # type: ignore[assignment]  # called like an app
-    grid.apps[102] = app
-    assert "error 77: no data" in played(grid).rounds[0].lost[101]
+    for app in (failing, app_of(secure_aggregation_mod, broken), app_of(secure_aggregation_mod, foreign)):
+        grid = grid_of(secure_aggregation_mod)
+        grid.apps[101] = app  # type: ignore[assignment]  # called like an app
+        assert sorted(played(grid).rounds[0].included) == [100, 102, 103]
+        assert grid.refusals == {101: f"ProtocolError: {APP_FAILED}"}
+    assert "1234x8" in caplog.text
+    assert "1234 rows" in caplog.text
+    assert "found 1234" in caplog.text
+
+
+def test_errors_of_an_app_have_no_cause_that_could_be_printed() -> None:
+    """The exception that goes to Flower does not carry the app's own: nothing prints it together with that one."""
+    with pytest.raises(ProtocolError) as found:
+        guard.called(lambda m, c: Message(broken(m, c), reply_to=m), Message(RecordDict(), 100, "train"), CONTEXT)
+    assert found.value.__cause__ is None
+    assert found.value.__context__ is None
+
+
+def test_exceptions_of_evaluation_stay_at_the_client_too() -> None:
+    """Replies to evaluation are in the open; the words of an exception are not among them."""
+    with pytest.raises(ProtocolError, match="see the log of this client"):
+        secure_aggregation_mod(
+            Message(RecordDict(), 100, "evaluate"), CONTEXT, lambda m, c: Message(broken(m, c), reply_to=m)
+        )
+
+
+CONTEXT = Context(1, 100, {}, RecordDict(), {})
+
+
+def weighing(weight: float, mod: SecureAggregationMod, values: float = 1.0) -> FakeGrid:
+    """Four nodes, of which 101 has a weight and values of its own."""
+    own = {101: (np.full(3, values), weight)}
+    apps = [app_of(mod, lambda _m, c: update(*own.get(c.node_id, (np.ones(3), 1)))) for _ in range(4)]
+    return FakeGrid(apps)
+
+
+def bisected(grid: FakeGrid, rounds: int) -> tuple[float, float]:
+    """Where a server finds the weight of node 101 to lie, that halves the interval by each round's weight_bound."""
+    low, high = 0.0, 2.0**10
+    for _ in range(rounds):
+        middle = (low + high) / 2
+        inside = 101 in played(grid, weight_bound=middle).rounds[0].included
+        low, high = (low, middle) if inside else (middle, high)
+    return low, high
+
+
+def test_server_cannot_bisect_a_weight() -> None:
+    """Bounds below all that a client accepts are refused whatever its weight is, before it has published a key."""
+    told = []
+    for weight in (3, 700):
+        grid = weighing(weight, SecureAggregationMod())
+        bisected(grid, 10)
+        told.append([reply.error.reason if reply.has_error() else b"" for _node, reply in grid.answered])
+        assert len(told[-1]) == 40
+        assert all(context.state == RecordDict() for context in grid.contexts.values())
+    assert told[0] == told[1]
+
+
+def test_server_bisects_the_weight_of_a_client_that_lets_it() -> None:
+    """Ten rounds give the weight to the last digit where bounds may be any, and neither stay nor are counted."""
+
+    class Forgetful(SecureAggregationMod):
+        def __call__(self, message: Message, context: Context, call_next: Any) -> Message:
+            memory = Memory.of(context.state)
+            request = Request.of(message.content)
+            if memory is not None and request is not None and request.terms:
+                del context.state[KEY]
+            return super().__call__(message, context, call_next)
+
+    low, high = bisected(weighing(700, Forgetful(least_weight_bound=1.0)), 10)
+    assert (low < 700 <= high, high - low) == (True, 1.0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bound": 7.0},
+        {"bound": None},
+        {"weight_bound": 2.0**21},
+        {"weight_fraction_bits": 1},
+        {"fraction_bits": 3},
+        {"metrics": ["a"]},
+        {"integers": IntegerRule.ROUND},
+        {"scheme": "lightsecagg"},
+    ],
+)
+def test_conditions_stay_in_a_run(changes: dict[str, Any]) -> None:
+    """A server that goes from bound to bound is refused in its second round, in a session of its own too."""
+    grid = grid_of(SecureAggregationMod(metrics=["a"]))
+    assert len(played(grid).rounds[0].included) == 4
+    assert played(grid, **changes).rounds[0].included == ()
+    assert all("conditions must be those" in reason for reason in grid.refusals.values())
+    assert len(played(grid).rounds[0].included) == 4
+
+
+@pytest.mark.parametrize(("weight", "values"), [(2.0**21, 1.0), (1.0, 9.0), (1.0, np.nan), (2.5, 1.0), (-1.0, 1.0)])
+def test_client_that_failed_too_often_takes_no_part_any_more(weight: float, values: float) -> None:
+    """What is beyond a bound is told by one sentence, whatever it is, and only so many times; restarting ends it."""
+    grid = weighing(weight, SecureAggregationMod(max_failures=2), values)
+    included = [101 in played(grid).rounds[0].included for _ in range(2)]
+    assert grid.refusals == {101: NO_PART}
+    included += [101 in played(grid).rounds[0].included for _ in range(2)]
+    assert included == [False] * 4
+    assert list(grid.refusals) == [101]
+    assert "more than 2 times" in grid.refusals[101]
+    grid.contexts[101].state = RecordDict()
+    played(grid)
+    assert grid.refusals == {101: NO_PART}
+
+
+def test_failures_are_counted_over_rounds_that_go_well() -> None:
+    """A round that succeeds in between does not give the server another try."""
+    grid, values = weighing(1.0, SecureAggregationMod(max_failures=2)), iter([9.0, 1.0, 9.0, 1.0])
+    grid.apps[101] = app_of(SecureAggregationMod(max_failures=2), lambda _m, _c: update(np.full(3, next(values)), 1))
+    assert [101 in played(grid).rounds[0].included for _ in range(4)] == [False, True, False, False]
+    assert next(values) == 1.0  # it did not train in the last round
+
+
+def test_round_is_over_for_a_client_that_takes_no_part() -> None:
+    """Asked again for its update, a client that refused does not train again, and its secrets are gone."""
+    grid = weighing(1.0, SecureAggregationMod(), values=9.0)
+    played(grid)
+    (asked,) = [m for node, m in grid.delivered if node == 101 and stage_asked(m) is Stage.VECTORS]
+    memory = Memory.of(grid.contexts[101].state)
+    assert memory is not None
+    assert (memory.secrets, memory.failures) == (b"", 1)
+    assert "none is" in str(grid.run_app(101, asked).error.reason)
+
+
+def test_ranges_that_no_maximum_gives_are_refused() -> None:
+    """A server that names finer ranges than a secure maximum finds gets no key; powers of two go through."""
+    for bound, refused in ((3.0, 4), (2.0, 0)):
+        grid = grid_of(secure_aggregation_mod)
+
+        def before(_node: int, stage: Stage | None, message: Message, bound: float = bound) -> Message:
+            request = Request.of(message.content)
+            if stage is Stage.KEYS and request is not None:
+                asked = RoundRequest.from_bytes(request.message)
+                if asked.opening is not None and asked.opening.bounds is not None:
+                    opening = dataclasses.replace(asked.opening, bounds=dict.fromkeys(asked.opening.bounds, bound))
+                    named = dataclasses.replace(asked, opening=opening).to_bytes()
+                    message.content = Request(named, request.terms).added_to(message.content)
+            return message
+
+        grid.before = before
+        played(grid, bound=None)
+        assert sum("powers of two" in reason for reason in grid.refusals.values()) == refused
 
 
 @pytest.mark.parametrize(
@@ -200,15 +375,21 @@ def test_errors_of_the_app_are_passed_on() -> None:
         RecordDict({"arrays": record([np.nan] * 3), "m": MetricRecord({"num-examples": 1})}),
         RecordDict({"arrays": ArrayRecord(), "m": MetricRecord({"num-examples": 1})}),
         RecordDict({"m": MetricRecord({"num-examples": 1})}),
+        RecordDict(
+            {
+                "arrays": ArrayRecord({"w": Array(dtype="float32", shape=(1234,), stype="unknown", data=b"")}),
+                "m": MetricRecord({"num-examples": 1}),
+            }
+        ),
     ],
 )
 def test_replies_that_cannot_be_averaged_are_refused_at_the_client(content: RecordDict) -> None:
-    """No weight, no number for one, NaN, or other arrays than were sent: a typed error at that client alone."""
+    """No weight, no number for one, NaN, or other arrays than were sent: that client alone takes no part."""
     grid = grid_of(secure_aggregation_mod)
     grid.apps[101] = app_of(secure_aggregation_mod, lambda _m, _c: content)
     (report,) = played(grid).rounds
     assert len(report.included) == 3
-    assert "InputError" in report.lost[101]
+    assert grid.refusals == {101: NO_PART}
 
 
 def test_identity_is_told_only_where_there_is_one() -> None:
@@ -234,11 +415,11 @@ TERMS = RoundTerms(
     scheme="pairwise-masking",
     bound=8.0,
     fraction_bits=None,
-    weight_bound=100.0,
+    weight_bound=2.0**20,
     weight_fraction_bits=0,
     integers="exact",
     weight_key="num-examples",
-    metrics=("loss",),
+    metrics=(),
 )
 
 
@@ -279,7 +460,7 @@ def test_clients_that_are_told_different_terms_have_no_sum() -> None:
     """All but the index counts: a server cannot have one client's weight or bound be another than the others'."""
     agreed = TERMS.rules().agreed
     assert TERMS.for_client(3).rules().agreed == agreed
-    for changes in ({"bound": 2.0**100}, {"weight_key": "zero"}, {"roster": ("00" * 32,) * 4}, {"metrics": ()}):
+    for changes in ({"bound": 2.0**100}, {"weight_key": "zero"}, {"roster": ("00" * 32,) * 4}, {"metrics": ("loss",)}):
         assert dataclasses.replace(TERMS, **changes).rules().agreed != agreed
 
 

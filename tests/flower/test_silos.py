@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from flwr.clientapp import ClientApp
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.silos import KEY, TOLD, WHO, SiloMailbox, Turn, fresh_session, silo_app
+from fgl_secure.flower.silos import TOLD, SiloMailbox, fresh_session, silo_app
+from fgl_secure.flower.turns import KEY, WHO, Turn
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.hifgl import hierarchy_of
 from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
@@ -53,24 +55,26 @@ def number_of(context: Context) -> int:
     return int(context.node_config["partition-id"])
 
 
-def grid_of(parties: int, make: Callable[[Context, bytes], SealedParty], told: Collection[str] = TOLD) -> FakeGrid:
-    grid = FakeGrid([silo_app(number_of, make, told) for _ in range(parties)])
+def grid_of(
+    parties: int, make: Callable[[Context, bytes], SealedParty], told: Collection[str] = TOLD, **app: Any
+) -> FakeGrid:
+    grid = FakeGrid([silo_app(number_of, make, told, **app) for _ in range(parties)])
     for number, context in enumerate(reversed(list(grid.contexts.values()))):
         context.node_config["partition-id"] = number
     return grid
 
 
-def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD) -> FakeGrid:
-    """A node a silo, every key signed."""
+def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD, parties: int = SILOS, **app: Any) -> FakeGrid:
+    """A node a silo, every key signed; of fewer parties only the first turn can be had."""
 
     def make(context: Context, session: bytes) -> SealedParty:
         silo, coins = number_of(context), SystemCoins()
         signing = WHO_IS_WHO[silo], KNOWN
         company = Company(SILOS, SCHEME, session)
         program = FedStructSilo(SiloShare.of(graph, silo), FEDSTRUCT_TASK, company, coins, *signing)
-        return SealedParty(silo, SILOS, program, session, coins, *signing)
+        return SealedParty(silo, parties, program, session, coins, *signing)
 
-    return grid_of(SILOS, make, told)
+    return grid_of(parties, make, told, **app)
 
 
 def hifgl_grid(graph: FederatedGraph, told: Collection[str] = TOLD) -> FakeGrid:
@@ -137,16 +141,52 @@ def test_a_node_that_falls_silent_stops_the_run(graph: FederatedGraph) -> None:
         run(grid)
 
 
-def test_a_node_that_fails_is_named(graph: FederatedGraph) -> None:
-    """An exception in a node arrives as an error of its party."""
+def test_a_node_that_fails_is_named_and_says_nothing_more(graph: FederatedGraph) -> None:
+    """An exception in a node arrives as an error of its party, without the exception's own words."""
     grid = fedstruct_grid(graph)
 
     def broken(_context: Context, _session: bytes) -> SealedParty:
-        raise InputError("share must be there; it is not")
+        raise InputError("nodes must be 7; found 12")
 
     grid.apps[101] = silo_app(number_of, broken)
-    with pytest.raises(ProtocolError, match="party 1: InputError: share must be there"):
+    with pytest.raises(ProtocolError, match=r"failed, as their nodes' own logs say: \[1\]"):
         run(grid)
+    assert grid.refusals == {101: "ProtocolError: the silo failed; see the log of this node"}
+
+
+def mailed(grid: FakeGrid) -> None:
+    """A run of as many parties as there are nodes."""
+    company = Company(len(grid.apps), SCHEME, fresh_session())
+    SiloMailbox(grid, SumServer(company, SystemCoins()), len(grid.apps), timeout=0.5).run()
+
+
+@pytest.mark.parametrize(
+    ("parties", "settings", "told"),
+    [
+        (2, {}, "at least 3 for this node; found 2"),
+        (3, {"least": 4}, "at least 4 for this node; found 3"),
+        (3, {"silos": lambda _context: 2}, "at least 3 for this node; found 2"),
+    ],
+)
+def test_a_silo_takes_no_part_among_too_few(
+    graph: FederatedGraph, parties: int, settings: dict[str, Any], told: str
+) -> None:
+    """A node that asks for more silos than a run has gives no key away: counted by parties, or as the run says."""
+    grid = fedstruct_grid(graph, parties=parties, **settings)
+    with pytest.raises(ProtocolError, match="turn 0"):
+        mailed(grid)
+    assert len(grid.refusals) == parties
+    assert all(told in why for why in grid.refusals.values())
+    assert all(not context.state.config_records for context in grid.contexts.values())
+
+
+def test_two_silos_are_enough_where_every_node_says_so(graph: FederatedGraph) -> None:
+    """A least of two lets two silos exchange keys: the control of the test above; one is never enough."""
+    grid = fedstruct_grid(graph, parties=2, least=2)
+    with pytest.raises(ProtocolError, match="turn 1"):  # their programs are of three
+        mailed(grid)
+    with pytest.raises(InputError, match="found 1"):
+        fedstruct_grid(graph, least=1)
 
 
 def test_a_turn_is_had_once(graph: FederatedGraph) -> None:

@@ -13,7 +13,9 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, TooFewClientsError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
+from fgl_secure.flower.guard import NO_PART
 from fgl_secure.flower.records import KEY, Answer
+from fgl_secure.flower.server_round import REFUSED
 from fgl_secure.protocols.staged.identity import Identity
 from fgl_secure.protocols.staged.interface import Stage
 from tests.flower.fake_federation import FakeGrid, Numbers, app_of, record, update
@@ -127,7 +129,7 @@ def test_garbage_counts_as_no_answer(stage: Stage, what: str) -> None:
         others = next((value for other, value in first.items() if other != 101), b"x" * 99)
         wrong = {"empty": b"", "noise": bytes(range(256)), "cut": answer[:-1], "another's": others}
         if what == "error":
-            return Message(Error(2, "it broke"), reply_to=reply)
+            return Message(Error(2, "it broke"), reply_to=sent[node])
         garbage = wrong.get(what, first[node] if stage is not Stage.KEYS else b"FGLS")
         return Message(RecordDict({KEY: ConfigRecord({"message": garbage, "identity": b""})}), reply_to=sent[node])
 
@@ -157,14 +159,34 @@ def test_reply_of_another_node_is_left_out() -> None:
     np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2]), atol=NEAR)
 
 
-def test_model_that_overflows_is_left_out_and_told_so() -> None:
-    """A number beyond the bound is an error at the client, not a wrong mean; its value is in no message."""
+def test_model_that_overflows_is_left_out_and_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    """A number beyond the bound is out at the client, not a wrong mean; the server hears that it takes no part."""
     grid, secure = federation(), strategy(bound=4.5)
-    np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2]), atol=NEAR)
-    (reason,) = secure.rounds[0].lost.values()
-    assert "FieldRangeError" in reason
-    assert "w" in reason
-    assert "5" not in reason.replace("4.5", "")
+    with caplog.at_level("WARNING", "flwr"):
+        np.testing.assert_allclose(run(grid, secure), mean([0, 1, 2]), atol=NEAR)
+    assert grid.refusals == {103: NO_PART}
+    assert "must not exceed the bound 4.5" in caplog.text
+
+
+def test_server_keeps_nothing_of_what_an_error_says(caplog: pytest.LogCaptureFixture) -> None:
+    """The words of an error reply are neither in the report of the round nor in the server's log."""
+    grid, secure = federation(), strategy()
+
+    def tamper(node: int, stage: Stage | None, reply: Message) -> Message:
+        said = Message(Error(77, "batch of 1234"), reply_to=sent[node])
+        return said if node == 101 and stage is Stage.VECTORS else reply
+
+    sent: dict[int, Message] = {}
+
+    def before(node: int, _stage: Stage | None, message: Message) -> Message:
+        sent[node] = message
+        return message
+
+    grid.before, grid.tamper = before, tamper
+    with caplog.at_level("DEBUG", "flwr"):
+        run(grid, secure)
+    assert secure.rounds[0].lost == {101: f"VECTORS: {REFUSED}"}
+    assert "1234" not in caplog.text
 
 
 def test_ranges_are_found_together_once() -> None:
@@ -198,7 +220,7 @@ def test_node_lost_while_ranges_are_found_is_not_asked_again(stage: Stage) -> No
 
 def test_chosen_metrics_are_averaged_and_others_stay() -> None:
     """A metric that is named is averaged inside the sum; the weight is summed; no other metric leaves a client."""
-    grid, secure = federation(), strategy(metrics=["loss"])
+    grid, secure = federation(metrics=["loss"]), strategy(metrics=["loss"])
     result = secure.start(grid, record(np.zeros(3)), num_rounds=1, timeout=0.0)
     metrics = result.train_metrics_clientapp[1]
     assert dict(metrics) == {"loss": pytest.approx(np.average([0, 1, 2, 3], weights=WEIGHTS), abs=NEAR)}
@@ -382,7 +404,7 @@ def test_server_that_invents_a_client_is_refused() -> None:
     secure = strategy(identities=PUBLIC)
     grid = signing(0, 1, 2, 4)
     assert not run(grid, secure).any()
-    assert sum("trusted" in reason for reason in secure.rounds[0].lost.values()) >= 3
+    assert sum("trusted" in reason for reason in grid.refusals.values()) >= 3
 
 
 def test_arrays_of_another_shape_drop_out() -> None:
@@ -391,7 +413,7 @@ def test_arrays_of_another_shape_drop_out() -> None:
     grid.apps[101] = app_of(SecureAggregationMod(), lambda _m, _c: update([1.0, 2.0], 1))
     secure = strategy()
     np.testing.assert_allclose(run(grid, secure), mean([0, 2, 3]), atol=NEAR)
-    assert "shape" in secure.rounds[0].lost[101]
+    assert grid.refusals == {101: NO_PART}
 
 
 def test_message_without_arrays_fails_the_round() -> None:

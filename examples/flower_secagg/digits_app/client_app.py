@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 
 from fgl_secure.flower import SecureAggregationMod
 
-app = ClientApp(mods=[SecureAggregationMod(min_clients=4, min_threshold=3)])
+app = ClientApp(mods=[SecureAggregationMod(min_clients=4, min_threshold=3, metrics=["train-loss"])])
 
 
 @app.train()

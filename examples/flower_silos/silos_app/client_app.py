@@ -26,4 +26,4 @@ def party_of(context: Context, session: bytes) -> SealedParty:
     return task.party(str(method), int(silos), int(rounds), number_of(context), session, share)
 
 
-app = silo_app(number_of, party_of)
+app = silo_app(number_of, party_of, silos=lambda context: int(context.run_config["silos"]))

@@ -1,0 +1,52 @@
+"""What a client says of its own failures: that there was one, and nothing of what its own log has of it."""
+
+from __future__ import annotations
+
+from logging import ERROR, WARNING
+
+from flwr.app import Context, Error, Message
+from flwr.clientapp.typing import ClientAppCallable
+from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
+
+from fgl_secure.errors import ProtocolError
+
+APP_FAILED = "the app failed; see the log of this client"
+NO_PART = "this client takes no part in the round; see its log"
+
+
+def called(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
+    """What the app makes of a message.
+
+    Flower sends the text of an exception to the server, and texts name sizes of batches, files and values.
+
+    Raises:
+        ProtocolError: the app raised something, whatever it was; what it said is in the client's log alone.
+    """
+    try:
+        return call_next(message, context)
+    except Exception as error:  # an app may raise anything
+        log(ERROR, "the app failed", exc_info=error)
+    raise ProtocolError(APP_FAILED)
+
+
+def trained(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
+    """The same for training, whose replies are not for the server: an error among them is not either.
+
+    Raises:
+        ProtocolError: the app raised something, or replied with an error.
+    """
+    reply = called(call_next, message, context)
+    if reply.has_error():
+        log(ERROR, "the app replied with error %s: %s", reply.error.code, reply.error.reason)
+        raise ProtocolError(APP_FAILED)
+    return reply
+
+
+def takes_no_part(message: Message, error: Exception) -> Message:
+    """The reply of a client that does not hand in what it has.
+
+    It is a reply and no exception, so that Flower keeps what the client notes of it in its context.
+    """
+    log(WARNING, "what this client has cannot be added up: %s", error)
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, NO_PART), reply_to=message)
