@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.coded_masks.code import MaskCode
 from fgl_secure.protocols.coded_masks.links import Flags, Ids, Links
 from fgl_secure.protocols.coded_masks.roles import Roster, check_roster
 from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.passing import are_elements
 from fgl_secure.protocols.masking.rules import Rules
 from fgl_secure.runtime import Phase, Step
 
@@ -100,8 +101,3 @@ class Opening:
         for u in faulty:
             c.channel.note_incident(self.step, int(c.senders[u]), "its sum of coded masks is wrong: corrected")
         return mask
-
-
-def are_elements(values: Elements, field: PrimeField) -> bool:
-    """Whether all of them are 0 .. p - 1."""
-    return not values.size or (int(values.min()) >= 0 and int(values.max()) < field.modulus)

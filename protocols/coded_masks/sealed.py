@@ -15,7 +15,7 @@ from fgl_secure.protocols.coded_masks.roles import Roster
 from fgl_secure.protocols.masking.delivery import Circle, exchanged
 from fgl_secure.protocols.masking.exchange import SETUP, ReceiverKeys, agreed_keys, published, told_keys
 from fgl_secure.protocols.masking.keys import TAG_BYTES, Purpose, seal, unseal
-from fgl_secure.protocols.masking.votes import ballots, count_votes
+from fgl_secure.protocols.masking.votes import voted
 from fgl_secure.runtime import Phase, Step
 
 Bytes = NDArray[np.uint8]
@@ -74,15 +74,7 @@ class SealedLinks(Links):
 
     def votes(self, step: Step, who: Ids, rosters: Roster) -> tuple[Flags, Ids]:
         """Under the pairs' keys, through the aggregator."""
-        c, axes = self.circle, (self.circle, self._pair_keys, self._session, step)
-        slips = np.zeros((*c.neighbours.table.shape, TAG_BYTES), dtype=np.uint8)
-        here, slips[who] = c.up(Phase.ROSTERS, step, who, ballots(*axes, who, rosters))
-        voted = c.flags(who[here])
-        heard, bundles = c.down(Phase.ROSTERS, step, who[here], c.forwarded(slips, voted)[who[here]])
-        hears, counts = here.copy(), np.zeros(len(who), dtype=np.int64)
-        hears[here] = heard
-        counts[hears] = count_votes(*axes, who[hears], rosters[hears], bundles[heard])
-        return hears, counts
+        return voted(self.circle, self._pair_keys, self._session, step, who, rosters)
 
     def hand_in(self, step: Step, who: Ids, sums: Elements) -> tuple[Flags, Elements]:
         """To the aggregator where it is the receiver; otherwise sealed for the receiver, through it."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.coded_masks.code import MaskCode
 from fgl_secure.protocols.coded_masks.links import Flags, Links
-from fgl_secure.protocols.coded_masks.opening import Opening, are_elements
-from fgl_secure.protocols.masking.delivery import Circle, exchanged
+from fgl_secure.protocols.coded_masks.opening import Opening
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.passing import is_vector, passed_on
 from fgl_secure.protocols.masking.roles import signed
 from fgl_secure.protocols.masking.rules import Rules
 from fgl_secure.protocols.relay_masks import mask_nonce
@@ -48,7 +48,7 @@ class LightSecAggSession(VectorSession):
         shared, told, held = self._share(step)
         total, survived = self._add_up(rows, shared & (told.sum(axis=1) >= rules.needed), step)
         if c.split:
-            total = self._pass_on(total, survived, step)
+            total, _ = passed_on(c, rules, total, survived, step)
         mask = Opening(c, rules, self._code, self._links, step).mask(survived, told, held)
         result = rules.field.subtract(total, mask)[(0,) * len(c.channel.batch_shape)]
         return signed(result.astype(np.int64), rules.field.modulus)
@@ -91,34 +91,8 @@ class LightSecAggSession(VectorSession):
         for u in np.flatnonzero(who).tolist():
             masked = field.add(self._links.mask(step, u), rows[u])
             here, got = c.up(Phase.MASKED_VECTORS, step, np.array([u]), masked[..., None, :])
-            survived[u] = bool(here[0]) and self._is_vector(got, u, step)
+            survived[u] = bool(here[0]) and is_vector(c, field, got, u, step)
             if survived[u]:
                 total = field.add(total, got[..., 0, :])
         self._rules.require(int(survived.sum()), "send their vectors", step)
         return total, survived
-
-    def _pass_on(self, total: Elements, survived: Flags, step: Step) -> Elements:
-        """The aggregator tells the receiver the masked sum and whose vectors are in it."""
-        c, rules = self._circle, self._rules
-        batch, ends = c.channel.batch_shape, (np.array([c.aggregator]), np.array([c.receiver]))
-        told = np.broadcast_to(survived.astype(np.uint8), (*batch, 1, len(survived))).copy()
-        heard, roster = exchanged(c.channel, Phase.ROSTERS, step, *ends, told, None)
-        came, got = exchanged(c.channel, Phase.MASKED_SUMS, step, *ends, total[..., None, :], None)
-        party = c.channel.parties.party_of(c.receiver)
-        if not (heard[0] and came[0]):
-            raise ProtocolError(f"the masked sum and its roster must reach {party}; one was lost in round {step.round}")
-        named = int((roster[(0,) * (len(batch) + 1)] > 0).sum())
-        if named < rules.threshold:
-            raise ProtocolError(
-                f"a roster must name at least threshold = {rules.threshold} senders; {party} found {named}"
-            )
-        if not are_elements(got, rules.field):
-            raise ProtocolError(f"a masked sum must hold elements of the field; {party} found others")
-        return np.asarray(got[..., 0, :])
-
-    def _is_vector(self, got: NDArray[np.int64], u: int, step: Step) -> bool:
-        good = are_elements(got, self._rules.field)
-        if not good:
-            c = self._circle
-            c.channel.note_incident(step, int(c.senders[u]), "its vector holds other values than elements: left out")
-        return good

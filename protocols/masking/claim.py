@@ -44,24 +44,35 @@ def claim_of(colluding: int, lying: int, *, sparse: bool) -> Claim:
     return Claim(tuple(promises), SUM_LEAKS, _ASSUMPTIONS + (_RANDOM_DROPOUTS if sparse else ()))
 
 
-SUM_LEAKS = tuple(
-    leak
-    for role, who in ((Role.SERVER, "an aggregator that is the receiver"), (Role.SILO, "the receiver"))
-    for leak in (
-        Leak(
-            Secret.SUMMAND,
-            role,
-            Circumstance.SPARSE_SUM,
-            f"{who} learns the exact sum, from which sparse vectors can be taken apart; noise prevents it",
-        ),
-        Leak(
-            Secret.SUMMAND,
-            role,
-            Circumstance.REPEATED_SUM,
-            f"{who} learns the difference of two sums of the same vectors over different senders",
-        ),
+def sum_leaks(server: str, receiver: str, terms: str) -> tuple[Leak, ...]:
+    """What exact sums tell, whatever hides their terms.
+
+    Args:
+        server: what the server is called that learns the sum.
+        receiver: what others are called that learn it.
+        terms: what those are called whose vectors are summed.
+    """
+    return tuple(
+        leak
+        for role, who in ((Role.SERVER, server), (Role.SILO, receiver))
+        for leak in (
+            Leak(
+                Secret.SUMMAND,
+                role,
+                Circumstance.SPARSE_SUM,
+                f"{who} learns the exact sum, from which sparse vectors can be taken apart; noise prevents it",
+            ),
+            Leak(
+                Secret.SUMMAND,
+                role,
+                Circumstance.REPEATED_SUM,
+                f"{who} learns the difference of two sums of the same vectors over different {terms}",
+            ),
+        )
     )
-)
+
+
+SUM_LEAKS = sum_leaks("an aggregator that is the receiver", "the receiver", "senders")
 """What the receiver of an exact sum learns by it, whatever hides the vectors."""
 
 _ASSUMPTIONS = (

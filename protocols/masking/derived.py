@@ -17,7 +17,7 @@ from fgl_secure.protocols.masking.opening import masks_left, self_mask_key
 from fgl_secure.protocols.masking.roles import NO_SHARE, Asked, mask_sign
 from fgl_secure.protocols.masking.shares import words_of, words_per_seed
 from fgl_secure.protocols.masking.supply import Flags, Ids, MaskSupply
-from fgl_secure.protocols.masking.votes import ballots, count_votes
+from fgl_secure.protocols.masking.votes import voted
 from fgl_secure.runtime import Phase, Step
 
 Bytes = NDArray[np.uint8]
@@ -112,15 +112,7 @@ class DerivedMasks(MaskSupply):
 
     def votes(self, step: Step, who: Ids, asked: Asked) -> tuple[Flags, Ids]:
         """Under the pairs' keys, through the aggregator."""
-        c, axes = self.circle, (self.circle, self._pair_keys, self._session, step)
-        slips = np.zeros((*c.neighbours.table.shape, TAG_BYTES), dtype=np.uint8)
-        here, slips[who] = c.up(Phase.ROSTERS, step, who, ballots(*axes, who, asked))
-        voted = c.flags(who[here])
-        heard, bundles = c.down(Phase.ROSTERS, step, who[here], c.forwarded(slips, voted)[who[here]])
-        hears, counts = here.copy(), np.zeros(len(who), dtype=np.int64)
-        hears[here] = heard
-        counts[hears] = count_votes(*axes, who[hears], asked[hears], bundles[heard])
-        return hears, counts
+        return voted(self.circle, self._pair_keys, self._session, step, who, asked)
 
     def unmask(self, total: Elements, secrets: Elements, asked: Asked, step: Step) -> None:
         """Expands what was opened as its owner would; a mask key that is not the published one is refused."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking.delivery import Circle, exchanged
+from fgl_secure.protocols.masking.delivery import Circle
+from fgl_secure.protocols.masking.passing import is_vector, passed_on
 from fgl_secure.protocols.masking.roles import request_of, signed
 from fgl_secure.protocols.masking.rules import Rules
 from fgl_secure.protocols.masking.shares import Sharing
@@ -82,40 +80,15 @@ class MaskingSession(VectorSession):
             others = np.flatnonzero(told[u] & c.neighbours.adjacent[u])
             masked = self._supply.masked(u, rows[u], others, step)
             here, got = c.up(Phase.MASKED_VECTORS, step, np.array([u]), masked[..., None, :])
-            survived[u] = bool(here[0]) and self._is_vector(got, u, step)
+            survived[u] = bool(here[0]) and is_vector(c, field, got, u, step)
             if survived[u]:
                 total = field.add(total, got[..., 0, :]).astype(np.int64)
         self._rules.require(int(survived.sum()), "send their vectors", step)
         return total, survived
 
     def _pass_on(self, total: Elements, survived: Flags, step: Step) -> Elements:
-        """The aggregator tells the receiver the masked sum and the roster; the receiver takes its masks away."""
-        c, rules = self._circle, self._rules
-        batch, ends = c.channel.batch_shape, (np.array([c.aggregator]), np.array([c.receiver]))
-        told = np.broadcast_to(survived.astype(np.uint8), (*batch, 1, len(survived))).copy()
-        heard, roster = exchanged(c.channel, Phase.ROSTERS, step, *ends, told, None)
-        element = total.astype(rules.field.dtype)[..., None, :]
-        came, got = exchanged(c.channel, Phase.MASKED_SUMS, step, *ends, element, None)
-        party = c.channel.parties.party_of(c.receiver)
-        if not (heard[0] and came[0]):
-            raise ProtocolError(f"the masked sum and its roster must reach {party}; one was lost in round {step.round}")
-        named = np.flatnonzero(roster[(0,) * (len(batch) + 1)])
-        if len(named) < rules.threshold:
-            raise ProtocolError(
-                f"a roster must name at least threshold = {rules.threshold} senders; {party} found {len(named)}"
-            )
-        if not self._are_elements(got):
-            raise ProtocolError(f"a masked sum must hold elements of the field; {party} found others")
-        result = got[..., 0, :].astype(np.int64)
+        """The receiver gets the masked sum and takes its masks away."""
+        got, named = passed_on(self._circle, self._rules, total, survived, step)
+        result = got.astype(np.int64)
         self._supply.release(result, named, step)
         return result
-
-    def _is_vector(self, got: Elements, u: int, step: Step) -> bool:
-        good = self._are_elements(got)
-        if not good:
-            c = self._circle
-            c.channel.note_incident(step, int(c.senders[u]), "its vector holds other values than elements: left out")
-        return good
-
-    def _are_elements(self, values: NDArray[Any]) -> bool:
-        return not values.size or (int(values.min()) >= 0 and int(values.max()) < self._rules.field.modulus)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.protocols.masking.delivery import Circle
 from fgl_secure.protocols.masking.keys import TAG_BYTES, is_vote_for, roster_digest, vote
 from fgl_secure.protocols.masking.roles import Asked
-from fgl_secure.runtime import Step
+from fgl_secure.runtime import Phase, Step
 
 Ids = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -69,3 +69,30 @@ def count_votes(
                 to = circle.channel.parties.party_of(int(circle.senders[u]))
                 circle.channel.note_incident(step, ends[0], f"its vote for a roster is not what {to} was told")
     return counts
+
+
+def voted(
+    circle: Circle, keys: PairKeys, session: bytes, step: Step, who: Ids, asked: Asked
+) -> tuple[NDArray[np.bool_], Ids]:
+    """Sends every voter's word to its neighbours, through the aggregator, under the pairs' keys.
+
+    Args:
+        circle: the parties.
+        keys: by sender and neighbour.
+        session: public, and different in every session.
+        step: when.
+        who: int64 [n], who votes.
+        asked: uint8 [n, m], what each was asked.
+
+    Returns:
+        Bool [n], who heard of the others' votes, and int64 [n], how many were asked the same, itself included.
+    """
+    axes = (circle, keys, session, step)
+    slips = np.zeros((*circle.neighbours.table.shape, TAG_BYTES), dtype=np.uint8)
+    here, slips[who] = circle.up(Phase.ROSTERS, step, who, ballots(*axes, who, asked))
+    there = who[here]
+    heard, bundles = circle.down(Phase.ROSTERS, step, there, circle.forwarded(slips, circle.flags(there))[there])
+    hears, counts = here.copy(), np.zeros(len(who), dtype=np.int64)
+    hears[here] = heard
+    counts[hears] = count_votes(*axes, who[hears], asked[hears], bundles[heard])
+    return hears, counts

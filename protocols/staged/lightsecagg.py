@@ -22,14 +22,14 @@ from fgl_secure.protocols.staged.coded_masks.plan import SCHEME, STAGES, LightSe
 from fgl_secure.protocols.staged.coded_masks.secrets import OwnSecrets
 from fgl_secure.protocols.staged.coded_masks.server import LightSecAggServer
 from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import StagedScheme, SumTerms
+from fgl_secure.protocols.staged.interface import SumTerms
+from fgl_secure.protocols.staged.mirrored import Mirrored
 from fgl_secure.protocols.staged.terms import check_identity, check_terms
 from fgl_secure.protocols.staged.turn import Turn
-from fgl_secure.runtime import Claim, PublicParameters
 
 
 @dataclass(frozen=True, slots=True)
-class StagedLightSecAgg(StagedScheme):
+class StagedLightSecAgg(Mirrored):
     """The scheme; masks, codes and checks are those of `LightSecAgg`.
 
     Attributes:
@@ -44,34 +44,12 @@ class StagedLightSecAgg(StagedScheme):
     modulus: int = MERSENNE_61
 
     def __post_init__(self) -> None:
-        self._array_level(self.threshold)
+        _ = self.array_level
 
     @property
-    def name(self) -> str:
-        """That of `LightSecAgg`."""
-        return self._array_level(self.threshold).name
-
-    @property
-    def claim(self) -> Claim:
-        """That of `LightSecAgg`."""
-        return self._array_level(self.threshold).claim
-
-    @property
-    def public(self) -> PublicParameters:
-        """That of `LightSecAgg`."""
-        return self._array_level(self.threshold).public
-
-    def limit(self, terms: int) -> int:
-        """(p - 1) / 2."""
-        return self._array_level(self.threshold).limit(terms)
-
-    def threshold_for(self, clients: int) -> int:
-        """See `LightSecAgg.threshold_for`."""
-        return self._array_level(self.threshold).threshold_for(clients)
-
-    def claim_for(self, clients: int) -> Claim:
-        """See `LightSecAgg.claim_for`."""
-        return self._array_level(self.threshold).claim_for(clients)
+    def array_level(self) -> LightSecAgg:
+        """Whose masks and checks these are; raises `InputError` for parameters that it refuses."""
+        return LightSecAgg(self.threshold, self.colluding, self.modulus)
 
     def check(self, terms: SumTerms) -> None:
         """See `StagedScheme.check`.
@@ -112,9 +90,6 @@ class StagedLightSecAgg(StagedScheme):
         plan = _checked_plan(self, terms)
         turn, fields = Turn.restored(SCHEME, terms, STAGES, state, FIELDS)
         return LightSecAggClient(plan, turn, memory_from(plan, fields))
-
-    def _array_level(self, threshold: int | None) -> LightSecAgg:
-        return LightSecAgg(threshold, self.colluding, self.modulus)
 
 
 @lru_cache(maxsize=4)

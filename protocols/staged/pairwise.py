@@ -9,25 +9,25 @@ most of everybody, if enough of them were told the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import StagedScheme, SumTerms
+from fgl_secure.protocols.staged.interface import SumTerms
 from fgl_secure.protocols.staged.masking.client import MaskingClient
 from fgl_secure.protocols.staged.masking.memory import Memory, memory_from
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan, plan_of
 from fgl_secure.protocols.staged.masking.secrets import OwnSecrets
 from fgl_secure.protocols.staged.masking.server import MaskingServer
+from fgl_secure.protocols.staged.mirrored import Mirrored
 from fgl_secure.protocols.staged.terms import check_identity, check_terms
-from fgl_secure.runtime import Claim, PublicParameters
 
 
 @dataclass(frozen=True, slots=True)
-class StagedPairwiseMasking(StagedScheme):
+class StagedPairwiseMasking(Mirrored):
     """The scheme; masks, shares and checks are those of `PairwiseMasking`.
 
     Where the graph is sparse every client finds it by itself, from session and number of the sum; see `plan_of`. The
@@ -46,38 +46,16 @@ class StagedPairwiseMasking(StagedScheme):
     modulus: int = MERSENNE_61
 
     def __post_init__(self) -> None:
-        self._array_level(self.threshold)
+        _ = self.array_level
 
     @property
-    def name(self) -> str:
-        """That of `PairwiseMasking`."""
-        return self._array_level(self.threshold).name
-
-    @property
-    def claim(self) -> Claim:
-        """That of `PairwiseMasking`."""
-        return self._array_level(self.threshold).claim
-
-    @property
-    def public(self) -> PublicParameters:
-        """The field."""
-        return self._array_level(self.threshold).public
-
-    def limit(self, terms: int) -> int:
-        """(p - 1) / 2."""
-        return self._array_level(self.threshold).limit(terms)
-
-    def threshold_for(self, clients: int) -> int:
-        """See `PairwiseMasking.threshold_for`."""
-        return self._array_level(self.threshold).threshold_for(clients)
+    def array_level(self) -> PairwiseMasking:
+        """Whose masks and checks these are; raises `InputError` for parameters that it refuses."""
+        return PairwiseMasking(self.threshold, self.modulus, self.degree)
 
     def degree_for(self, clients: int) -> int:
         """See `PairwiseMasking.degree_for`."""
-        return self._array_level(self.threshold).degree_for(clients)
-
-    def claim_for(self, clients: int) -> Claim:
-        """See `PairwiseMasking.claim_for`."""
-        return self._array_level(self.threshold).claim_for(clients)
+        return self.array_level.degree_for(clients)
 
     def check(self, terms: SumTerms) -> None:
         """See `StagedScheme.check`.
@@ -126,8 +104,7 @@ class StagedPairwiseMasking(StagedScheme):
         plan = self._plan(terms)
         return MaskingClient(plan, memory_from(plan, state))
 
-    def _array_level(self, threshold: int | None) -> PairwiseMasking:
-        return PairwiseMasking(threshold, self.modulus, self.degree)
-
     def _plan(self, terms: SumTerms) -> MaskingPlan:
-        return plan_of(terms, self.modulus, self._array_level(terms.threshold).degree_for(terms.clients))
+        return plan_of(
+            terms, self.modulus, replace(self.array_level, threshold=terms.threshold).degree_for(terms.clients)
+        )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.protocols.masking.claim import sum_leaks
+from fgl_secure.runtime import Claim, Guarantee, Role, Secret, Strength
 
 _SOURCE = "semantic security of CKKS under ring-LWE (Cheon, Kim, Kim, Song, ASIACRYPT 2017, Lemma 2)"
 
@@ -33,24 +34,7 @@ def promise(colluding: int) -> Claim:
     return Claim((server, clients) if colluding > 0 else (server,), _LEAKS, _ASSUMPTIONS)
 
 
-_LEAKS = tuple(
-    leak
-    for role, who in ((Role.SERVER, "the server"), (Role.SILO, "every client"))
-    for leak in (
-        Leak(
-            Secret.SUMMAND,
-            role,
-            Circumstance.SPARSE_SUM,
-            f"{who} learns the exact sum, from which sparse vectors can be taken apart; noise prevents it",
-        ),
-        Leak(
-            Secret.SUMMAND,
-            role,
-            Circumstance.REPEATED_SUM,
-            f"{who} learns the difference of two sums of the same vectors over different clients",
-        ),
-    )
-)
+_LEAKS = sum_leaks("the server", "every client", "clients")
 
 _ASSUMPTIONS = (
     "the server colludes with no client: all clients hold the secret key, so any one of them and the server open every "

@@ -77,20 +77,23 @@ class MessageConformance(SumsConformance, ABC):
 
     def _refuses(self, bad: Callable[[Stage, int, bool], Iterator[bytes]], error: type[ProtocolError]) -> None:
         """Both sides refuse some messages at every stage without a trace, and the sum is exact."""
-        run = self.five()
+        run, tried = self.five(), {False: 0, True: 0}
         while (stage := run.server.stage) is not None:
             for client, request in run.ask():
                 before = run.clients[client].state()
                 for message in bad(stage, client, False):
+                    tried[False] += 1
                     with pytest.raises(error):
                         run.clients[client].reply(message)
                 assert run.clients[client].state() == before
                 reply = run.clients[client].reply(request)
                 for message in bad(stage, client, True):
+                    tried[True] += 1
                     with pytest.raises(error):
                         run.server.receive(client, message)
                 run.server.receive(client, reply)
             run.server.advance()
+        assert min(tried.values()) > 0, "clients and server were shown bad messages"
         assert run.server.result().tolist() == vectors_of(5).sum(axis=0).tolist()
 
     def test_an_answer_counts_once(self) -> None:
