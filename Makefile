@@ -82,7 +82,7 @@ constraints:
 	@fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(PYTHON) -m venv "$$fresh/venv"; python="$$fresh/venv/bin/python"; \
 	$(call pip,"$$python","$$fresh/log",--upgrade setuptools); \
-	$(call pip,"$$python","$$fresh/log",--no-build-isolation -e '.[dev]' $(ARGS)); \
+	$(call pip,"$$python","$$fresh/log",--no-build-isolation -e '.[dev,molecules,superpixels]' $(ARGS)); \
 	"$$python" -m pip freeze --all --exclude pip --exclude fgl-secure > "$$fresh/pins"; \
 	{ sed -n '/^#/p' constraints.txt; sed 's/+[A-Za-z0-9.]*$$//' "$$fresh/pins"; } > "$$fresh/constraints.txt"; \
 	cp "$$fresh/constraints.txt" constraints.txt

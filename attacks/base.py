@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradient_candidates import Candidates
 from fgl_secure.attacks.gradient_model import GradientModel
+from fgl_secure.attacks.hop_feature_rules import HopRules
+from fgl_secure.attacks.proxy_views import ProxySlices
 from fgl_secure.attacks.receptive_field import ReceptiveField
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.attacks.virtual_node_views import VirtualSlices
 from fgl_secure.audit.metrics import Interval
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 
@@ -37,6 +40,12 @@ class Material(StrEnum):
     """One exchange in which devices hand something else to be decoded than what the protocol says."""
     STRUCTURE = "structure"
     """What clients of FedStruct exchange before and in the first round of training, and what they hold in the end."""
+    HOP_SUMS = "hop sums"
+    """What clients of Fed2GNN exchange to build rooted trees: sums of features, hop by hop."""
+    PROXIES = "proxies"
+    """What clients of FedSpray send to the server, or its sum: encoder, structure proxies and what weighs them."""
+    VIRTUAL_NODES = "virtual nodes"
+    """What clients of FedVN send to the server, or its sum: model and virtual nodes."""
     UPDATES = "updates"
     """Gradients of clients in rounds of federated averaging, or their sum where the server learns no more."""
 
@@ -59,6 +68,11 @@ class Reference(StrEnum):
     FEDSTRUCT_HOPWISE = "fedstruct hop by hop in the clear"
     FEDSTRUCT_QUERIES = "fedstruct with aggregated queries, audited by counting"
     TAGS = "messages under fresh tags, at relays that see who sends"
+    FED2GNN = "fed2gnn in the clear, Louvain partition"
+    FEDSPRAY = "fedspray in the clear, one round"
+    FEDSPRAY_ROUNDS = "fedspray in the clear, rounds between which labelled nodes were added"
+    FEDVN = "fedvn in the clear, several rounds"
+    FEDVN_SKEWED = "fedvn in the clear, clients of different label shares"
     FEDAVG = "federated averaging in the clear: a gcn of two layers, batches of up to eight nodes"
     FEDAVG_SINGLE = "federated averaging in the clear: a gcn of one layer, batches of one node"
     FEDAVG_PAIRS = "sums of updates, each client's one of two that the server knows"
@@ -156,6 +170,9 @@ class Auxiliary:
         fields: by index of the client, the small graph behind its gradient, without features and names, as somebody
             knows it who knows who is linked to whom; None where nobody does.
         image_shape: (height, width) where features are pictures, which those who wrote the model know; else None.
+        hop_public: how hop sums of Fed2GNN are computed; None where nobody trains like that.
+        proxy_layout: where the parts of a summand of FedSpray lie; None where nobody trains like that.
+        virtual_layout: where the parts of a summand of FedVN lie; None where nobody trains like that.
         clip: the norm that clients cut their gradients down to, a public parameter; None where they don't.
     """
 
@@ -171,6 +188,9 @@ class Auxiliary:
     suspects: Suspects | None = None
     fields: Mapping[int, ReceptiveField] | None = None
     image_shape: tuple[int, int] | None = None
+    hop_public: HopRules | None = None
+    proxy_layout: ProxySlices | None = None
+    virtual_layout: VirtualSlices | None = None
     clip: float | None = None
 
 

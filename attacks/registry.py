@@ -24,6 +24,9 @@ from fgl_secure.attacks.gradient_matching.attacks import (
 from fgl_secure.attacks.gradient_single import GradientSingleRow
 from fgl_secure.attacks.gradient_single_neighbours import GradientSingleNeighbours
 from fgl_secure.attacks.gradient_span import GradientSpan
+from fgl_secure.attacks.hop_feature_differencing import HopFeatureDifferencing, HopFeatureTopology
+from fgl_secure.attacks.hop_feature_edges import HopFeatureEdges
+from fgl_secure.attacks.hop_feature_single import HopFeatureSingle
 from fgl_secure.attacks.hop_fingerprint import HopFingerprint
 from fgl_secure.attacks.hop_gradients import HopGradientLabels
 from fgl_secure.attacks.hop_shares import HopShares
@@ -38,6 +41,11 @@ from fgl_secure.attacks.nsf_labels import NsfLabels, NsfMembership, NsfTrainingL
 from fgl_secure.attacks.nsf_propagation import NsfPropagation
 from fgl_secure.attacks.nsf_topology import NsfDegrees, NsfEgoNets
 from fgl_secure.attacks.nsf_walk_degrees import NsfWalkDegrees
+from fgl_secure.attacks.proxy_classes import ProxyClasses
+from fgl_secure.attacks.proxy_counts import ProxyCounts
+from fgl_secure.attacks.proxy_differencing import ProxyDifferencing, ProxyLabelChanges
+from fgl_secure.attacks.proxy_membership import ProxyMembership
+from fgl_secure.attacks.proxy_singletons import ProxySingletons
 from fgl_secure.attacks.query_rowspace import QueryRowSpace
 from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
 from fgl_secure.attacks.round_disaggregation import RoundDisaggregation
@@ -52,6 +60,9 @@ from fgl_secure.attacks.structure_gradients import (
 from fgl_secure.attacks.subgraph_leakage import VisibleDevices, VisibleEdges
 from fgl_secure.attacks.sum_membership import SumMembership
 from fgl_secure.attacks.tag_matching import TagMatching
+from fgl_secure.attacks.virtual_node_clients import VirtualNodeClients
+from fgl_secure.attacks.virtual_node_labels import VirtualNodeLabels
+from fgl_secure.attacks.virtual_node_population import VirtualNodePopulation
 from fgl_secure.errors import UnknownNameError
 
 _ALL: tuple[Attack[Any], ...] = (
@@ -100,6 +111,19 @@ _ALL: tuple[Attack[Any], ...] = (
     StructureGradientLabels(),
     StructureGradientMembership(),
     StructureGradientNeighbours(),
+    ProxyClasses(),
+    ProxyCounts(),
+    ProxySingletons(),
+    ProxyDifferencing(),
+    ProxyLabelChanges(),
+    ProxyMembership(),
+    HopFeatureSingle(),
+    HopFeatureDifferencing(),
+    HopFeatureTopology(),
+    HopFeatureEdges(),
+    VirtualNodeLabels(),
+    VirtualNodePopulation(),
+    VirtualNodeClients(),
     GradientLabels(),
     GradientSingleRow(),
     GradientSingleNeighbours(),

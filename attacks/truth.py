@@ -55,6 +55,7 @@ class Truth:
         features: float [n, d], the features of each device.
         fields: by index of the client, int64 [m], the device behind each row of the receptive field that attackers may
             know the shape of, the batch first.
+        extra: by name, what else is secret, one row a client, or a class where it is about all clients together.
     """
 
     parties: Directory
@@ -70,6 +71,7 @@ class Truth:
     updates: Mapping[int, NDArray[Any]] = field(default_factory=dict)
     features: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0), dtype=np.float32))
     fields: Mapping[int, Ids] = field(default_factory=dict)
+    extra: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of_graph(cls, parties: Directory, graph: FederatedGraph) -> Truth:
@@ -108,7 +110,7 @@ class Truth:
         """The same truth with the devices of each silo shuffled among themselves: the null control's truth.
 
         The shuffle is one cycle through the silo, so that no device keeps its own secret (but one alone in its silo).
-        Clients' updates move on by one client.
+        Clients' updates, and what else there is, move on by one row.
         """
         swap = np.arange(len(self.silo_of))
         rng = np.random.default_rng(seed)
@@ -139,6 +141,7 @@ class Truth:
             updates=updates,
             features=self.features[swap] if len(self.features) else self.features,
             fields={client: swap[members] for client, members in self.fields.items()},
+            extra={name: np.roll(values, 1, axis=0) for name, values in self.extra.items()},
         )
 
     @property

@@ -16,17 +16,27 @@ if TYPE_CHECKING:
     from fgl_secure.commands.update_choice import UpdateChoice
 
 
+DIGITS = "digits"
+EMBEDDED = {"fedvn": "Motif-mini"}
+"""The data set of a method when none is named: one that needs no download."""
+
+SERVER_SUMS = ("fedavg", "fedspray", "fedvn")
+"""Methods that exchange nothing but sums for the server, so that --scheme and not --protocol protects them."""
+
+
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Adds what `audit` and `train` have in common."""
     add = parser.add_argument
-    add("--dataset", default="digits", metavar="NAME",
+    add("--dataset", default=None, metavar="NAME",
         help="data set, see fgl-secure list datasets, or a graph of your own: the path of an .npz file with the "
-             "arrays x, y, edge_index as in PyTorch Geometric")  # fmt: skip
+             "arrays x, y, edge_index as in PyTorch Geometric; None takes digits, or Motif-mini for fedvn")  # fmt: skip
     add("--partition", default="random", metavar="NAME", help="devices to silos: random (equal sizes) or louvain")
     add("--silos", type=int, default=5, metavar="K", help="number of silos")
     add("--silo-file", type=Path, default=None, metavar="FILE",
         help="silo of each device, one integer a line or .npy; replaces --partition and --silos")  # fmt: skip
-    add("--backbone", default="gcn", metavar="NAME", help="graph neural network: gcn or sage")
+    add("--backbone", default=None, metavar="NAME",
+        help="graph neural network: gcn or sage; also sgc for fedspray and dagnn for fed2gnn; fedvn has gin alone; "
+             "None takes gcn, or gin")  # fmt: skip
     add(
         "--preset",
         default="honest",
@@ -42,6 +52,7 @@ def add_run_options(parser: argparse.ArgumentParser) -> None:
         help="sum the neighbours' features once and project the sum anew in every round")  # fmt: skip
     _add_structure_options(parser)
     _add_update_options(parser)
+    _add_method_options(parser)
     _add_relay_options(parser)
     _add_privacy_options(parser)
     _add_coding_options(parser)
@@ -54,7 +65,8 @@ def _add_structure_options(parser: argparse.ArgumentParser) -> None:
     add("--exchange", action="append", default=[], metavar="NAME",
         help="how structure is exchanged: plaintext (as published), ckks, pairwise-masking, or hopwise, which runs "
              "under --protocol; repeatable in audit")  # fmt: skip
-    add("--hops", type=int, default=None, metavar="L", help="power of the adjacency; None takes the preset's")
+    add("--hops", type=int, default=None, metavar="L",
+        help="power of the adjacency, and for fed2gnn depth of the trees; None takes the preset's")  # fmt: skip
     add("--pruning", default=None, choices=("none", "shares", "matrix"),
         help="shares: largest entries of each term (the paper); matrix: of the whole power (its code); None takes "
              "matrix where the preset prunes")  # fmt: skip
@@ -69,7 +81,7 @@ def _add_structure_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_update_options(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument_group("fedavg").add_argument
+    add = parser.add_argument_group("sums for the server: fedavg, fedspray, fedvn, and models of fed2gnn").add_argument
     add("--scheme", action="append", default=[], metavar="NAME",
         help="how updates are summed: plaintext, pairwise-masking, lightsecagg, ckks; repeatable in audit")  # fmt: skip
     add("--threshold", type=int, default=None, metavar="T",
@@ -80,6 +92,14 @@ def _add_update_options(parser: argparse.ArgumentParser) -> None:
     add("--noise", type=float, default=None, metavar="Z",
         help="noise on the sum of the updates: its standard deviation over the clip; None for no noise")  # fmt: skip
     add("--clip", type=float, default=1.0, metavar="C", help="L2 norm to which updates are clipped under --noise")
+
+
+def _add_method_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("fed2gnn and fedvn").add_argument
+    add("--neighbours", type=int, default=None, metavar="D",
+        help="most neighbours at other clients that a node of fed2gnn asks about; None takes the preset's")  # fmt: skip
+    add("--virtual-nodes", type=int, default=None, metavar="M",
+        help="virtual nodes of fedvn; None takes the preset's")  # fmt: skip
 
 
 def _add_relay_options(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +155,9 @@ def _add_coding_options(parser: argparse.ArgumentParser) -> None:
 def options_of(chosen: argparse.Namespace) -> Options:
     """The choices of a parsed command line."""
     from fgl_secure.algebra import Overflow
-    from fgl_secure.commands.options import Options
+    from fgl_secure.commands.options import BACKBONES, Options
+    from fgl_secure.commands.tree_choice import TreeChoice
+    from fgl_secure.commands.virtual_choice import VirtualChoice
     from fgl_secure.protocols.registry import Parameters
     from fgl_secure.protocols.relay_coded import Profile
     from fgl_secure.protocols.secmp import MuDelivery
@@ -153,11 +175,11 @@ def options_of(chosen: argparse.Namespace) -> Options:
     )
     return Options(
         method=chosen.method,
-        dataset=chosen.dataset,
+        dataset=chosen.dataset or EMBEDDED.get(chosen.method, DIGITS),
         partition=chosen.partition,
         silos=chosen.silos,
         silo_file=chosen.silo_file,
-        backbone=chosen.backbone,
+        backbone=chosen.backbone or BACKBONES.get(chosen.method, ("gcn",))[0],
         preset=chosen.preset,
         epochs=chosen.epochs,
         seed=chosen.seed,
@@ -168,6 +190,8 @@ def options_of(chosen: argparse.Namespace) -> Options:
         parameters=parameters,
         structure=_structure(chosen),
         updates=_updates(chosen),
+        trees=TreeChoice(chosen.hops, chosen.neighbours),
+        virtual=VirtualChoice(chosen.virtual_nodes),
     )
 
 
@@ -175,7 +199,8 @@ def _updates(chosen: argparse.Namespace) -> UpdateChoice:
     from fgl_secure.commands.fedavg_subjects import TRAINED
     from fgl_secure.commands.update_choice import UpdateChoice
 
-    one = () if "json" not in chosen else (TRAINED,)  # train runs one scheme, an audit shows several
+    trains = "json" in chosen and chosen.method in SERVER_SUMS  # train runs one scheme, an audit shows several
+    one = (TRAINED,) if trains else ()
     schemes = tuple(chosen.scheme) or one
     local = (chosen.batch, chosen.local_steps, chosen.local_rate)
     return UpdateChoice(schemes, chosen.threshold, *local, chosen.noise, chosen.clip)

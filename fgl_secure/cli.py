@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fgl_secure import __version__
-from fgl_secure.arguments import add_run_options, options_of
+from fgl_secure.arguments import SERVER_SUMS, add_run_options, options_of
 from fgl_secure.commands.inversion import cli as inversion_cli
 from fgl_secure.errors import FglSecureError, InputError
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     audit = commands.add_parser("audit", help="train, attack what was said, and report", formatter_class=style)
     audit.set_defaults(run=_audit)
     add_run_options(audit)
-    audit.add_argument("--method", default="hifgl", help="learning method: hifgl, fedstruct or fedavg")
+    audit.add_argument("--method", default="hifgl", help="learning method, see fgl-secure list methods")
     audit.add_argument("--protocol", action="append", default=[], metavar="NAME",
                        help="protocol to audit, repeatable; exit status 3 when evidence contradicts its claim; "
                             "without it a demonstration of secmp, relay-coded and plaintext that exits 0")  # fmt: skip
@@ -81,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
                        help="folder for report.json and report.html")  # fmt: skip
     train = commands.add_parser("train", help="train a method under a protocol", formatter_class=style)
     train.set_defaults(run=_train)
-    train.add_argument("method", help="learning method: hifgl, fedstruct or fedavg")
+    train.add_argument("method", help="learning method, see fgl-secure list methods")
     train.add_argument("--protocol", default=None, metavar="NAME",
                        help=f"how neighbourhood sums are computed; None takes {SUMS}")  # fmt: skip
     add_run_options(train)
@@ -112,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_reproduce)
     add = parser.add_argument
-    add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4")
+    add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4; "
+                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1")  # fmt: skip
     add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
     add(
         "--preset",
@@ -174,10 +175,10 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.commands.plans import planned
     from fgl_secure.commands.training_report import describe, summary
 
-    named = (chosen.protocol or SUMS,) if chosen.protocol or chosen.method != "fedavg" else ()
+    named = (chosen.protocol or SUMS,) if chosen.protocol or chosen.method not in SERVER_SUMS else ()
     plan = planned(options_of(chosen), named)
     if len(plan.subjects) != 1:
-        choice = "scheme" if chosen.method == "fedavg" else "exchange"
+        choice = "exchange" if chosen.method == "fedstruct" else "scheme"
         raise InputError(f"{choice} must be given once for train; found {len(plan.subjects)}")
     subject = plan.subjects[0]
     with _progress() as bar:

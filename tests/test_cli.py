@@ -234,8 +234,9 @@ class TestHelp:
         for option in ("--dataset", "--partition", "--silos", "--protocol", "--preset", "--epochs", "--seed",
                        "--data-root", "--device", "--backbone"):  # fmt: skip
             assert option in out
-        for default in ("digits", "random", "5", "honest", "0", "auto", "gcn"):
+        for default in ("random", "5", "honest", "0", "auto"):
             assert f"(default: {default})" in out
+        assert "None takes digits, or Motif-mini for fedvn" in out
         assert "bits behind the binary point" in out
 
     def test_version(self, cli: Cli) -> None:

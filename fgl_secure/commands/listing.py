@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.commands.method_pages import METHOD_PAGES, lines_of
 from fgl_secure.graph import describe
+from fgl_secure.graph.graph_sets import describe_sets
 from fgl_secure.protocols.registry import PROTOCOLS, Parameters
 from fgl_secure.protocols.staged.registry import STAGED
 
@@ -42,11 +44,12 @@ def _table(name: str, rows: Rows) -> str:
 
 
 def _datasets() -> Rows:
-    return [
+    nodes = [
         (d.name, f"{d.description}; {d.nodes:,} devices, {d.edges:,} messages a layer, {d.features:,} features, "
                  f"{d.classes} classes")
         for d in describe()
     ]  # fmt: skip
+    return nodes + [(d.name, f"{d.description} (fedvn)") for d in describe_sets()]
 
 
 def _protocols() -> Rows:
@@ -78,11 +81,4 @@ def _attacks() -> Rows:
 
 
 def _methods() -> Rows:
-    return [
-        ("hifgl", "node classification over devices, silos and a server (KDD 2024); sums of neighbours' embeddings"),
-        (
-            "fedstruct",
-            "node classification with shared structure (ICLR 2025); sums of adjacency powers and of gradients",
-        ),
-        ("fedavg", "node classification on local subgraphs (AISTATS 2017); sums of model updates"),
-    ]
+    return [line for method in METHOD_PAGES for line in lines_of(method)]

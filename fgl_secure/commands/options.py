@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -11,7 +13,9 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed
 from fgl_secure.commands.structure_choice import StructureChoice
+from fgl_secure.commands.tree_choice import TreeChoice
 from fgl_secure.commands.update_choice import UpdateChoice
+from fgl_secure.commands.virtual_choice import VirtualChoice
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
 from fgl_secure.learning.backbones import LAYERS
@@ -23,7 +27,15 @@ from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel
 
-METHODS = ("hifgl", "fedstruct", "fedavg")
+METHODS = ("hifgl", "fedstruct", "fedspray", "fed2gnn", "fedvn", "fedavg")
+
+BACKBONES: Mapping[str, tuple[str, ...]] = MappingProxyType({
+    **dict.fromkeys(METHODS, tuple(LAYERS)),
+    "fedspray": ("gcn", "sgc", "sage"),
+    "fed2gnn": ("gcn", "sage", "dagnn"),
+    "fedvn": ("gin",),
+})  # fmt: skip
+"""The graph neural networks that each method trains; the first where none is named."""
 
 OWN_GRAPH = ".npz"
 """How the path of a user's own graph ends; every other data set is a name."""
@@ -39,7 +51,7 @@ class Options:
         partition: how devices are assigned to silos.
         silos: number of silos.
         silo_file: file with the silo of each device (see `read_assignment`); replaces partition and silos.
-        backbone: "gcn" or "sage".
+        backbone: one of `BACKBONES` of the method.
         preset: "honest" or "paper".
         epochs: most training rounds; None takes the preset's.
         seed: of partition, split, initial weights, and of the coins of an audit.
@@ -49,7 +61,9 @@ class Options:
         privacy: differential privacy of what devices send; None for none.
         parameters: of the protocols.
         structure: what is FedStruct's alone; other methods have no use for it.
-        updates: what is federated averaging's alone.
+        updates: what is federated averaging's alone; its schemes are for every method whose server sums something.
+        trees: what is Fed2GNN's alone.
+        virtual: what is FedVN's alone.
     """
 
     method: str = "hifgl"
@@ -68,6 +82,8 @@ class Options:
     parameters: Parameters = field(default_factory=Parameters)
     structure: StructureChoice = field(default_factory=StructureChoice)
     updates: UpdateChoice = field(default_factory=UpdateChoice)
+    trees: TreeChoice = field(default_factory=TreeChoice)
+    virtual: VirtualChoice = field(default_factory=VirtualChoice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,7 +137,7 @@ def check_common(options: Options) -> None:
     """Raises unless the choices that all methods share are known names and numbers in range."""
     for kind, name, known in (
         ("method", options.method, METHODS),
-        ("backbone", options.backbone, tuple(LAYERS)),
+        ("backbone", options.backbone, BACKBONES.get(options.method, ())),
         ("preset", options.preset, PRESETS),
         ("partition", options.partition, tuple(PARTITIONS)),
     ):

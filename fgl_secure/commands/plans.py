@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from fgl_secure.commands.fed2gnn.subjects import fed2gnn_plan
 from fgl_secure.commands.fedavg_subjects import fedavg_plan
+from fgl_secure.commands.fedspray.subjects import fedspray_plan
 from fgl_secure.commands.fedstruct_subjects import fedstruct_plan
+from fgl_secure.commands.fedvn.subjects import fedvn_plan
 from fgl_secure.commands.hifgl_subjects import hifgl_plan
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.subjects import Plan
@@ -18,6 +21,9 @@ Planner = Callable[[Options, tuple[str, ...], FederatedGraph | None], Plan]
 PLANNERS: Mapping[str, Planner] = MappingProxyType({
     "hifgl": hifgl_plan,
     "fedstruct": fedstruct_plan,
+    "fedspray": fedspray_plan,
+    "fed2gnn": fed2gnn_plan,
+    "fedvn": fedvn_plan,
     "fedavg": fedavg_plan,
 })  # fmt: skip
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fgl_secure.commands import reproduce_fedstruct, reproduce_hifgl
+from fgl_secure.commands import (
+    reproduce_fed2gnn,
+    reproduce_fedspray,
+    reproduce_fedstruct,
+    reproduce_fedvn,
+    reproduce_hifgl,
+)
 from fgl_secure.commands.reproduce_rows import Figure, Row, printed_figures
-from fgl_secure.commands.reproduce_table import Case, Choices, Metric, PaperTable
+from fgl_secure.commands.reproduce_table import Case, Choices, Data, Metric, PaperTable
 from fgl_secure.errors import UnknownNameError
-from fgl_secure.graph import Graph, load
 from fgl_secure.learning.presets import preset
 from fgl_secure.protocols.registry import Parameters, make_scheme
 
 TABLES: Mapping[str, PaperTable] = {
-    table.name: table for table in (*reproduce_hifgl.TABLES, *reproduce_fedstruct.TABLES)
+    table.name: table
+    for part in (reproduce_hifgl, reproduce_fedstruct, reproduce_fedspray, reproduce_fed2gnn, reproduce_fedvn)
+    for table in part.TABLES
 }
 
 Runs = Mapping[Case, Sequence[Mapping[Metric, float]]]
@@ -66,7 +73,7 @@ def reproduce(
     table = replace(TABLES[name], cases=TABLES[name].chosen_cases(choices.clients))
     make_scheme(choices.protocol, Parameters())
     preset(choices.preset, table.datasets[0])
-    loaded = [load(dataset, choices.data_root) for dataset in datasets or table.datasets]
+    loaded = [table.load(dataset, choices.data_root) for dataset in datasets or table.datasets]
     graphs = tuple({graph.name: graph for graph in loaded}.values())
     counted = _Counted(started, sum(case.measure is not None for case in table.cases) * len(graphs) * choices.seeds)
     rows = [row for graph in graphs for row in _rows(table, graph, _runs(table, graph, choices, counted))]
@@ -90,7 +97,7 @@ class _Counted:
             self._started(self._total, self._total, "")
 
 
-def _runs(table: PaperTable, graph: Graph, choices: Choices, counted: _Counted) -> Runs:
+def _runs(table: PaperTable, graph: Data, choices: Choices, counted: _Counted) -> Runs:
     runs: dict[Case, list[Mapping[Metric, float]]] = {}
     for case in table.cases:
         if case.measure is None:
@@ -101,7 +108,7 @@ def _runs(table: PaperTable, graph: Graph, choices: Choices, counted: _Counted) 
     return runs
 
 
-def _rows(table: PaperTable, graph: Graph, runs: Runs) -> Iterator[Row]:
+def _rows(table: PaperTable, graph: Data, runs: Runs) -> Iterator[Row]:
     ours = _figures(table, runs)
     printed = printed_figures(table.printed)
     for case in table.cases:

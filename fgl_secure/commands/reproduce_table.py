@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import Graph
+from fgl_secure.graph import load
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,11 @@ class Metric:
     digits: int
 
 
-Measure = Callable[[Graph, Choices, int], Mapping[Metric, float]]
-"""One run: from a data set, the choices and a seed to what was measured."""
+Data = Any
+"""What a table's runs start from: one graph, or a set of many small ones."""
+
+Measure = Callable[[Any, Choices, int], Mapping[Metric, float]]
+"""One run: from a data set of the kind that the table loads, the choices and a seed to what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class PaperTable:
         printed: file of the paper's numbers in the package's folder `paper_tables`; None where it prints none.
         notes: what a reader has to know to compare.
         method: the paper's own, which is what a choice of protocol is about.
+        load: from a name and the folder of the raw data sets to a data set.
     """
 
     name: str
@@ -106,6 +111,7 @@ class PaperTable:
     printed: str | None = None
     notes: tuple[str, ...] = ()
     method: str = "HiFGL"
+    load: Callable[[str, Path | None], Data] = load
 
     def chosen_cases(self, clients: tuple[int, ...]) -> tuple[Case, ...]:
         """The cases with these numbers of clients and those without a number; all of them where none is named.

@@ -12,20 +12,24 @@ The arrays are numpy's and read-only: a graph is checked once, when it is built.
 from __future__ import annotations
 
 from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.communities import louvain_floor
 from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
 from fgl_secure.graph.exposure import boundary_nodes, boundary_share, degree_one_share
 from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph.fedspray_files import fedspray_partition
+from fgl_secure.graph.kept_clients import kept_clients
 from fgl_secure.graph.own_files import read_assignment, read_graph
 from fgl_secure.graph.partition import (
     PARTITIONS,
     binomial_partition,
     kmeans_partition,
+    louvain_delta_partition,
     louvain_partition,
     packed_louvain_partition,
     partition,
     random_partition,
 )
-from fgl_secure.graph.split import SplitMasks, random_split
+from fgl_secure.graph.split import SplitMasks, per_client_split, random_split
 
 __all__ = [
     "PARTITIONS",
@@ -39,11 +43,16 @@ __all__ = [
     "boundary_share",
     "degree_one_share",
     "describe",
+    "fedspray_partition",
+    "kept_clients",
     "kmeans_partition",
     "load",
+    "louvain_delta_partition",
+    "louvain_floor",
     "louvain_partition",
     "packed_louvain_partition",
     "partition",
+    "per_client_split",
     "random_partition",
     "random_split",
     "read_assignment",

@@ -9,17 +9,15 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
-import platformdirs
-
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph.amazon import load_photo
 from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.citation_full import load_dblp
+from fgl_secure.graph.coauthor import load_coauthor
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.planetoid import load_planetoid
-from fgl_secure.graph.raw_files import DATA_VARIABLE
+from fgl_secure.graph.raw_files import DATA_VARIABLE, cache_folder, chosen_folder
 from fgl_secure.graph.wikipedia import load_chameleon
-
-CACHE_VARIABLE = "FGL_SECURE_CACHE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +78,20 @@ _ENTRIES = (
         DatasetInfo("Photo", 7650, 238162, 745, 8, "Amazon Photo: goods joined where they are bought together"),
         load_photo,
     ),
+    _Entry(
+        DatasetInfo("CS", 18333, 163788, 6805, 15, "authors in computer science joined by joint papers (MSAcademic)"),
+        partial(load_coauthor, "CS"),
+    ),
+    _Entry(
+        DatasetInfo(
+            "Physics", 34493, 495924, 8415, 5, "authors in physics joined by joint papers; loading takes 2.6 GB"
+        ),
+        partial(load_coauthor, "Physics"),
+    ),
+    _Entry(
+        DatasetInfo("DBLP", 17716, 105734, 1639, 4, "papers on four fields of computer science joined by citations"),
+        load_dblp,
+    ),
 )
 _BY_NAME: Mapping[str, _Entry] = MappingProxyType({entry.info.name.casefold(): entry for entry in _ENTRIES})
 
@@ -114,10 +126,4 @@ def load(
     entry = _BY_NAME.get(name.casefold())
     if entry is None:
         raise UnknownNameError("data set", name, available())
-    cache = _chosen(cache_dir, CACHE_VARIABLE) or Path(platformdirs.user_cache_dir("fgl-secure", appauthor=False))
-    return entry.load(_chosen(data_root, DATA_VARIABLE), cache)
-
-
-def _chosen(argument: str | os.PathLike[str] | None, variable: str) -> Path | None:
-    value = argument or os.environ.get(variable)
-    return Path(value).expanduser() if value else None
+    return entry.load(chosen_folder(data_root, DATA_VARIABLE), cache_folder(cache_dir))

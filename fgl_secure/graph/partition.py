@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.packing import pack_groups
+from fgl_secure.graph.communities import louvain_communities
+from fgl_secure.graph.packing import pack_groups, pack_in_turn
 from fgl_secure.graph.split import seeded_generator
 
 Partition = Callable[[Graph, int, int], NDArray[np.int64]]
+
+FED2GNN_DELTA = 40
+"""Fed2GNN's "Louvain split parameter" (table of hyper-parameters in appendix D)."""
 
 
 def random_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
@@ -58,7 +62,7 @@ def louvain_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
         InputError: `silos` or `seed` is out of range, or there are fewer communities than silos.
     """
     _check_silos(graph, silos)
-    communities = _louvain_communities(graph, seed)
+    communities = louvain_communities(graph, seed)
     if len(communities) < silos:
         raise InputError(
             f"silos must be at most {len(communities)}, the number of Louvain communities of {graph.name}; "
@@ -112,7 +116,34 @@ def packed_louvain_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.
         InputError: `silos` or `seed` is out of range.
     """
     _check_silos(graph, silos)
-    return pack_groups(_louvain_communities(graph, seed), silos)
+    return pack_groups(louvain_communities(graph, seed), silos)
+
+
+def louvain_delta_partition(graph: Graph, silos: int, seed: int, delta: int | None = None) -> NDArray[np.int64]:
+    """Find Louvain communities, cut those above n/M - delta nodes, and pack the pieces up to n/M + delta.
+
+    The setting of FedSage+ (NeurIPS 2021) with M silos, which Fed2GNN takes with delta 40 (its table of settings);
+    FedSage+ has 20. `pack_in_turn` says how pieces are dealt. The direction of edges is ignored.
+
+    Args:
+        graph: The graph.
+        silos: The number of silos M, 1..n.
+        seed: Repeats the partition under one version of networkx.
+        delta: Nodes by which pieces are smaller, and silos may be larger, than n // M; 0 .. n // M - 1. By default 40,
+            or half of n // M in a graph where that is less.
+
+    Returns:
+        The silo of each node, int64 [n] in 0..silos-1; every silo has a node.
+
+    Raises:
+        InputError: An argument is out of range.
+    """
+    _check_silos(graph, silos)
+    share = graph.num_nodes // silos
+    slack = min(FED2GNN_DELTA, share // 2) if delta is None else delta
+    if not 0 <= slack < share:
+        raise InputError(f"delta must be in 0..{share - 1}, below the {share} nodes of an even share; found {slack}")
+    return pack_in_turn(louvain_communities(graph, seed), silos, slack)
 
 
 def kmeans_partition(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
@@ -149,6 +180,7 @@ PARTITIONS: Mapping[str, Partition] = MappingProxyType(
         "louvain": louvain_partition,
         "binomial": binomial_partition,
         "louvain-packed": packed_louvain_partition,
+        "louvain-delta": louvain_delta_partition,
         "kmeans": kmeans_partition,
     }
 )
@@ -178,16 +210,3 @@ def partition(name: str, graph: Graph, silos: int, seed: int) -> NDArray[np.int6
 def _check_silos(graph: Graph, silos: int) -> None:
     if not 1 <= silos <= graph.num_nodes:
         raise InputError(f"silos must be in 1..{graph.num_nodes}, the number of nodes; found {silos}")
-
-
-def _louvain_communities(graph: Graph, seed: int) -> list[Collection[int]]:
-    import networkx as nx  # noqa: PLC0415 (a quarter of a second that only this partition needs)
-
-    undirected = nx.Graph()
-    undirected.add_nodes_from(range(graph.num_nodes))
-    undirected.add_edges_from(graph.edges.T.tolist())
-    # networkx wants its own seed: drawing one here also refuses what `random_partition` refuses.
-    communities: list[Collection[int]] = nx.community.louvain_communities(
-        undirected, seed=int(seeded_generator(seed).integers(2**31))
-    )
-    return communities

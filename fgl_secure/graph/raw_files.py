@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import platformdirs
+
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.graph_cache import read_graph, write_graph
 
 DATA_VARIABLE = "FGL_SECURE_DATA"
+CACHE_VARIABLE = "FGL_SECURE_CACHE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,17 @@ def load_raw(source: RawFiles, data_root: Path | None, cache: Path) -> Graph:
         graph = _parse(source, raw)
         write_graph(entry, graph)
     return graph
+
+
+def chosen_folder(argument: str | os.PathLike[str] | None, variable: str) -> Path | None:
+    """The folder that was given, else the one that an environment variable names, else None."""
+    value = argument or os.environ.get(variable)
+    return Path(value).expanduser() if value else None
+
+
+def cache_folder(cache_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The given folder, else the one that FGL_SECURE_CACHE names, else the user's cache folder."""
+    return chosen_folder(cache_dir, CACHE_VARIABLE) or Path(platformdirs.user_cache_dir("fgl-secure", appauthor=False))
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -144,6 +145,18 @@ def train_hifgl(
     )
 
 
+class Selecting(Protocol):
+    """The part of a preset that says which round is reported."""
+
+    @property
+    def selection(self) -> Selection:
+        """Which accuracy picks the reported round."""
+
+    @property
+    def patience(self) -> int | None:
+        """Rounds without improvement after which training stops; None never stops early."""
+
+
 class Watch:
     """Keeps the best round by the accuracy that the preset selects on.
 
@@ -152,7 +165,7 @@ class Watch:
         preset: what a round is selected on, and when to stop waiting for a better one.
     """
 
-    def __init__(self, graph: FederatedGraph, preset: Preset) -> None:
+    def __init__(self, graph: FederatedGraph, preset: Selecting) -> None:
         self._graph, self._preset = graph, preset
         self.best = Accuracy(None, None, ())
         self.best_round = -1

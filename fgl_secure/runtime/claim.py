@@ -47,6 +47,9 @@ class Secret(StrEnum):
     SUMMAND = "one client's term of a sum over clients"
     TRAINING_NODE = "which nodes other clients take their gradients over"
     NODE_FEATURES = "the features of single nodes of another client"
+    CLASS_PRESENCE = "which classes a client has labelled nodes of"
+    LABEL_SHARES = "how often each label occurs at a client"
+    CLIENT_IDENTITY = "which client an update is from"
 
 
 class Circumstance(StrEnum):

@@ -47,6 +47,7 @@ class Phase(Enum):
     QUERY_ANSWERS = ("query answers", "weighted sums of structure embeddings of one client's nodes")
     MODEL = ("model", "model parameters")
     GRADIENT = ("parameter gradient", "one device's gradient of the model parameters, in the clear")
+    SUMMANDS = ("summands", "one client's term of a sum for the server, in the clear")
     CORRECT = ("correct predictions", "whether, or how often, a validation or test prediction was right")
 
     def __init__(self, label: str, content: str) -> None:

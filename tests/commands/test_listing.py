@@ -4,14 +4,17 @@ import pytest
 
 from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.commands.listing import listing
+from fgl_secure.commands.method_pages import METHOD_PAGES, lines_of
 from fgl_secure.commands.options import METHODS
+from fgl_secure.commands.reproduce import TABLES
 from fgl_secure.commands.structure_choice import ExchangeName
 from fgl_secure.graph import available
+from fgl_secure.graph.graph_sets import available_sets
 from fgl_secure.protocols.registry import PROTOCOLS
 from fgl_secure.protocols.staged.registry import STAGED
 
 EVERYTHING = {
-    "datasets": available(),
+    "datasets": (*available(), *available_sets()),
     "protocols": PROTOCOLS,
     "exchanges": [str(name) for name in ExchangeName],
     "schemes": STAGED,
@@ -24,9 +27,25 @@ EVERYTHING = {
 def test_a_kind_lists_all_its_names_and_no_others(kind: str) -> None:
     """The table of one kind has one line a name, each with words behind it."""
     head, *lines = listing(kind).splitlines()
+    named = [line for line in lines if not line.startswith("   ")]  # what follows under a name is indented further
     assert head == kind
-    assert [line.split()[0] for line in lines] == list(EVERYTHING[kind])
-    assert all(len(line.split()) > 3 for line in lines)
+    assert [line.split()[0] for line in named] == list(EVERYTHING[kind])
+    assert all(len(line.split()) > 3 for line in named)
+
+
+def test_a_method_says_what_is_summed_who_sees_what_and_which_tables_reproduce() -> None:
+    """Every method has its sums, a line for each scheme, the schemes are real ones, and so are the tables."""
+    known = {*PROTOCOLS, *STAGED, *(str(name) for name in ExchangeName)}
+    for page in METHOD_PAGES:
+        lines = [line for _, line in lines_of(page)]
+        assert [line.split()[0] for line in lines[1:]] == ["sums", *("sees" for _ in page.sees), "backbones", "tables"]
+        schemes = {name for group in page.sees for name in group.split(", ")}
+        assert "plaintext" in schemes
+        assert schemes <= known
+    pages = {page.name: page for page in METHOD_PAGES}
+    assert tuple(pages) == METHODS
+    assert {name for page in METHOD_PAGES for name in page.tables} == set(TABLES)
+    assert all(pages[name].tables for name in METHODS if name != "fedavg")
 
 
 def test_no_kind_lists_all_kinds() -> None:

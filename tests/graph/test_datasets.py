@@ -35,14 +35,14 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_listing_and_names_agree() -> None:
     """The listing has one line for each available name, in the same order."""
-    assert available() == ("digits", "Cora", "CiteSeer", "PubMed", "Chameleon", "Photo")
+    assert available() == ("digits", "Cora", "CiteSeer", "PubMed", "Chameleon", "Photo", "CS", "Physics", "DBLP")
     assert tuple(info.name for info in describe()) == available()
     assert all(info.description and "\n" not in info.description for info in describe())
 
 
 def test_unknown_data_set_is_refused_with_the_known_names() -> None:
     """An unknown name is refused with the names that exist."""
-    known = "digits, Cora, CiteSeer, PubMed, Chameleon, Photo"
+    known = "digits, Cora, CiteSeer, PubMed, Chameleon, Photo, CS, Physics, DBLP"
     with pytest.raises(UnknownNameError, match=f"data set must be one of {known}; found 'Corra'"):
         load("Corra")
 

@@ -14,18 +14,18 @@ import pytest
 
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import load
-from tests.graph import test_chameleon, test_photo
+from tests.graph import test_chameleon, test_npz_archives
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the web, in which PyTorch Geometric looks for both data sets."""
+    """A folder on the web, in which PyTorch Geometric looks for these data sets."""
     monkeypatch.delenv("FGL_SECURE_DATA", raising=False)
     with warnings.catch_warnings():  # PyTorch Geometric uses what PyTorch has deprecated
         warnings.simplefilter("ignore")
-        from torch_geometric.datasets import Amazon, WikipediaNetwork
+        from torch_geometric.datasets import Amazon, CitationFull, Coauthor, WikipediaNetwork
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *_arguments: object) -> None: ...
@@ -35,6 +35,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder)) as server:
         address = f"http://127.0.0.1:{server.server_port}"
         monkeypatch.setattr(Amazon, "url", f"{address}/")
+        monkeypatch.setattr(Coauthor, "url", f"{address}/")
+        monkeypatch.setattr(CitationFull, "url", f"{address}/{{}}.npz")
         monkeypatch.setattr(WikipediaNetwork, "processed_url", address)
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -43,14 +45,16 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         thread.join()
 
 
-def test_photo_is_downloaded_once(served: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", list(test_npz_archives.FILES))
+def test_archives_are_downloaded_once(name: str, served: Path, tmp_path: Path) -> None:
     """The file comes from the web the first time and from the cache the second, and nothing else stays."""
-    written = test_photo.written(tmp_path / "root") / test_photo.FILE
+    file = test_npz_archives.FILES[name]
+    written = test_npz_archives.written(tmp_path / "root", name) / file
     written.rename(served / written.name)
-    assert load("Photo", cache_dir=tmp_path / "cache").num_nodes == 3
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == ["Amazon", "graphs"]
+    assert load(name, cache_dir=tmp_path / "cache").num_nodes == 3
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [file.parts[0], "graphs"]
     (served / written.name).unlink()
-    assert load("Photo", cache_dir=tmp_path / "cache").num_nodes == 3
+    assert load(name, cache_dir=tmp_path / "cache").num_nodes == 3
 
 
 def test_chameleon_is_downloaded_once(served: Path, tmp_path: Path) -> None:
@@ -70,7 +74,7 @@ def test_chameleon_is_downloaded_once(served: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("served")
-@pytest.mark.parametrize("name", ["Photo", "Chameleon"])
+@pytest.mark.parametrize("name", ["Photo", "CS", "DBLP", "Chameleon"])
 def test_failed_downloads_leave_nothing(name: str, tmp_path: Path) -> None:
     """Where the files are not on the web there is one clear error, and the cache stays empty."""
     with pytest.raises(DataNotFoundError, match=f"{name} could not be downloaded .* set FGL_SECURE_DATA to a folder"):

@@ -1,8 +1,10 @@
-"""Amazon Photo: the graph of an .npz file of plain arrays, and errors for any other file."""
+"""Photo, CS, Physics and DBLP: the graph of an .npz file of plain arrays, and errors for any other file."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -11,11 +13,20 @@ from numpy.typing import NDArray
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import load
 
-FILE = Path("Amazon") / "Photo" / "raw" / "amazon_electronics_photo.npz"
+FILES: Mapping[str, Path] = MappingProxyType(
+    {
+        "Photo": Path("Amazon") / "Photo" / "raw" / "amazon_electronics_photo.npz",
+        "CS": Path("Coauthor") / "CS" / "raw" / "ms_academic_cs.npz",
+        "Physics": Path("Coauthor") / "Physics" / "raw" / "ms_academic_phy.npz",
+        "DBLP": Path("CitationFull") / "dblp" / "raw" / "dblp.npz",
+    }
+)
+
+every_archive = pytest.mark.parametrize("name", list(FILES))
 
 
 def arrays() -> dict[str, NDArray[np.generic]]:
-    """Three goods with edges 0 -> 1, 1 -> 0, 1 -> 2 and a self-loop at 2; features 0.5 and 2 among zeros."""
+    """Three nodes with edges 0 -> 1, 1 -> 0, 1 -> 2 and a self-loop at 2; features 0.5 and 2 among zeros."""
     return {
         "adj_data": np.ones(4, dtype=np.float32),
         "adj_indices": np.array([1, 0, 2, 2], dtype=np.int32),
@@ -30,29 +41,32 @@ def arrays() -> dict[str, NDArray[np.generic]]:
     }
 
 
-def written(root: Path, **changed: NDArray[np.generic]) -> Path:
-    (root / FILE).parent.mkdir(parents=True)
-    np.savez(root / FILE, **{**arrays(), **changed})  # type: ignore[arg-type]  # stubs for allow_pickle only
+def written(root: Path, name: str, **changed: NDArray[np.generic]) -> Path:
+    (root / FILES[name]).parent.mkdir(parents=True)
+    np.savez(root / FILES[name], **{**arrays(), **changed})  # type: ignore[arg-type]  # stubs for allow_pickle only
     return root
 
 
-def test_raw_file_becomes_the_graph_twice(tmp_path: Path) -> None:
+@every_archive
+def test_raw_file_becomes_the_graph_twice(name: str, tmp_path: Path) -> None:
     """Edges go both ways, features are 0 or 1, and the cached graph is the parsed one."""
-    root = written(tmp_path / "root")
+    root = written(tmp_path / "root", name)
     for _ in range(2):
-        graph = load("photo", root, tmp_path / "cache")
-        assert graph.name == "Photo"
+        graph = load(name.lower(), root, tmp_path / "cache")
+        assert graph.name == name
         assert graph.edges.T.tolist() == [[1, 0], [0, 1], [2, 1], [1, 2]]
         assert graph.features.tolist() == [[1, 0], [0, 0], [0, 1]]
         assert graph.labels.tolist() == [0, 1, 1]
     assert len(list((tmp_path / "cache" / "graphs").iterdir())) == 1
 
 
-def test_missing_file_is_named_with_the_way_out(tmp_path: Path) -> None:
+@every_archive
+def test_missing_file_is_named_with_the_way_out(name: str, tmp_path: Path) -> None:
     """The error says the folder, the file and what to do."""
-    message = r"not in .*Amazon/Photo/raw: amazon_electronics_photo.npz. Put the .* unset FGL_SECURE_DATA"
+    file = FILES[name]
+    message = rf"not in .*{file.parent.as_posix()}: {file.name}. Put the .* unset FGL_SECURE_DATA"
     with pytest.raises(DataNotFoundError, match=message):
-        load("Photo", tmp_path, tmp_path / "cache")
+        load(name, tmp_path, tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
@@ -67,14 +81,15 @@ def test_missing_file_is_named_with_the_way_out(tmp_path: Path) -> None:
 )
 def test_damaged_files_are_refused(tmp_path: Path, changed: dict[str, NDArray[np.generic]]) -> None:
     """Objects that would have to be unpickled and indices outside of the matrix are refused."""
-    root = written(tmp_path / "root", **changed)
+    root = written(tmp_path / "root", "Photo", **changed)
     with pytest.raises(InputError, match=r"the raw files of Photo must be gnn-benchmark's; those in .* can't be read"):
         load("Photo", root, tmp_path / "cache")
 
 
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    """A file that is no archive is refused."""
-    root = written(tmp_path / "root")
-    (root / FILE).write_text("version https://git-lfs.github.com/spec/v1\n")
-    with pytest.raises(InputError, match="can't be read"):
-        load("Photo", root, tmp_path / "cache")
+@pytest.mark.parametrize(("name", "publisher"), [("Photo", "gnn-benchmark"), ("DBLP", "graph2gauss")])
+def test_other_files_are_refused(name: str, publisher: str, tmp_path: Path) -> None:
+    """A file that is no archive is refused, with its publisher's name."""
+    root = written(tmp_path / "root", name)
+    (root / FILES[name]).write_text("version https://git-lfs.github.com/spec/v1\n")
+    with pytest.raises(InputError, match=f"must be {publisher}'s; .* can't be read"):
+        load(name, root, tmp_path / "cache")

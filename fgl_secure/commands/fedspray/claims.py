@@ -1,0 +1,120 @@
+"""What FedSpray promises under each scheme, and what it gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+
+PAPER = "FedSpray (KDD 2024)"
+
+PUBLISHED = (
+    Guarantee(
+        Secret.STRUCTURE_FEATURE,
+        {Role.SERVER: 1},
+        Strength.COMPUTATIONAL,
+        "local class proxies are averages of the structure proxies of nodes of one class, which is irreversible",
+        f"{PAPER}, 4.5.1",
+    ),
+)
+"""What the paper promises of class proxies in the clear."""
+
+CLEAR_LEAKS = (
+    Leak(
+        Secret.CLASS_PRESENCE,
+        Role.SERVER,
+        Circumstance.ANY,
+        "the server gets every client's shares and class proxies, and both are zero for classes without a labelled "
+        "node",
+    ),
+    Leak(
+        Secret.LABEL_SHARES,
+        Role.SERVER,
+        Circumstance.ANY,
+        "shares are sent as they are; their denominators tell how many labelled nodes there are",
+    ),
+)
+
+CLIENT_LEAKS = (
+    Leak(
+        Secret.STRUCTURE_FEATURE,
+        Role.SILO,
+        Circumstance.ANY,
+        "all clients get the mean class proxies; the mean of a class that one client alone has is that client's, and "
+        "the node's own where it has a single one",
+    ),
+)
+"""What goes to clients, whatever computes the sum."""
+
+SUM_LEAKS = (
+    Leak(
+        Secret.LABEL,
+        Role.SERVER,
+        Circumstance.ANY,
+        "the sum tells the shares of all clients together, and which classes are labelled by nobody",
+    ),
+    Leak(
+        Secret.STRUCTURE_FEATURE,
+        Role.SERVER,
+        Circumstance.ANY,
+        "where one client alone has labelled nodes of a class, the sum holds its class proxy, and the node's own where "
+        "there is a single one; whose it is, the sum does not say",
+    ),
+    Leak(
+        Secret.LABEL_SHARES,
+        Role.SERVER,
+        Circumstance.REPEATED_SUM,
+        "when one client alone labels a node more between two rounds, the change of the sum tells how many labelled "
+        "nodes of each class that client has; which client it is, the sum does not say",
+    ),
+    Leak(
+        Secret.TRAINING_NODE,
+        Role.SERVER,
+        Circumstance.REPEATED_SUM,
+        "the same change tells about what proxy the new node has, by which it is told from others",
+    ),
+)
+"""What an exact sum tells the server, whatever computes it."""
+
+PAIR_LEAKS = (
+    Leak(
+        Secret.SUMMAND,
+        Role.SILO,
+        Circumstance.ANY,
+        "of two clients each can take its own part from the means that the server sends back: what is left is the "
+        "other's encoder, and its proxy of every class that it alone has",
+    ),
+)
+
+PARTS = (
+    (Secret.CLASS_PRESENCE, "which classes a client has labelled nodes of shows in its summand alone, hidden with it"),
+    (Secret.LABEL_SHARES, "how often a label occurs at a client shows in its summand alone, hidden with it"),
+)
+"""What a summand holds, and hides while two clients or more are in the sum."""
+
+
+def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
+    """The claim of a run.
+
+    Args:
+        scheme: how summands are added up; None for in the clear.
+        clients: how many there are.
+    """
+    if scheme is None:
+        return Claim(PUBLISHED, (*CLEAR_LEAKS, *CLIENT_LEAKS), ("clients follow the protocol",))
+    inner = scheme.claim_for(clients)
+    guarantees = (*inner.guarantees, *_parts(inner.guarantees, clients))
+    pair = PAIR_LEAKS if clients == 2 else ()
+    return Claim(guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *CLIENT_LEAKS, *pair), inner.assumptions)
+
+
+def _parts(guarantees: tuple[Guarantee, ...], clients: int) -> Iterator[Guarantee]:
+    """What is promised about summands, said of their parts; two clients must be left that did not collude."""
+    summands = [each for each in guarantees if each.secret is Secret.SUMMAND and Role.SERVER in each.coalition]
+    for each in summands[:1]:
+        limits = {Role.SILO: clients - 2}
+        coalition = {role: min(count, limits.get(role, count)) for role, count in each.coalition.items()}
+        for secret, statement in PARTS:
+            yield replace(each, secret=secret, coalition=coalition, statement=statement)

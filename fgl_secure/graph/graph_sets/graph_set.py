@@ -1,0 +1,204 @@
+"""A set of small graphs, the client that has each of them, and which of them train, choose and test a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph.attributed_graph import Graph, integers, read_only
+from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph.graph_sets.set_checks import (
+    check_edges_inside_graphs,
+    checked_clients,
+    checked_graph_of,
+    checked_masks,
+    checked_node_types,
+    checked_targets,
+)
+from fgl_secure.graph.split import SplitMasks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Some graphs of a set as one graph of many components, renumbered from 0.
+
+    Attributes:
+        features: float32 [nodes, d], the nodes of the first graph first.
+        edges: int64 [2, edges], source above target.
+        graph_of: int64 [nodes], which of the b chosen graphs a node is of, ascending 0..b-1.
+        targets: int64 [b] labels or float32 [b] values, in the order in which the graphs were asked for.
+    """
+
+    features: NDArray[np.float32]
+    edges: NDArray[np.int64]
+    graph_of: NDArray[np.int64]
+    targets: NDArray[np.int64] | NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class GraphSet:
+    """Graphs with a label or a value each, dealt to clients: what federated graph classification is given.
+
+    Build one with `from_arrays`: the bare constructor trusts its arguments. All arrays are read-only.
+
+    Attributes:
+        name: What the set is called in tables.
+        features: float32 [n, d] of the n nodes of all graphs together.
+        edges: int64 [2, m], source above target, numbers of nodes of the whole set, both directions; sorted by
+            (target, source), so that the edges of a graph stand together.
+        graph_of: int64 [n], the graph of each node, ascending 0..g-1.
+        targets: int64 [g] labels or float32 [g] values.
+        client_of: int64 [g] in 0..K-1, the client that has each graph.
+        train: bool [g], the graphs that train a model.
+        validation: bool [g], the graphs that choose it; may be empty.
+        test: bool [g], the graphs that score it; no graph is in two of these.
+        shift: What differs between the clients, such as "basis" or "scaffold".
+        node_types: Whether the features are one column with the number of a node's type, which has no order.
+        node_starts: int64 [g+1], where the nodes of each graph begin.
+        edge_starts: int64 [g+1], where the edges of each graph begin.
+    """
+
+    name: str
+    features: NDArray[np.float32]
+    edges: NDArray[np.int64]
+    graph_of: NDArray[np.int64]
+    targets: NDArray[np.int64] | NDArray[np.float32]
+    client_of: NDArray[np.int64]
+    train: NDArray[np.bool_]
+    validation: NDArray[np.bool_]
+    test: NDArray[np.bool_]
+    shift: str
+    node_types: bool
+    node_starts: NDArray[np.int64]
+    edge_starts: NDArray[np.int64]
+
+    @classmethod
+    def from_arrays(
+        cls,
+        name: str,
+        features: ArrayLike,
+        edges: ArrayLike,
+        graph_of: ArrayLike,
+        targets: ArrayLike,
+        client_of: ArrayLike,
+        masks: SplitMasks,
+        shift: str,
+        node_types: bool = False,
+    ) -> GraphSet:
+        """Check the arrays, copy them, and bring the edges into canonical order.
+
+        Duplicate edges are merged and self-loops are dropped, as in `Graph.from_arrays`.
+
+        Args:
+            name: What the set is called in tables.
+            features: Real numbers [n, d], n and d at least 1, finite as float32.
+            edges: Integers [2, m] in 0..n-1, every edge in both directions and inside one graph; m may be 0.
+            graph_of: Integers [n], ascending, every graph 0..g-1 at least once.
+            targets: Integers [g], 0 or more (labels), or finite real numbers [g] (values).
+            client_of: Integers [g], every client 0..K-1 at least once.
+            masks: Three disjoint bool [g] over graphs; each client must have a training graph.
+            shift: What differs between the clients.
+            node_types: Whether the features are one column of integers from 0.
+
+        Raises:
+            InputError: An argument breaks one of these rules; the message names the node, edge, graph or client.
+        """
+        graph = Graph.from_arrays(name, features, np.zeros(len(np.atleast_1d(features)), dtype=np.int64), edges)
+        owner = checked_graph_of(graph_of, graph.num_nodes)
+        num_graphs = int(owner[-1]) + 1
+        check_edges_inside_graphs(graph, owner)
+        checked_node_types(graph.features, node_types)
+        clients = checked_clients(client_of, num_graphs)
+        train, validation, test = checked_masks(masks, clients)
+        starts = np.arange(num_graphs + 1)
+        return cls(
+            name=name,
+            features=graph.features,
+            edges=graph.edges,
+            graph_of=read_only(owner),
+            targets=checked_targets(targets, num_graphs),
+            client_of=read_only(clients),
+            train=read_only(train),
+            validation=read_only(validation),
+            test=read_only(test),
+            shift=shift,
+            node_types=node_types,
+            node_starts=read_only(np.searchsorted(owner, starts).astype(np.int64)),
+            edge_starts=read_only(np.searchsorted(owner[graph.edges[1]], starts).astype(np.int64)),
+        )
+
+    @property
+    def num_graphs(self) -> int:
+        """The number of graphs g."""
+        return len(self.targets)
+
+    @property
+    def num_clients(self) -> int:
+        """The number of clients K."""
+        return int(self.client_of.max()) + 1
+
+    @property
+    def num_classes(self) -> int:
+        """One more than the largest label; 0 where the targets are values."""
+        return int(self.targets.max()) + 1 if self.targets.dtype == np.int64 else 0
+
+    @property
+    def num_features(self) -> int:
+        """The number of features d of a node."""
+        return int(self.features.shape[1])
+
+    def graphs_of(self, client: int) -> NDArray[np.int64]:
+        """The graphs of one client in ascending order, int64.
+
+        Raises:
+            InputError: There is no such client.
+        """
+        if not 0 <= client < self.num_clients:
+            raise InputError(f"client must be in 0..{self.num_clients - 1}; found {client}")
+        return np.flatnonzero(self.client_of == client)
+
+    def union(self) -> FederatedGraph:
+        """All graphs as one graph of many components, whose silos are the clients.
+
+        A node has the silo, the label and the masks of its graph. Where the targets are values, every label is 0.
+        """
+        labels = self.targets.astype(np.int64) if self.num_classes else np.zeros(self.num_graphs, dtype=np.int64)
+        graph = Graph(self.name, self.features, read_only(labels[self.graph_of]), self.edges)
+        masks = SplitMasks(self.train[self.graph_of], self.validation[self.graph_of], self.test[self.graph_of])
+        return FederatedGraph.from_assignment(graph, self.client_of[self.graph_of], masks, self.shift)
+
+    def batch(self, ids: ArrayLike) -> Batch:
+        """The graphs of these numbers as one renumbered graph.
+
+        Args:
+            ids: Integers [b] in 0..g-1, at least one; a graph may come twice.
+
+        Raises:
+            InputError: `ids` breaks this rule.
+        """
+        chosen = integers("ids", ids)
+        if chosen.ndim != 1 or not len(chosen) or chosen.min() < 0 or chosen.max() >= self.num_graphs:
+            raise InputError(f"ids must be one or more graphs in 0..{self.num_graphs - 1}; found {chosen.tolist()}")
+        nodes, graph_of = _ranges(self.node_starts, chosen)
+        columns, edge_graph = _ranges(self.edge_starts, chosen)
+        # Nodes of a graph keep their order, so all of them move by the same distance.
+        moved = np.searchsorted(graph_of, np.arange(len(chosen))) - self.node_starts[chosen]
+        edges = self.edges[:, columns] + moved[edge_graph]
+        return Batch(self.features[nodes], edges, graph_of, self.targets[chosen])
+
+    def __repr__(self) -> str:
+        return (
+            f"GraphSet({self.name!r}, graphs={self.num_graphs}, clients={self.num_clients}, "
+            f"nodes={len(self.features)}, edges={self.edges.shape[1]}, features={self.num_features})"
+        )
+
+
+def _ranges(starts: NDArray[np.int64], chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every number of the ranges starts[i]..starts[i+1]-1 of the chosen i, and which of the chosen it is of."""
+    lengths = starts[chosen + 1] - starts[chosen]
+    which = np.repeat(np.arange(len(chosen)), lengths)
+    first = np.cumsum(lengths) - lengths
+    return np.arange(len(which)) + (starts[chosen] - first)[which], which

@@ -1,0 +1,1 @@
+"""Fed2GNN (anonymous submission)."""

@@ -1,0 +1,186 @@
+"""Who asks whom for sums over which nodes: the grouping of Fed2GNN's neighbour sums.
+
+A row is a pair of a passive client and a node of another client: the sum over the passive client's nodes that the
+node has an edge to. A group is a node, and its client is entitled to the sum over the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.attributed_graph import read_only
+from fgl_secure.protocols.grouped_sum import Grouping, Ids
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairMap:
+    """The rows of the grouping, and the requests that they answer.
+
+    Attributes:
+        client: int64 [p], the passive client of each row.
+        node: int64 [p], the node whose sum the row goes into.
+        pair: int64 [m], the row that answers each request.
+        asking: int64 [m], the node for which its client asks.
+        asked: int64 [m], the node of another client that it asks for.
+        returned: bool [m], whether the client of `asked` asks for `asking` as well. Both clients know this: one sends
+            the one request and gets the other.
+        nodes: n, nodes of the graph.
+    """
+
+    client: Ids
+    node: Ids
+    pair: Ids
+    asking: Ids
+    asked: Ids
+    returned: NDArray[np.bool_]
+    nodes: int
+
+    @property
+    def neighbours(self) -> Ids:
+        """int64 [n], the neighbours at other clients over which each node hears the sum."""
+        return np.bincount(self.asking, minlength=self.nodes).astype(np.int64)
+
+    @property
+    def mutual(self) -> Ids:
+        """int64 [n], how many of these ask for the node in turn: through them its own row comes back."""
+        return np.bincount(self.asking[self.returned], minlength=self.nodes).astype(np.int64)
+
+    @property
+    def sums(self) -> sparse.csr_array:
+        """CSR [p, n]: row p has a 1 at every node that it sums over."""
+        return self._rows(np.ones(len(self.pair), dtype=np.bool_))
+
+    @property
+    def one_sided(self) -> sparse.csr_array:
+        """CSR [p, n]: row p has a 1 at every node that it sums over and that does not ask in turn."""
+        return self._rows(~self.returned)
+
+    def _rows(self, kept: NDArray[np.bool_]) -> sparse.csr_array:
+        at = (self.pair[kept], self.asked[kept])
+        return sparse.csr_array((np.ones(len(at[0])), at), shape=(len(self.client), self.nodes))
+
+
+def client_pairs(
+    graph: FederatedGraph, channel: Channel, neighbours: Ids | None = None, minimum: int = 1
+) -> tuple[Grouping, PairMap]:
+    """The rows, groups and requests of an exchange.
+
+    Args:
+        graph: who has what; every edge in both directions.
+        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        neighbours: int64 [2, m], nodes above the neighbours at other clients that their clients ask for; None asks
+            for all.
+        minimum: least rows of a sum that the scheme computes. Nobody asks for a smaller one, and a node without a sum
+            is one without neighbours at other clients.
+
+    Raises:
+        InputError: the graph is directed, a request is not along an edge between clients, or there are two alike.
+    """
+    asking, asked = _requests(graph, neighbours)
+    asking, asked = _answered(graph, asking, asked, minimum)
+    n, clients = graph.num_devices, graph.num_silos
+    code = asking * clients + graph.silo_of[asked]
+    rows, pair = np.unique(code, return_inverse=True)
+    returned = np.isin(asking * n + asked, asked * n + asking)
+    pairs = PairMap(rows % clients, rows // clients, pair.astype(np.int64), asking, asked, returned, n)
+    silos = channel.parties.ids(Role.SILO)
+    senders, receivers = silos[pairs.client], silos[graph.silo_of]
+    grouping = Grouping(senders, receivers, np.arange(len(rows), dtype=np.int64), pairs.node, senders, receivers)
+    return grouping, pairs
+
+
+def send_requests(graph: FederatedGraph, channel: Channel, pairs: PairMap, step: Step) -> None:
+    """Every client tells the others which nodes it wants in the sums of which of its own nodes.
+
+    Raises:
+        ProtocolError: a request got lost, and its sender would take steps back out of sums that have none.
+    """
+    silos = channel.parties.ids(Role.SILO)
+    payload = np.stack([pairs.asking, pairs.asked], axis=1).astype(np.int32)
+    on_every_tape = np.broadcast_to(payload, channel.batch_shape + payload.shape)
+    ends = silos[graph.silo_of[pairs.asking]], silos[graph.silo_of[pairs.asked]]
+    delivery = channel.send(Phase.WANTED, step, *ends, on_every_tape)
+    if len(delivery.senders) < len(pairs.asking):
+        lost = len(pairs.asking) - len(delivery.senders)
+        raise ProtocolError(f"requests must all arrive, or sums are wrong; {lost} of {len(pairs.asking)} did not")
+
+
+def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
+    """Leaves at most so many neighbours at other clients to every node (4.3, "sample at most d neighbor nodes").
+
+    Every edge between clients draws one number that both its ends know. A node picks its edges with the lowest
+    numbers, and an edge stays if both ends pick it. If each end kept what it picked, a node would hear of neighbours
+    that do not hear of it, no graph would be left whose rooted trees are unfolded, and a node's own row could not be
+    taken out of what it hears by the published formulas. So a node with few neighbours loses an edge only to one with
+    more than `most`.
+
+    Args:
+        graph: who has what; every edge in both directions.
+        most: d, at least 1.
+        seed: of the numbers.
+
+    Raises:
+        InputError: `most` is below 1, or the graph is directed.
+    """
+    if most < 1:
+        raise InputError(f"most must be at least 1 neighbour; found {most}")
+    check_undirected(graph)
+    source, target = graph.edges[:, graph.crosses_silos]
+    numbers = _edge_numbers(source, target, graph.num_devices, seed)
+    order = np.lexsort((numbers, target))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(target[order], target[order])
+    code, n = target * graph.num_devices + source, graph.num_devices
+    picked = rank < most
+    both = picked & np.isin(code, (source * n + target)[picked])
+    kept = ~graph.crosses_silos
+    kept[graph.crosses_silos] = both
+    edges = read_only(graph.edges[:, kept])
+    return replace(graph, graph=replace(graph.graph, edges=edges))
+
+
+def check_undirected(graph: FederatedGraph) -> None:
+    """Raises unless every edge is there in both directions: a rooted tree is an undirected graph."""
+    if not graph.graph.is_symmetric:
+        raise InputError("graph must have every edge in both directions; found one that has not")
+
+
+def _edge_numbers(source: Ids, target: Ids, nodes: int, seed: int) -> NDArray[np.float64]:
+    """float64 [m], the number of each edge, the same in both directions."""
+    code = np.minimum(source, target) * nodes + np.maximum(source, target)
+    edges, which = np.unique(code, return_inverse=True)
+    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
+    return numbers
+
+
+def _requests(graph: FederatedGraph, neighbours: Ids | None) -> tuple[Ids, Ids]:
+    check_undirected(graph)
+    asked, asking = graph.edges[:, graph.crosses_silos]
+    if neighbours is None:
+        return asking, asked
+    n = graph.num_devices
+    if neighbours.ndim != 2 or len(neighbours) != 2:
+        raise InputError(f"neighbours must be [2, m], nodes above those they ask for; found {list(neighbours.shape)}")
+    code = neighbours[0] * n + neighbours[1]
+    known = np.isin(code, asking * n + asked)
+    if not known.all():
+        node, other = neighbours[:, int(np.argmin(known))]
+        raise InputError(f"neighbours must be joined by edges between clients; found {node} and {other}, which are not")
+    if len(np.unique(code)) < len(code):
+        raise InputError(f"neighbours must be asked for once; found {len(code) - len(np.unique(code))} requests twice")
+    order = np.argsort(code)
+    return neighbours[0][order], neighbours[1][order]
+
+
+def _answered(graph: FederatedGraph, asking: Ids, asked: Ids, minimum: int) -> tuple[Ids, Ids]:
+    pairs = np.unique(asking * graph.num_silos + graph.silo_of[asked]) // graph.num_silos
+    rows = np.bincount(pairs, minlength=graph.num_devices)
+    kept = rows[asking] >= minimum
+    return asking[kept], asked[kept]

@@ -1,0 +1,74 @@
+"""The rounds of federated averaging that Fed2GNN and what it is compared with have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+
+import torch
+
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.fed2gnn.averaging import AveragedModel, ClientGraph, LocalStep, send_model
+from fgl_secure.learning.fed2gnn.models import make_model
+from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.learning.loop import Progress, TrainingResult, Watch
+from fgl_secure.learning.server_sums import ServerSums
+from fgl_secure.runtime import Channel, Step
+
+
+def train_averaged(
+    graph: FederatedGraph,
+    clients: Sequence[ClientGraph],
+    channel: Channel,
+    preset: Fed2GNNPreset,
+    sums: ServerSums,
+    *,
+    backbone: str,
+    seed: int,
+    device: torch.device,
+    first: int = 0,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Trains a model on the clients' graphs and selects a round as the preset says.
+
+    Models are scored before each round and after the last.
+
+    Args:
+        graph: who has what; its masks and labels score the model.
+        clients: what each client computes on.
+        channel: between server and clients.
+        preset: how to train.
+        sums: adds the clients' rows up.
+        backbone: "gcn", "sage" or "dagnn".
+        seed: of initial weights and dropout.
+        device: where model compute runs.
+        first: number of the first round in messages.
+        progress: called after each round.
+    """
+    widths = (clients[0].surroundings.rows.width, preset.hidden, graph.num_classes)
+    model = make_model(backbone, widths, preset.hops, seed)
+    local = LocalStep(preset.learning_rate, preset.weight_decay, preset.dropout, preset.keep_moments)
+    averaged = AveragedModel(model, clients, graph.num_devices, sums, local, seed, device)
+    watch = Watch(graph, preset)
+    losses: list[float] = []
+    seconds: list[float] = []
+    for number in range(preset.epochs):
+        start = time.perf_counter()
+        step = Step(first + number)
+        send_model(channel, averaged, step)
+        scores = averaged.scores()
+        watch.see(number, scores)
+        losses.append(averaged.round(step, scores.argmax(dim=1)))
+        seconds.append(time.perf_counter() - start)
+        if progress is not None:
+            progress(number + 1, preset.epochs)
+        if watch.stale(number):
+            break
+    last = Step(first + len(losses))
+    send_model(channel, averaged, last)
+    scores = averaged.scores()
+    watch.see(len(losses), scores)
+    averaged.close(last, scores.argmax(dim=1))
+    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
+    return TrainingResult(watch.best, watch.best_round, *record)

@@ -1,0 +1,157 @@
+"""Batches of graphs as tensors, ready for a graph isomorphism network.
+
+The first layer of a GIN sees (I + A)[X, 1], which never changes. Where nodes have few kinds of it, as with constant
+features, where it says no more than a node's degree, the layer is computed once a kind and not once a node.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+MOST_KINDS = 64
+"""More kinds of nodes than this, and the first layer is computed for every node."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphBatch:
+    """Graphs as one graph of many components.
+
+    Attributes:
+        features: float32 [n, d + 1], a node's features and a one.
+        heard: float32 [r, d + 1], rows of (I + A)[X, 1]: of every kind of node, or of every node.
+        kind_of: float32 [n, r], a one at the kind of each node; None where `heard` has a row a node.
+        reach: CSR [n, n], I + A, which is symmetric.
+        mean: CSR [b, n], one over the size of a graph at each of its nodes.
+        spread: CSR [n, b], its transpose.
+        graph_of: int64 [n], ascending.
+        slot_of: int64 [n], where a node stands in an array of b times `longest` places.
+        longest: nodes of the largest graph.
+        targets: int64 [b] or float32 [b].
+    """
+
+    features: torch.Tensor
+    heard: torch.Tensor
+    kind_of: torch.Tensor | None
+    reach: torch.Tensor
+    mean: torch.Tensor
+    spread: torch.Tensor
+    graph_of: torch.Tensor
+    slot_of: torch.Tensor
+    longest: int
+    targets: torch.Tensor
+
+    @property
+    def graphs(self) -> int:
+        """The number of graphs b."""
+        return len(self.targets)
+
+
+class GraphStore:
+    """All graphs of a set, sorted once so that a batch is a few gathers.
+
+    Args:
+        sets: the graphs.
+        device: where batches go.
+    """
+
+    def __init__(self, sets: GraphSet, device: torch.device | None = None) -> None:
+        _warn_once()
+        self._sets, self._device = sets, device or torch.device("cpu")
+        self._features = _with_ones(sets)
+        self._sources, self._lengths, self._starts = _loops_added(sets)
+        heard = _heard(sets, self._features)
+        kinds, kind_of = np.unique(heard, axis=0, return_inverse=True) if len(heard) else (heard, np.zeros(0, int))
+        few = len(kinds) <= MOST_KINDS
+        self._kinds = torch.from_numpy(kinds).to(self._device) if few else None
+        self._heard = heard
+        self._kind_of = np.eye(len(kinds), dtype=np.float32)[kind_of.reshape(-1)] if few else None
+
+    @property
+    def width(self) -> int:
+        """The number d + 1 of features of a node, the one included."""
+        return int(self._features.shape[1])
+
+    def batch(self, ids: Ids) -> GraphBatch:
+        """The graphs of these numbers, at least one, in this order."""
+        nodes, graph_of, sizes = _ranges(self._sets.node_starts, ids)
+        entries, entry_graph, _ = _ranges(self._starts, ids)
+        first = np.cumsum(sizes) - sizes
+        columns = self._sources[entries] + first[entry_graph]
+        longest = int(sizes.max())
+        put = self._put
+        share = (1 / np.maximum(sizes, 1)).astype(np.float32)[graph_of]
+        return GraphBatch(
+            put(self._features[nodes]),
+            self._kinds if self._kinds is not None else put(self._heard[nodes]),
+            None if self._kind_of is None else put(self._kind_of[nodes]),
+            self._csr(_pointers(self._lengths[nodes]), columns, np.ones(len(columns), np.float32), len(nodes)),
+            self._csr(_pointers(sizes), np.arange(len(nodes)), share, len(nodes)),
+            self._csr(np.arange(len(nodes) + 1), graph_of, share, len(ids)),
+            put(graph_of),
+            put(np.arange(len(nodes)) + (longest * np.arange(len(ids)) - first)[graph_of]),
+            longest,
+            put(self._sets.targets[ids]),
+        )
+
+    def _put(self, values: NDArray[np.float32] | Ids) -> torch.Tensor:
+        return torch.from_numpy(values).to(self._device)
+
+    def _csr(self, pointers: Ids, columns: Ids, values: Floats, width: int) -> torch.Tensor:
+        parts = (self._put(pointers), self._put(columns), self._put(values))
+        return torch.sparse_csr_tensor(*parts, size=(len(pointers) - 1, width), check_invariants=False)
+
+
+def _warn_once() -> None:
+    """Has PyTorch say here, where nobody hears it, that its CSR tensors are in beta state: it says so only once."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+        torch.zeros(1, 1).to_sparse_csr()
+
+
+def _with_ones(sets: GraphSet) -> Floats:
+    """Float32 [n, d + 1]: features, types of nodes as one column a type, and a one."""
+    features = sets.features
+    if sets.node_types:
+        types = features[:, 0].astype(np.int64)
+        features = np.eye(int(types.max(initial=0)) + 1, dtype=np.float32)[types]
+    return np.concatenate([features, np.ones((len(features), 1), dtype=np.float32)], axis=1)
+
+
+def _loops_added(sets: GraphSet) -> tuple[Ids, Ids, Ids]:
+    """The rows of I + A: the source of each entry within its graph, entries of each row, and of each graph's start."""
+    count = len(sets.features)
+    loops = np.arange(count)
+    sources, targets = np.concatenate([sets.edges[0], loops]), np.concatenate([sets.edges[1], loops])
+    order = np.lexsort((sources, targets))
+    local = sources[order] - sets.node_starts[sets.graph_of[targets[order]]]
+    return local, np.bincount(targets, minlength=count), sets.edge_starts + sets.node_starts
+
+
+def _heard(sets: GraphSet, features: Floats) -> Floats:
+    ones = np.ones(sets.edges.shape[1], dtype=np.float32)
+    adjacency = sparse.csr_array((ones, (sets.edges[1], sets.edges[0])), shape=(len(features),) * 2)
+    heard: Floats = adjacency @ features + features
+    return heard
+
+
+def _ranges(starts: Ids, chosen: Ids) -> tuple[Ids, Ids, Ids]:
+    """Every number of the ranges starts[i]..starts[i+1]-1 of the chosen i, whose it is, and the lengths."""
+    lengths = starts[chosen + 1] - starts[chosen]
+    which = np.repeat(np.arange(len(chosen)), lengths)
+    first = np.cumsum(lengths) - lengths
+    return np.arange(len(which)) + (starts[chosen] - first)[which], which, lengths
+
+
+def _pointers(lengths: Ids) -> Ids:
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,114 @@
+"""Trains FedVN, or what it is compared with, to the end and says what came of it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+import torch
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.learning.fedvn.federation import GraphFederation
+from fgl_secure.learning.fedvn.layout import VirtualNodeLayout
+from fgl_secure.learning.fedvn.methods import FEDVN, GraphMethod
+from fgl_secure.learning.fedvn.preset import FedVNPreset
+from fgl_secure.learning.fedvn.scoring import GraphWatch
+from fgl_secure.learning.hierarchy import FLOAT_BYTES
+from fgl_secure.learning.loop import Accuracy, Progress, TrainingResult
+from fgl_secure.learning.server_sums import ServerSums
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphOutcome:
+    """What a training run left.
+
+    Attributes:
+        result: at the selected round. Its test accuracy is the plain mean over clients, as in the paper's table; where
+            targets are values, all its accuracies are mean absolute errors.
+        last: the same after the last round.
+        layout: of the rows that clients sent.
+    """
+
+    result: TrainingResult
+    last: Accuracy
+    layout: VirtualNodeLayout
+
+
+def train_fedvn(
+    sets: GraphSet,
+    channel: Channel,
+    preset: FedVNPreset,
+    sums: ServerSums,
+    *,
+    method: GraphMethod = FEDVN,
+    seed: int = 0,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Trains and selects a round as the preset says; see `run_fedvn`."""
+    return run_fedvn(sets, channel, preset, sums, method=method, seed=seed, device=device, progress=progress).result
+
+
+def run_fedvn(
+    sets: GraphSet,
+    channel: Channel,
+    preset: FedVNPreset,
+    sums: ServerSums,
+    *,
+    method: GraphMethod = FEDVN,
+    seed: int = 0,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> GraphOutcome:
+    """Runs all rounds; models are scored before each round and after the last.
+
+    Args:
+        sets: who has which graphs.
+        channel: between server and clients; keeps what its recording says.
+        preset: how to train, and what selects a round.
+        sums: adds the clients' rows up, on that channel.
+        method: FedVN or a baseline.
+        seed: of initial weights, batches and dropout; coins come from the channel.
+        device: where model compute runs; the CPU by default.
+        progress: called after each round.
+
+    Raises:
+        InputError: the channel does not join as many clients as there are, or a client has no training graph.
+    """
+    clients = len(channel.parties.ids(Role.SILO))
+    if clients != sets.num_clients:
+        raise InputError(f"channel must join the {sets.num_clients} clients of the graphs; found {clients}")
+    federation = GraphFederation(sets, method, preset, sums, seed=seed, device=device)
+    watch = GraphWatch(sets, preset.selection)
+    losses: list[float] = []
+    seconds: list[float] = []
+    for number in range(preset.epochs):
+        start = time.perf_counter()
+        _send_down(federation, channel, number)
+        scores = federation.scores()
+        loss, chosen_by = federation.round(scores, Step(number))
+        watch.see(number, scores, chosen_by)
+        losses.append(loss)
+        seconds.append(time.perf_counter() - start)
+        if progress is not None:
+            progress(number + 1, preset.epochs)
+    _send_down(federation, channel, preset.epochs)
+    scores = federation.scores()
+    watch.see(preset.epochs, scores, federation.close(scores, Step(preset.epochs)))
+    record = (preset.epochs, sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
+    return GraphOutcome(TrainingResult(watch.best, watch.best_round, *record), watch.last, federation.layout)
+
+
+def _send_down(federation: GraphFederation, channel: Channel, number: int) -> None:
+    """Model, virtual nodes and where it is learnt the global score, from the server to every client."""
+    clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
+    layout = federation.layout
+    entries = layout.weight + layout.scores
+    if entries:
+        leaders = np.repeat(server, len(clients))
+        channel.send_sizes(Phase.MODEL, Step(number), leaders, clients, entries * FLOAT_BYTES)
+    federation.send_down()

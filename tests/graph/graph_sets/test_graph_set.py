@@ -1,0 +1,146 @@
+"""Sets of graphs: every rule is checked, and batches and the union are the graphs that they came from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import SplitMasks
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from tests.graph.graph_sets.strategies import graph_sets
+
+YES, NO = True, False
+
+
+def arguments(**changed: Any) -> dict[str, Any]:
+    """Two clients with a path of three nodes and an edge, and one graph of one node for validation."""
+    given_ = {
+        "name": "small",
+        "features": np.arange(6.0).reshape(6, 1),
+        "edges": np.array([[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]]),
+        "graph_of": [0, 0, 0, 1, 1, 2],
+        "targets": [2, 0, 1],
+        "client_of": [0, 1, 0],
+        "masks": SplitMasks(np.array([YES, YES, NO]), np.array([NO, NO, YES]), np.array([NO, NO, NO])),
+        "shift": "size",
+    }
+    return {**given_, **changed}
+
+
+def small(**changed: Any) -> GraphSet:
+    return GraphSet.from_arrays(**arguments(**changed))
+
+
+def test_counts() -> None:
+    """A set counts its graphs, clients, classes and features, and knows the graphs of a client."""
+    sets = small()
+    assert (sets.num_graphs, sets.num_clients, sets.num_classes, sets.num_features) == (3, 2, 3, 1)
+    assert sets.graphs_of(0).tolist() == [0, 2]
+    assert repr(sets) == "GraphSet('small', graphs=3, clients=2, nodes=6, edges=6, features=1)"
+    with pytest.raises(InputError, match=r"client must be in 0..1; found 2"):
+        sets.graphs_of(2)
+
+
+def test_values_have_no_classes() -> None:
+    """Real targets become float32 values, and their union has label 0 everywhere."""
+    sets = small(targets=[0.5, -1.0, 2.0])
+    assert sets.targets.dtype == np.float32
+    assert sets.num_classes == 0
+    assert sets.union().labels.tolist() == [0] * 6
+
+
+def test_arrays_are_copied_and_read_only() -> None:
+    """A later change of the caller's arrays changes nothing, and nobody can change the set's."""
+    client_of = np.array([0, 1, 0])
+    sets = small(client_of=client_of)
+    client_of[:] = 7
+    assert sets.client_of.tolist() == [0, 1, 0]
+    for array in (sets.features, sets.edges, sets.graph_of, sets.targets, sets.client_of, sets.train, sets.edge_starts):
+        assert not array.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"edges": [[0, 1], [1, 0.5]]}, "edges must be integers"),
+        ({"edges": [[2, 3], [3, 2]]}, "edges must stay inside one graph; 3 -> 2 joins two"),
+        ({"edges": [[0, 1, 1], [1, 0, 2]]}, "edges must be there in both directions; 1 -> 2 has no return"),
+        ({"graph_of": [0, 0, 0, 1, 1]}, r"graph_of must have shape \(6,\), one entry a node; found shape \(5,\)"),
+        ({"graph_of": [1, 1, 1, 2, 2, 3]}, "graph_of must begin with graph 0; node 0 has graph 1"),
+        ({"graph_of": [0, 0, 0, 2, 2, 3]}, "graph_of must ascend and leave out no graph; node 3 has graph 2 after 0"),
+        ({"graph_of": [0, 0, 0, 1, 1, 0]}, "graph_of must ascend and leave out no graph; node 5 has graph 0 after 1"),
+        ({"targets": [0, 1]}, r"targets must have shape \(3,\), one a graph; found shape \(2,\)"),
+        ({"targets": [0, -1, 1]}, "targets must be in 0..65535 where they are labels; graph 1 has -1"),
+        ({"targets": [0.0, np.nan, 1.0]}, "targets must be finite; graph 1 has nan"),
+        ({"targets": ["a", "b", "c"]}, "targets must be integers .labels. or real numbers .values."),
+        ({"client_of": [0, 2, 0]}, "client_of must use every client from 0 to 2; client 1 has no graph"),
+        ({"client_of": [0, -1, 0]}, "client_of must be 0 or more; graph 1 has client -1"),
+        ({"client_of": [0, 1]}, r"client_of must have shape \(3,\), one entry a graph"),
+        ({"client_of": [0, 1, 2]}, "masks.train must mark at least one graph of every client; client 2 has none"),
+        ({"node_types": True, "features": np.ones((6, 2))}, "features must be one column where node_types is set"),
+        ({"node_types": True, "features": np.full((6, 1), 0.5)}, "features must be integers from 0 .* node 0 has 0.5"),
+        ({"features": np.full((6, 1), np.inf)}, "features must be finite; node 0, feature 0 is inf"),
+        ({"features": np.zeros((0, 1))}, r"features must have shape \[nodes, features\], both at least 1"),
+    ],
+)
+def test_broken_rules_are_named(changed: dict[str, Any], message: str) -> None:
+    """Every rule has a message with the argument, the rule and what was found."""
+    with pytest.raises(InputError, match=message):
+        small(**changed)
+
+
+def test_masks_must_be_disjoint_and_of_graphs() -> None:
+    """A graph in two masks, and masks over nodes, are refused."""
+    every, nobody = np.ones(3, dtype=bool), np.zeros(3, dtype=bool)
+    with pytest.raises(InputError, match="masks must not overlap; graph 0 is in more than one"):
+        small(masks=SplitMasks(every, nobody, every))
+    with pytest.raises(InputError, match=r"masks.train must be bool of shape \(3,\), one entry a graph"):
+        small(masks=SplitMasks(np.ones(6, dtype=bool), nobody, nobody))
+
+
+@given(graph_sets(), st.data())
+def test_batch_is_its_graphs(sets: GraphSet, data: st.DataObject) -> None:
+    """Each graph of a batch has the features, the edges and the target that it has in the set, repeated ones too."""
+    ids = data.draw(st.lists(st.integers(0, sets.num_graphs - 1), min_size=1, max_size=8))
+    batch = sets.batch(ids)
+    assert batch.graph_of.tolist() == sorted(batch.graph_of.tolist())
+    for place, graph in enumerate(ids):
+        nodes, own = np.flatnonzero(sets.graph_of == graph), np.flatnonzero(batch.graph_of == place)
+        np.testing.assert_array_equal(batch.features[own], sets.features[nodes])
+        in_set = sets.edges[:, np.isin(sets.edges[1], nodes)] - nodes[0]
+        in_batch = batch.edges[:, np.isin(batch.edges[1], own)] - own[0]
+        np.testing.assert_array_equal(in_batch, in_set)
+        assert batch.targets[place] == sets.targets[graph]
+    assert batch.edges.shape[1] == sum(int((sets.graph_of[sets.edges[1]] == graph).sum()) for graph in ids)
+
+
+@pytest.mark.parametrize("ids", [[], [3], [-1], [[0]]])
+def test_batches_of_nothing_are_refused(ids: list[Any]) -> None:
+    """No graph, an unknown graph, and an array of another shape."""
+    with pytest.raises(InputError, match=r"ids must be"):
+        small().batch(np.array(ids, dtype=np.int64))
+
+
+@given(graph_sets())
+def test_union_has_the_nodes_of_all_graphs(sets: GraphSet) -> None:
+    """A node of the union has the silo, label and masks of its graph; no edge crosses silos."""
+    union = sets.union()
+    np.testing.assert_array_equal(union.silo_of, sets.client_of[sets.graph_of])
+    np.testing.assert_array_equal(union.train_mask, sets.train[sets.graph_of])
+    np.testing.assert_array_equal(union.test_mask, sets.test[sets.graph_of])
+    np.testing.assert_array_equal(union.edges, sets.edges)
+    assert not union.crosses_silos.any()
+    if sets.num_classes:
+        np.testing.assert_array_equal(union.labels, sets.targets[sets.graph_of])
+
+
+def test_graphs_without_edges_are_graphs() -> None:
+    """A set without any edge has batches without edges."""
+    sets = small(edges=np.empty((2, 0), dtype=np.int64))
+    assert sets.batch([2, 0]).edges.shape == (2, 0)
+    assert sets.batch([2, 0]).features.ravel().tolist() == [5, 0, 1, 2]

@@ -1,0 +1,97 @@
+"""Sums for the server: exact on their grid, alike in the clear and secured, and told to nobody but as a sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.learning.server_sums import (
+    BOUND,
+    FRACTION_BITS,
+    SERVER_SUM,
+    ServerSums,
+    mean_of,
+    server_sums,
+    weighted,
+)
+from fgl_secure.protocols.staged.registry import STAGED, staged
+from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
+
+SECURED = tuple(name for name in STAGED if name != "plaintext")
+CLIENTS = 4
+
+
+def opened(name: str | None, clients: int = CLIENTS) -> tuple[ServerSums, Channel]:
+    """Sums under a scheme, or in the clear, and the channel that keeps everything."""
+    channel = Channel(Directory.hierarchy(clients, clients), SimulationCoins(0), Recording.everything())
+    return server_sums(None if name is None else staged(name), channel), channel
+
+
+def drawn(seed: int, clients: int = CLIENTS, width: int = 7) -> np.ndarray:
+    """Vectors of clients."""
+    return np.random.default_rng(seed).uniform(-BOUND, BOUND, size=(clients, width))
+
+
+@pytest.mark.parametrize("name", SECURED)
+def test_a_secured_sum_is_the_sum_in_the_clear(name: str) -> None:
+    """At equal bits behind the point the two sums are equal bit for bit, in every round."""
+    (clear, _), (secured, _) = opened(None), opened(name)
+    for number in range(3):
+        rows, step = drawn(number), Step(number)
+        assert np.array_equal(clear(rows, step), secured(rows, step))
+
+
+@given(
+    st.lists(st.lists(st.floats(-BOUND, BOUND), min_size=3, max_size=3), min_size=2, max_size=5),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_weighted_mean_comes_from_one_sum(rows: list[list[float]], seed: int) -> None:
+    """Weighted rows and their weights give the weighted mean, off by the grid over the sum of the weights."""
+    values = np.array(rows)
+    weights = np.random.default_rng(seed).uniform(0.01, 1.0, size=len(values))
+    sums, _ = opened(None, len(values))
+    mean = mean_of(sums(weighted(values, weights), Step(0)))
+    assert mean is not None
+    off = len(values) * (1 + BOUND) * 2.0 ** -(FRACTION_BITS + 1) / weights.sum()
+    np.testing.assert_allclose(mean, np.average(values, axis=0, weights=weights), rtol=0, atol=2 * off)
+
+
+def test_weights_of_zero_have_no_mean() -> None:
+    """Where nobody has a weight there is no mean."""
+    sums, _ = opened(None)
+    assert mean_of(sums(weighted(drawn(0), np.zeros(CLIENTS)), Step(0))) is None
+
+
+@pytest.mark.parametrize("name", SECURED)
+def test_the_server_gets_no_vector_of_a_client(name: str) -> None:
+    """In the clear the server's view holds the clients' vectors; under a scheme it holds the sum, and none of them."""
+    rows = drawn(0)
+    for scheme, shown in ((None, True), (name, False)):
+        sums, channel = opened(scheme)
+        total = sums(rows, Step(0))
+        view = channel.transcript.views(Role.SERVER)
+        clear = view.messages(Phase.SUMMANDS)
+        assert bool(clear) is shown
+        if shown:
+            np.testing.assert_allclose(np.asarray(clear[0].payload), rows, rtol=0, atol=2.0**-FRACTION_BITS)
+        else:
+            (noted,) = view.own(SERVER_SUM)
+            assert np.array_equal(noted.values, total[None])
+
+
+@pytest.mark.parametrize("name", [None, *SECURED])
+@pytest.mark.parametrize("entry", [np.nan, np.inf, BOUND * 1.001, -2 * BOUND])
+def test_what_does_not_fit_is_refused_before_anything_is_sent(name: str | None, entry: float) -> None:
+    """An entry that is not finite or too large stops the round, with the rule and without the value."""
+    sums, channel = opened(name)
+    before = len(channel.transcript.messages)
+    rows = drawn(0)
+    rows[1, 2] = entry
+    with pytest.raises(InputError, match="summands must be finite and of magnitude up to 64"):
+        sums(rows, Step(0))
+    assert len(channel.transcript.messages) == before
