@@ -70,6 +70,7 @@ class Reference(StrEnum):
     TAGS = "messages under fresh tags, at relays that see who sends"
     FED2GNN = "fed2gnn in the clear, Louvain partition"
     FEDSPRAY = "fedspray in the clear, one round"
+    FEDSPRAY_SUM = "fedspray under masks, one round, clients of different numbers of labelled nodes"
     FEDSPRAY_ROUNDS = "fedspray in the clear, rounds between which labelled nodes were added"
     FEDVN = "fedvn in the clear, several rounds"
     FEDVN_SKEWED = "fedvn in the clear, clients of different label shares"

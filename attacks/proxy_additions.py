@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.proxy_fractions import joined, one_more, whole_numbers
+from fgl_secure.attacks.proxy_fractions import joined, joined_on_grid, one_more, whole_numbers
 from fgl_secure.attacks.proxy_rows import SUM, ProxyRows
 from fgl_secure.attacks.truth import Truth
 
@@ -87,7 +87,8 @@ def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     """
     if not (before.summed and after.summed):
         return
-    found = joined(after.shares[0] - before.shares[0], before.rounding + after.rounding)
+    change, rounding = after.shares[0] - before.shares[0], before.rounding + after.rounding
+    found = joined_on_grid(change, rounding, after.unit) if after.unit else joined(change, rounding)
     if found is None:
         return
     counts, kind = found
@@ -100,4 +101,4 @@ def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
 
 def _whole(rows: ProxyRows, row: int) -> Ids | None:
     shares = rows.shares[row]
-    return whole_numbers(shares, rows.rounding) if shares.any() else np.zeros(len(shares), dtype=np.int64)
+    return whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)

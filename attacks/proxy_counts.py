@@ -85,7 +85,9 @@ def counts_of(rows: ProxyRows) -> Ids:
     """Whole numbers behind each client's shares, int64 [k, C]: zeros without labelled nodes, -1 where none fit."""
     counts = np.full(rows.shares.shape, -1, dtype=np.int64)
     for row, shares in enumerate(rows.shares if not rows.summed else ()):
-        found = whole_numbers(shares, rows.rounding) if shares.any() else np.zeros(len(shares), dtype=np.int64)
+        found = (
+            whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
+        )
         if found is not None:
             counts[row] = found
     return counts

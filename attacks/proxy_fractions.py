@@ -96,3 +96,38 @@ def joined(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids
     fits = (np.abs(scaled - counts) <= slack).all(axis=1) & (counts >= 0).all(axis=1) & (counts.sum(axis=1) == m)
     found = np.flatnonzero(fits & (slack[:, 0] < 1 / 4))
     return (counts[found[0]].astype(np.int64), kind) if len(found) else None
+
+
+def joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, int] | None:
+    """The same where clients round their shares to multiples of a unit, by largest remainders.
+
+    Counts are guessed from the change as if it were exact, and kept if rounding their shares again gives that change.
+
+    Args:
+        change: float64 [C], the sum of shares after less that before.
+        rounding: what each entry is off by at most, for the numbers that sums work on.
+        unit: what shares are multiples of.
+
+    Returns:
+        Counts int64 [C] before, the smallest that fit, and the class that was added; None where nothing fits.
+    """
+    if not (np.abs(change) > rounding).any():
+        return None
+    kind, grid = int(change.argmax()), round(1 / unit)
+    if (np.abs(change - np.eye(len(change))[kind]) <= rounding).all():
+        return np.zeros(len(change), dtype=np.int64), kind
+    for m in range(1, int(np.sqrt(grid)) + 1):
+        counts = np.rint(m * (np.eye(len(change))[kind] - (m + 1) * change)).astype(np.int64)
+        if (counts < 0).any() or counts.sum() != m:
+            continue
+        more = counts + np.eye(len(change), dtype=np.int64)[kind]
+        if (np.abs(_rounded(more, grid) - _rounded(counts, grid) - change) <= rounding).all():
+            return counts, kind
+    return None
+
+
+def _rounded(counts: Ids, grid: int) -> Floats:
+    """Shares float64 [C] as clients round them."""
+    units, lost = np.divmod(counts * grid, counts.sum())
+    units[np.argsort(-lost, kind="stable")[: grid - int(units.sum())]] += 1
+    return np.asarray(units / grid)

@@ -50,7 +50,8 @@ class ProxyRows:
         clients: int64 [k], index of the silo that each row is from; [SUM] for the sum.
         shares: float64 [k, C].
         products: float64 [k, C, d], shares times class proxies; NaN where they are not known.
-        rounding: what an entry is off by at most.
+        rounding: what an entry is off by at most for the numbers that sums work on.
+        unit: clients round their shares to multiples of this before; 0 where they don't.
     """
 
     round: int
@@ -58,6 +59,7 @@ class ProxyRows:
     shares: Floats
     products: Floats
     rounding: float
+    unit: float = 0.0
 
     @property
     def summed(self) -> bool:
@@ -82,7 +84,7 @@ class ProxyRows:
         """The sum of the rows, which whoever sees them can take."""
         rounding = self.rounding * len(self.clients)
         summed = (self.shares.sum(axis=0)[None], self.products.sum(axis=0)[None])
-        return ProxyRows(self.round, np.array([SUM]), *summed, rounding)
+        return ProxyRows(self.round, np.array([SUM]), *summed, rounding, self.unit)
 
 
 def proxy_rows(view: View, public: PublicParameters, auxiliary: Auxiliary) -> tuple[ProxyRows, ...]:
@@ -136,7 +138,7 @@ def _total(view: View, number: int, layout: ProxySlices, unit: float) -> ProxyRo
 
 def _read(number: int, clients: Ids, vectors: Floats, layout: ProxySlices, rounding: float) -> ProxyRows:
     products = vectors[:, layout.proxies].reshape(len(vectors), layout.classes, layout.width)
-    return ProxyRows(number, clients, vectors[:, layout.shares], products, rounding)
+    return ProxyRows(number, clients, vectors[:, layout.shares], products, rounding, _share_unit(layout))
 
 
 def _with_shares(
@@ -146,7 +148,11 @@ def _with_shares(
     if total is not None and total.summed:
         lone = np.flatnonzero((shares > 0).sum(axis=0) == 1)
         products[shares[:, lone].argmax(axis=0), lone] = total.products[0, lone]
-    return ProxyRows(number, clients, shares, products, rounding)
+    return ProxyRows(number, clients, shares, products, rounding, _share_unit(layout))
+
+
+def _share_unit(layout: ProxySlices) -> float:
+    return 0.0 if layout.grid is None else 1 / layout.grid
 
 
 def close(read: Floats, right: Floats) -> NDArray[np.bool_]:

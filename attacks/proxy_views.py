@@ -13,11 +13,15 @@ class ProxySlices:
         parameters: entries P of the encoder.
         classes: number of classes C.
         width: columns d of a structure proxy.
+        labelled: how many labelled nodes each client has in the first round, where the server knows; else None.
+        grid: shares are multiples of one over this, a public number; None where they are exact.
     """
 
     parameters: int
     classes: int
     width: int
+    labelled: tuple[int, ...] | None = None
+    grid: int | None = None
 
     @property
     def proxies(self) -> slice:

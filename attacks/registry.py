@@ -45,6 +45,7 @@ from fgl_secure.attacks.proxy_classes import ProxyClasses
 from fgl_secure.attacks.proxy_counts import ProxyCounts
 from fgl_secure.attacks.proxy_differencing import ProxyDifferencing, ProxyLabelChanges
 from fgl_secure.attacks.proxy_membership import ProxyMembership
+from fgl_secure.attacks.proxy_partial_fractions import ProxyPartialFractions
 from fgl_secure.attacks.proxy_singletons import ProxySingletons
 from fgl_secure.attacks.query_rowspace import QueryRowSpace
 from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
@@ -113,6 +114,7 @@ _ALL: tuple[Attack[Any], ...] = (
     StructureGradientNeighbours(),
     ProxyClasses(),
     ProxyCounts(),
+    ProxyPartialFractions(),
     ProxySingletons(),
     ProxyDifferencing(),
     ProxyLabelChanges(),

@@ -9,11 +9,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fgl_secure.errors import InputError
+
 if TYPE_CHECKING:
+    from fgl_secure.commands.fedavg.choice import UpdateChoice
+    from fgl_secure.commands.fedstruct.choice import StructureChoice
     from fgl_secure.commands.options import Options
     from fgl_secure.commands.privacy import PrivacyChoice
-    from fgl_secure.commands.structure_choice import StructureChoice
-    from fgl_secure.commands.update_choice import UpdateChoice
 
 
 DIGITS = "digits"
@@ -22,6 +24,9 @@ EMBEDDED = {"fedvn": "Motif-mini"}
 
 SERVER_SUMS = ("fedavg", "fedspray", "fedvn")
 """Methods that exchange nothing but sums for the server, so that --scheme and not --protocol protects them."""
+
+TREES = ("fed2gnn",)
+"""Methods for which --hops is the depth of trees."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -155,9 +160,9 @@ def _add_coding_options(parser: argparse.ArgumentParser) -> None:
 def options_of(chosen: argparse.Namespace) -> Options:
     """The choices of a parsed command line."""
     from fgl_secure.algebra import Overflow
+    from fgl_secure.commands.fed2gnn.choice import TreeChoice
+    from fgl_secure.commands.fedvn.choice import VirtualChoice
     from fgl_secure.commands.options import BACKBONES, Options
-    from fgl_secure.commands.tree_choice import TreeChoice
-    from fgl_secure.commands.virtual_choice import VirtualChoice
     from fgl_secure.protocols.registry import Parameters
     from fgl_secure.protocols.relay_coded import Profile
     from fgl_secure.protocols.secmp import MuDelivery
@@ -190,14 +195,14 @@ def options_of(chosen: argparse.Namespace) -> Options:
         parameters=parameters,
         structure=_structure(chosen),
         updates=_updates(chosen),
-        trees=TreeChoice(chosen.hops, chosen.neighbours),
+        trees=TreeChoice(chosen.hops if chosen.method in TREES else None, chosen.neighbours),
         virtual=VirtualChoice(chosen.virtual_nodes),
     )
 
 
 def _updates(chosen: argparse.Namespace) -> UpdateChoice:
-    from fgl_secure.commands.fedavg_subjects import TRAINED
-    from fgl_secure.commands.update_choice import UpdateChoice
+    from fgl_secure.commands.fedavg.choice import UpdateChoice
+    from fgl_secure.commands.fedavg.subjects import TRAINED
 
     trains = "json" in chosen and chosen.method in SERVER_SUMS  # train runs one scheme, an audit shows several
     one = (TRAINED,) if trains else ()
@@ -207,16 +212,17 @@ def _updates(chosen: argparse.Namespace) -> UpdateChoice:
 
 
 def _structure(chosen: argparse.Namespace) -> StructureChoice:
-    from fgl_secure.commands.fedstruct_subjects import TRAINED
-    from fgl_secure.commands.structure_choice import StructureChoice
-    from fgl_secure.learning.fedstruct_exchange import FeatureSharing, GradientDelivery
+    from fgl_secure.commands.fedstruct.choice import StructureChoice
+    from fgl_secure.commands.fedstruct.subjects import TRAINED
+    from fgl_secure.learning.fedstruct.exchange import FeatureSharing, GradientDelivery
     from fgl_secure.protocols.hop_adjacency import Pruning
 
-    one = () if "json" not in chosen else (str(TRAINED),)  # train runs one exchange, an audit shows several
+    trains = "json" in chosen and chosen.method == "fedstruct"  # train runs one exchange, an audit shows several
+    one = (str(TRAINED),) if trains else ()
     return StructureChoice(
         features=chosen.features,
         exchanges=tuple(chosen.exchange) or one,
-        hops=chosen.hops,
+        hops=None if chosen.method in TREES else chosen.hops,
         pruning=None if chosen.pruning is None else Pruning(chosen.pruning),
         kept=chosen.kept,
         sharing=FeatureSharing(chosen.sharing),
@@ -231,13 +237,20 @@ def _privacy(chosen: argparse.Namespace) -> PrivacyChoice | None:
     from fgl_secure.commands.privacy import PrivacyChoice
     from fgl_secure.dp import Unit
 
-    if chosen.dp_epsilon is None:
-        return None
-    return PrivacyChoice(
-        chosen.dp_epsilon,
+    noiseless, no_epsilon = chosen.dp_epsilon is None, 0.0
+    choice = PrivacyChoice(
+        no_epsilon if noiseless else chosen.dp_epsilon,
         chosen.dp_delta,
         Unit[chosen.dp_unit.upper()],
         chosen.dp_clip,
         chosen.dp_cap,
         chosen.dp_rounds,
     )
+    if not noiseless:
+        return choice
+    usual = PrivacyChoice(no_epsilon)
+    for name in ("delta", "unit", "clip", "cap", "rounds"):
+        if getattr(choice, name) != getattr(usual, name):
+            found = getattr(chosen, f"dp_{name}")
+            raise InputError(f"dp_{name} must go with dp_epsilon, without which there is no noise; found {found}")
+    return None

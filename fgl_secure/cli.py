@@ -200,7 +200,7 @@ def _invert(chosen: argparse.Namespace, words: list[str]) -> int:
 
 
 def _bench(chosen: argparse.Namespace, words: list[str]) -> int:
-    from fgl_secure.commands.bench import as_json, bench, describe
+    from fgl_secure.commands.benches.bench import as_json, bench, describe
 
     machine, report = bench(chosen.part)
     command = shlex.join(["fgl-secure", *words])
@@ -212,9 +212,9 @@ def _bench(chosen: argparse.Namespace, words: list[str]) -> int:
 
 
 def _reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
-    from fgl_secure.commands.reproduce import reproduce
-    from fgl_secure.commands.reproduce_print import describe, shown_progress
-    from fgl_secure.commands.reproduce_table import Choices
+    from fgl_secure.commands.tables.print import describe, shown_progress
+    from fgl_secure.commands.tables.reproduce import reproduce
+    from fgl_secure.commands.tables.table import Choices
 
     choices = Choices(
         chosen.preset, chosen.seeds, chosen.protocol, chosen.epochs, chosen.data_root, clients=tuple(chosen.clients)

@@ -20,6 +20,7 @@ from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.cli import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.graph import available
 from fgl_secure.protocols.registry import PROTOCOLS
+from fgl_secure.runtime import Channel
 
 INSTALLED = Path(sys.executable).with_name("fgl-secure")
 AUDIT = ("audit", "--epochs", "1", "--device", "cpu")
@@ -290,6 +291,35 @@ BAD = {
 }
 
 
+USELESS = {
+    "exchange of fedspray": ("fedspray", "--exchange", "nonsense"),
+    "hops of fedspray": ("fedspray", "--hops", "7"),
+    "neighbours of fedspray": ("fedspray", "--neighbours", "3"),
+    "virtual_nodes of fedspray": ("fedspray", "--virtual-nodes", "5"),
+    "relays of fedspray": ("fedspray", "--relays", "4"),
+    "clip of fedspray": ("fedspray", "--clip", "9"),
+    "virtual_nodes of hifgl": ("hifgl", "--virtual-nodes", "4"),
+    "neighbours of hifgl": ("hifgl", "--neighbours", "9"),
+    "scheme of hifgl": ("hifgl", "--scheme", "ckks"),
+    "hops of fedvn": ("fedvn", "--hops", "3"),
+    "exchange of fedvn": ("fedvn", "--exchange", "ckks"),
+    "silos of fedvn": ("fedvn", "--silos", "9"),
+    "partition of fedvn": ("fedvn", "--partition", "louvain"),
+    "batch of fed2gnn": ("fed2gnn", "--batch", "4"),
+    "local_steps of fed2gnn": ("fed2gnn", "--local-steps", "3"),
+    "clip of fed2gnn": ("fed2gnn", "--clip", "2"),
+    "neighbours of fedstruct": ("fedstruct", "--neighbours", "2"),
+    "scheme of fedstruct": ("fedstruct", "--scheme", "ckks"),
+    "k_min of fedavg": ("fedavg", "--k-min", "4"),
+    "clip of fedavg without noise": ("fedavg", "--clip", "2"),
+    "dp_rounds without dp_epsilon": ("hifgl", "--dp-rounds", "2"),
+    "threshold of fedavg in the clear": ("fedavg", "--threshold", "99", "--scheme", "plaintext"),
+    "threshold of fedspray in the clear": ("fedspray", "--threshold", "99", "--scheme", "plaintext"),
+    "threshold of fedvn in the clear": ("fedvn", "--threshold", "99", "--scheme", "plaintext"),
+    "threshold of fed2gnn in the clear": ("fed2gnn", "--threshold", "99", "--protocol", "plaintext"),
+}
+
+
 def _check_refused(result: Result, folder: Path) -> None:
     assert result.status == BAD_INPUT
     assert result.out == ""
@@ -303,6 +333,18 @@ class TestBadInput:
     def test_exits_2_with_one_line(self, cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
         """Bad input gives status 2 and one line on the error stream; nothing is printed and nothing written."""
         _check_refused(cli(*words), tmp_path)
+
+    @pytest.mark.parametrize("command", ["train", "audit"])
+    @pytest.mark.parametrize(("case", "words"), USELESS.items(), ids=USELESS.keys())
+    def test_useless_options_exit_2(
+        self, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, words: tuple[str, ...], command: str
+    ) -> None:
+        """An option that the method has no use for is refused by name, and no message is sent."""
+        monkeypatch.setattr(Channel, "send", lambda *_: pytest.fail("something ran"))
+        method, *rest = words
+        result = cli(command, *((method,) if command == "train" else ("--method", method)), *rest)
+        _check_refused(result, tmp_path)
+        assert f" error: {case.split(maxsplit=1)[0]} must " in result.err
 
     @pytest.mark.parametrize("bound", ["nan", "inf", "1e300"])
     @pytest.mark.parametrize("command", [("audit",), ("train", "hifgl")])

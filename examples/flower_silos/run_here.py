@@ -25,9 +25,10 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
-from fgl_secure.learning.fedstruct_exchange import RowExchange, run_fedstruct
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.loop import TrainingResult, train_hifgl
+from fgl_secure.learning.fedstruct.exchange import RowExchange, run_fedstruct
+from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.learning.hifgl.training import train_hifgl
+from fgl_secure.learning.loop import TrainingResult
 from fgl_secure.learning.silos.sealing import SealedParty
 from fgl_secure.learning.silos.share import SiloShare
 from fgl_secure.learning.silos.sum_server import SumServer

@@ -8,9 +8,9 @@ from typing import Any
 
 from fgl_secure.audit import Record, Report, Verdict
 from fgl_secure.commands.audit import audit
+from fgl_secure.commands.fedstruct.choice import StructureChoice
 from fgl_secure.commands.method_pages import METHOD_PAGES
 from fgl_secure.commands.options import Options
-from fgl_secure.commands.structure_choice import StructureChoice
 from fgl_secure.learning.loop import Progress
 
 
@@ -40,6 +40,7 @@ class Reading:
         metric: what is measured.
         value: the figure; None where there was nothing to read.
         prior: the figure of the best guess without having seen anything.
+        n: units behind the figure, such as rows that were claimed.
         verdict: what the figure says; None where there is none.
     """
 
@@ -47,6 +48,7 @@ class Reading:
     metric: str
     value: float | None
     prior: float | None
+    n: int
     verdict: Verdict | None
 
 
@@ -87,27 +89,27 @@ class Line:
 
 
 FIVE = (
-    Compared(Options("hifgl", epochs=30), "plaintext", "relay-coded", ("clear-values", "device-gradients")),
+    Compared(Options("hifgl", epochs=20), "plaintext", "relay-coded", ("clear-values", "device-gradients")),
     Compared(
-        Options("fedstruct", epochs=30, structure=StructureChoice(exchanges=("plaintext", "pairwise-masking"))),
+        Options("fedstruct", epochs=20, structure=StructureChoice(exchanges=("plaintext", "pairwise-masking"))),
         "plaintext",
         "pairwise-masking",
         ("hop-shares", "structure-gradient-labels"),
     ),
     Compared(
-        Options("fedspray", partition="louvain"),
+        Options("fedspray", partition="louvain", epochs=60),
         "plaintext",
         "pairwise-masking",
-        ("proxy-classes", "proxy-singletons", "proxy-differencing"),
+        ("proxy-classes", "proxy-singletons", "proxy-label-changes"),
     ),
     Compared(
-        Options("fed2gnn", partition="louvain"),
+        Options("fed2gnn", epochs=100),
         "plaintext",
         "relay-coded",
         ("hop-feature-single", "hop-feature-differencing", "hop-feature-topology"),
     ),
     Compared(
-        Options("fedvn", dataset="Motif-mini", backbone="gin"),
+        Options("fedvn", dataset="Motif-mini", backbone="gin", epochs=30),
         "plaintext",
         "pairwise-masking",
         ("virtual-node-labels", "virtual-node-clients"),
@@ -159,9 +161,9 @@ def _reading(attack: str, name: str, report: Report) -> Reading:
     found = [each for each in report.records if each.attack == attack and _belongs(each, name)]
     measured = [each for each in found if each.verdict is not Verdict.CONTEXT]
     if not measured:
-        return Reading(attack, "", None, None, None)
+        return Reading(attack, "", None, None, 0, None)
     best = max(measured, key=lambda each: each.value - each.prior)
-    return Reading(attack, best.metric, best.value, best.prior, best.verdict)
+    return Reading(attack, best.metric, best.value, best.prior, best.n, best.verdict)
 
 
 def _belongs(record: Record, name: str) -> bool:

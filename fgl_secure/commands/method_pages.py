@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fgl_secure.commands.options import BACKBONES
-from fgl_secure.commands.reproduce import TABLES
+from fgl_secure.commands.tables.reproduce import TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ METHOD_PAGES = (
         "encoders weighted by nodes, class-wise proxies weighted by class shares, and these weights, for the server",
         {
             "plaintext": "the server each client's encoder, node count, proxies and class shares",
-            _STAGED: "the server the sums, so the means, the number of nodes and the class shares of all together",
+            _STAGED: "the server the sums, so the means, the number of nodes and the class shares of all together, "
+            "which say more the fewer and the more unlike clients are",
         },
     ),
     MethodPage(

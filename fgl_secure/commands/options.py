@@ -11,15 +11,16 @@ import numpy as np
 import torch
 
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.commands.fed2gnn.choice import TreeChoice
+from fgl_secure.commands.fedavg.choice import UpdateChoice
+from fgl_secure.commands.fedstruct.choice import StructureChoice
+from fgl_secure.commands.fedvn.choice import VirtualChoice
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed
-from fgl_secure.commands.structure_choice import StructureChoice
-from fgl_secure.commands.tree_choice import TreeChoice
-from fgl_secure.commands.update_choice import UpdateChoice
-from fgl_secure.commands.virtual_choice import VirtualChoice
+from fgl_secure.commands.unused_choices import check_unused
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
 from fgl_secure.learning.backbones import LAYERS
-from fgl_secure.learning.hifgl import hierarchy_of, neighbour_sums
+from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.learning.loop import compute_device
 from fgl_secure.learning.presets import PRESETS, Preset, Selection, preset
 from fgl_secure.protocols.grouped_sum import Scheme
@@ -60,10 +61,12 @@ class Options:
         static_first_layer: whether the neighbours' features are summed once and for all.
         privacy: differential privacy of what devices send; None for none.
         parameters: of the protocols.
-        structure: what is FedStruct's alone; other methods have no use for it.
-        updates: what is federated averaging's alone; its schemes are for every method whose server sums something.
+        structure: what is FedStruct's alone.
+        updates: how the server's sums are protected, and what is federated averaging's alone.
         trees: what is Fed2GNN's alone.
         virtual: what is FedVN's alone.
+
+    A choice that the method has no use for must stay as it is here (see `unused_choices`).
     """
 
     method: str = "hifgl"
@@ -124,7 +127,7 @@ def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph 
     graph = federated_graph(options) if graph is None else graph
     training = preset(options.preset, graph.graph.name).with_epochs(options.epochs)
     training = replace(training, static_first_layer=options.static_first_layer)
-    _check_selection(training, graph)
+    check_selection(training.name, training.selection, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges(schemes, heard)
     if options.privacy is not None:
@@ -134,7 +137,7 @@ def prepare(options: Options, protocols: tuple[str, ...], graph: FederatedGraph 
 
 
 def check_common(options: Options) -> None:
-    """Raises unless the choices that all methods share are known names and numbers in range."""
+    """Raises unless names that all methods share are known, numbers in range, and all choices of use to the method."""
     for kind, name, known in (
         ("method", options.method, METHODS),
         ("backbone", options.backbone, BACKBONES.get(options.method, ())),
@@ -143,18 +146,25 @@ def check_common(options: Options) -> None:
     ):
         if name not in known:
             raise UnknownNameError(kind, name, known)
+    check_unused(options, Options())
     if not 0 <= options.seed < 2**63:
         raise InputError(f"seed must lie in 0..2^63 - 1; found {options.seed}")
     if options.epochs is not None and options.epochs < 1:
         raise InputError(f"epochs must be at least 1; found {options.epochs}")
 
 
-def _check_selection(training: Preset, graph: FederatedGraph) -> None:
-    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[training.selection]
+def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> None:
+    """Raises unless the graph has nodes to choose the reported round on.
+
+    Args:
+        name: the preset's.
+        selection: what the preset chooses the round on.
+        graph: who has what.
+    """
+    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[selection]
     if not chosen_on.any():
         raise InputError(
-            f"masks.{training.selection} must mark at least one node, the {training.name} preset chooses the round on "
-            f"them; found none"
+            f"masks.{selection} must mark at least one node, the {name} preset chooses the round on them; found none"
         )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from fgl_secure.commands.fed2gnn.subjects import fed2gnn_plan
-from fgl_secure.commands.fedavg_subjects import fedavg_plan
+from fgl_secure.commands.fedavg.subjects import fedavg_plan
 from fgl_secure.commands.fedspray.subjects import fedspray_plan
-from fgl_secure.commands.fedstruct_subjects import fedstruct_plan
+from fgl_secure.commands.fedstruct.subjects import fedstruct_plan
 from fgl_secure.commands.fedvn.subjects import fedvn_plan
-from fgl_secure.commands.hifgl_subjects import hifgl_plan
+from fgl_secure.commands.hifgl.subjects import hifgl_plan
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.subjects import Plan
 from fgl_secure.errors import UnknownNameError

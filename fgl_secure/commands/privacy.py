@@ -9,7 +9,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.canaries import canary_scores
+from fgl_secure.learning.hifgl.canaries import canary_scores
 from fgl_secure.learning.presets import Preset
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import torch
 
@@ -16,6 +17,15 @@ from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.runtime import Claim, Recording
+
+
+class Figure(StrEnum):
+    """What tells how well a method does."""
+
+    ACCURACY = "accuracy"
+    """A share, and more is better."""
+    ABSOLUTE_ERROR = "mean absolute error"
+    """In the unit of the targets, and less is better."""
 
 
 class Subject(ABC):
@@ -73,6 +83,7 @@ class Plan:
         subjects: in the order of the report.
         reference: makes the run that an attack must break, once each.
         notes: sentences about this method that a reader of the report should know.
+        figure: what the reported figures are.
     """
 
     options: Options
@@ -86,3 +97,4 @@ class Plan:
     subjects: tuple[Subject, ...]
     reference: Callable[[Reference], RecordedRun]
     notes: tuple[str, ...]
+    figure: Figure = Figure.ACCURACY

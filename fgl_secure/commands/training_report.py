@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fgl_secure.commands.subjects import Plan
+from fgl_secure.commands.subjects import Figure, Plan
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.learning.loop import TrainingResult
 
 
 def summary(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost | None = None) -> Mapping[str, object]:
-    """The figures of a training run under a protocol as JSON values; accuracies are fractions, times seconds."""
+    """The figures of a training run under a protocol as JSON values; times are seconds.
+
+    Accuracies are fractions; of targets that are values, mean absolute errors stand under a key of that name instead.
+    """
     return {
         "method": plan.options.method,
         "backbone": plan.options.backbone,
@@ -21,7 +24,7 @@ def summary(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost
         "protocol": protocol,
         "seed": plan.options.seed,
         "device": str(plan.device),
-        "accuracy": accuracy_figures(result),
+        plan.figure.replace(" ", "_"): accuracy_figures(result),
         "cost": cost_figures(result),
         "privacy": None if cost is None else _privacy_figures(cost, result),
     }
@@ -72,16 +75,17 @@ def cost_figures(result: TrainingResult) -> dict[str, object]:
 def describe(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost | None = None) -> str:
     """The figures of a training run under a protocol for people."""
     graph, accuracy, transcript = plan.graph, result.accuracy, result.transcript
-    per_silo = "  ".join(_percent(share) for share in accuracy.per_silo)
+    shown = _percent if plan.figure is Figure.ACCURACY else _value
+    per_silo = "  ".join(shown(share) for share in accuracy.per_silo)
     rows = {
         "method": f"{plan.options.method}, {plan.options.backbone}, {plan.preset} preset",
         "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
         f"{plan.messages:,} messages a layer, "
         f"{graph.num_silos} silos ({graph.partition})",
         "protocol": protocol,
-        "test accuracy": f"{_percent(accuracy.test)} {plan.averaged}",
+        "test accuracy" if plan.figure is Figure.ACCURACY else "test error": f"{shown(accuracy.test)} {plan.averaged}",
         "per silo": per_silo,
-        "validation": _percent(accuracy.validation),
+        "validation": shown(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",
         "messages": f"{transcript.message_count:,}",
         "bytes": f"{transcript.byte_count:,}",
@@ -106,3 +110,7 @@ def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
 
 def _percent(share: float | None) -> str:
     return "not measured" if share is None else f"{share:.2%}"
+
+
+def _value(error: float | None) -> str:
+    return "not measured" if error is None else f"{error:.4g}"

@@ -38,13 +38,14 @@ class ServerSums(ABC):
 
         Args:
             rows: float64 [K, P], the vector of each client, entries of magnitude up to `BOUND`.
-            step: when; each step is asked for once.
+            step: when; rounds ascend from call to call.
 
         Returns:
             float64 [P], every entry off by K 2^-(f + 1) at most, where f is the number of bits behind the point.
 
         Raises:
-            InputError: an entry is not finite or too large; nothing was sent.
+            InputError: an entry is not finite or too large, or under a scheme the round is not above that of the call
+                before; nothing was sent.
         """
 
 
@@ -113,7 +114,10 @@ def mean_of(total: Reals) -> Reals | None:
 
 def _units(rows: Reals, fraction_bits: int) -> NDArray[np.int64]:
     if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
-        raise InputError(f"summands must be finite and of magnitude up to {BOUND:g}; at least one entry is not")
+        raise InputError(
+            f"summands must be finite and of magnitude up to {BOUND:g}; at least one entry is not: scale the features "
+            "or lower the learning rate"
+        )
     return np.rint(rows.astype(np.float64) * 2.0**fraction_bits).astype(np.int64)
 
 

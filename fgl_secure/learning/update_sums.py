@@ -86,6 +86,7 @@ class StagedSums:
         self._clients = channel.parties.ids(Role.SILO)
         self._server = int(channel.parties.ids(Role.SERVER)[0])
         self._session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist())
+        self._last: int | None = None
         self.threshold = scheme.threshold_for(len(self._clients))
 
     @property
@@ -94,7 +95,18 @@ class StagedSums:
         return self._scheme.limit(len(self._clients)) // len(self._clients)
 
     def __call__(self, rows: NDArray[np.int64], bound: int, step: Step) -> NDArray[np.int64]:
-        """The sum int64 [length] of rows int64 [K, length] of magnitude up to the bound."""
+        """The sum int64 [length] of rows int64 [K, length] of magnitude up to the bound.
+
+        Raises:
+            InputError: the round is not above that of the sum before. It numbers the sum, to which all messages are
+                bound: those of two sums of one number could be taken for each other.
+        """
+        if self._last is not None and step.round <= self._last:
+            raise InputError(
+                f"rounds of secured sums must ascend, as messages are bound to their numbers; found {step.round} after "
+                f"{self._last}"
+            )
+        self._last = step.round
         terms = SumTerms(self._session, step.round, len(rows), self.threshold, rows.shape[1], bound)
         return run_recorded(self._scheme, terms, rows, self._channel, self._clients, self._server, step)
 

@@ -20,7 +20,7 @@ from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.verdict import MARGIN
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Party, Phase, PublicParameters, Recording, Step, Transcript, View
 from fgl_secure.runtime.channel import Level, Loss
 from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, words

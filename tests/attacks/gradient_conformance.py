@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.gradient_fields import FieldGuess
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Phase, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, References

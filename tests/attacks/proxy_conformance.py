@@ -21,7 +21,7 @@ from fgl_secure.commands.fedspray.references import (
 )
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.server_sums import SecuredSums, ServerSums
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Transcript
@@ -33,7 +33,10 @@ from tests.attacks.recorded import Run, random_graph
 @pytest.fixture(scope="session", name="references")
 def proxy_references() -> References:
     """The runs that attacks on proxies must break, recorded once."""
-    return {which: proxy_reference(which) for which in (Reference.FEDSPRAY, Reference.FEDSPRAY_ROUNDS)}
+    return {which: proxy_reference(which) for which in _REFERENCES}
+
+
+_REFERENCES = (Reference.FEDSPRAY, Reference.FEDSPRAY_SUM, Reference.FEDSPRAY_ROUNDS)
 
 
 class ProxyConformance(AttackConformance):

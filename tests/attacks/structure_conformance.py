@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Auxiliary, guess_of
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.runtime import PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, References

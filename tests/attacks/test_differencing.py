@@ -15,11 +15,11 @@ from fgl_secure.attacks.differencing import DifferencingAtDevice, DifferencingAt
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.networks import Absence
+from fgl_secure.commands.benches.networks import Absence
+from fgl_secure.commands.hifgl.special_runs import sum_in_rounds
 from fgl_secure.commands.recorded_run import public_of
-from fgl_secure.commands.special_runs import sum_in_rounds
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing

@@ -24,7 +24,7 @@ from fgl_secure.attacks.truth import Truth
 from fgl_secure.commands.fed2gnn.references import drawn_rows, hop_reference
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded

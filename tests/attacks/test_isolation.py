@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import fgl_secure.attacks
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of, neighbour_sums
+from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.grouped_sum import Grouping, Scheme
 from fgl_secure.protocols.plaintext import Path as Way
 from fgl_secure.protocols.plaintext import Plaintext

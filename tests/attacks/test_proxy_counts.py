@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.proxy_counts import LabelledCounts, ProxyCounts, counts_of
-from fgl_secure.attacks.proxy_fractions import MOST, joined, one_more, whole_numbers
+from fgl_secure.attacks.proxy_fractions import MOST, joined, joined_on_grid, one_more, whole_numbers
 from fgl_secure.attacks.proxy_rows import ProxyRows
+from fgl_secure.learning.fedspray.shares import shares_of
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims
 from tests.attacks.proxy_conformance import (
@@ -161,3 +162,28 @@ def test_a_first_node_and_no_change() -> None:
     assert found[0].tolist() == [0, 0]
     assert found[1] == 1
     assert joined(np.zeros(3), HALF_UNIT) is None
+
+
+@given(st.lists(st.integers(0, 5), min_size=2, max_size=6).filter(any), st.data())
+def test_changes_of_rounded_shares_tell_few_labels(counts: list[int], data: st.DataObject) -> None:
+    """What is found gives the very change of rounded shares, with no more nodes than there are; none where none is."""
+    before, kind = np.array(counts), data.draw(st.integers(0, len(counts) - 1))
+    change = shares_of(before + np.eye(len(counts), dtype=np.int64)[kind], 1024) - shares_of(before, 1024)
+    found = joined_on_grid(change, HALF_UNIT, 1 / 1024)
+    if np.count_nonzero(before) == 1 and before[kind]:
+        assert found is None
+    elif found is not None:
+        more = found[0] + np.eye(len(counts), dtype=np.int64)[found[1]]
+        assert (shares_of(more, 1024) - shares_of(found[0], 1024)).tolist() == change.tolist()
+        assert found[0].sum() <= before.sum()
+
+
+def test_known_change_of_rounded_shares() -> None:
+    """A client with 5 : 3 : 0 nodes that adds one of the third class is counted on the grid as well."""
+    change = shares_of(np.array([5, 3, 1]), 1024) - shares_of(np.array([5, 3, 0]), 1024)
+    found = joined_on_grid(change, HALF_UNIT, 1 / 1024)
+    assert found is not None
+    assert (found[0].tolist(), found[1]) == ([5, 3, 0], 2)
+    first = joined_on_grid(np.array([0.0, 1.0]), HALF_UNIT, 1 / 1024)
+    assert first is not None
+    assert (first[0].tolist(), first[1]) == ([0, 0], 1)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Measurement, guess_of
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Phase, PublicParameters, Recording, Role, Transcript
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, References

@@ -18,7 +18,7 @@ from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.server_sums import ServerSums, server_sums
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step

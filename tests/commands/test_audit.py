@@ -270,6 +270,11 @@ def test_declared_circumstances_are_few() -> None:
         expected[f"differencing-{who}"] = Circumstance.REPEATED_SUM
     expected["malicious-single-neighbour"] = Circumstance.MALICIOUS_DEVICE
     expected["nsf-cosine-edges"] = expected["nsf-walk-edges"] = Circumstance.SHARED_FEATURES
+    for name in ("proxy-differencing", "proxy-label-changes", "proxy-membership"):
+        expected[name] = Circumstance.REPEATED_SUM
+    for name in ("hop-feature-differencing", "hop-feature-topology"):
+        expected[name] = Circumstance.REPEATED_SUM
+    expected["hop-feature-single"] = Circumstance.SINGLE_NEIGHBOUR
     assert limited == expected
 
 

@@ -17,8 +17,8 @@ from fgl_secure.commands.options import Options, prepare
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed, releases
 from fgl_secure.dp import BudgetExhaustedError, Unit
 from fgl_secure.errors import InputError
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.loop import train_hifgl
+from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.learning.hifgl.training import train_hifgl
 from fgl_secure.learning.presets import HONEST, Preset
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext

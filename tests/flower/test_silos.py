@@ -16,7 +16,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.silos import TOLD, SiloMailbox, fresh_session, silo_app
 from fgl_secure.flower.turns import KEY, WHO, Turn
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask
 from fgl_secure.learning.silos.neighbour_sums import ClearSums

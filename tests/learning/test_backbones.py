@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.backbones import Degrees, GCNLayer, MessageLayer, PublishedGCNLayer, SAGELayer, make_layers
 from fgl_secure.learning.grouped_sum import GroupedSum
-from fgl_secure.learning.hifgl import hierarchy_of, neighbour_sums
+from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Step
 from tests.protocols.conformance import channel_of

@@ -9,8 +9,9 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.loop import TrainingResult, compute_device, train_hifgl
+from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.learning.hifgl.training import train_hifgl
+from fgl_secure.learning.loop import TrainingResult, compute_device
 from fgl_secure.learning.presets import HONEST, Preset, Selection
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory

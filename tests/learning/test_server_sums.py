@@ -87,11 +87,24 @@ def test_the_server_gets_no_vector_of_a_client(name: str) -> None:
 @pytest.mark.parametrize("name", [None, *SECURED])
 @pytest.mark.parametrize("entry", [np.nan, np.inf, BOUND * 1.001, -2 * BOUND])
 def test_what_does_not_fit_is_refused_before_anything_is_sent(name: str | None, entry: float) -> None:
-    """An entry that is not finite or too large stops the round, with the rule and without the value."""
+    """An entry that is not finite or too large stops the round, with the rule and what to do, without the value."""
     sums, channel = opened(name)
     before = len(channel.transcript.messages)
     rows = drawn(0)
     rows[1, 2] = entry
-    with pytest.raises(InputError, match="summands must be finite and of magnitude up to 64"):
+    with pytest.raises(InputError, match=r"magnitude up to 64; .*: scale the features or lower the learning rate$"):
         sums(rows, Step(0))
     assert len(channel.transcript.messages) == before
+
+
+@pytest.mark.parametrize("name", SECURED)
+@pytest.mark.parametrize("second", [3, 2])
+def test_rounds_of_secured_sums_ascend(name: str, second: int) -> None:
+    """Messages of two sums of one number could be taken for each other: the second is refused, and nothing is sent."""
+    sums, channel = opened(name)
+    sums(drawn(0), Step(3))
+    sent = channel.transcript.message_count
+    with pytest.raises(InputError, match=f"rounds of secured sums must ascend.*found {second} after 3"):
+        sums(drawn(1), Step(second))
+    assert channel.transcript.message_count == sent
+    assert np.isfinite(sums(drawn(1), Step(4))).all()

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import HiFGL, hierarchy_of
+from fgl_secure.learning.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.learning.presets import HONEST
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext

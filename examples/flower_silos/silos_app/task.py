@@ -11,7 +11,7 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.split import random_split
-from fgl_secure.learning.fedstruct_presets import FedStructPreset, fedstruct_preset
+from fgl_secure.learning.fedstruct.presets import FedStructPreset, fedstruct_preset
 from fgl_secure.learning.presets import HONEST, Preset
 from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask

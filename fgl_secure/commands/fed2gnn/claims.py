@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fgl_secure.commands.fedavg_claims import SUM_LEAKS
+from fgl_secure.commands.fedavg.claims import SUM_LEAKS
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
@@ -40,6 +40,13 @@ HOP_LEAKS = (
         Circumstance.ANY,
         "a client that is asked for sums learns which of its nodes are next to which node of another client",
     ),
+    Leak(
+        Secret.DEGREE,
+        Role.SILO,
+        Circumstance.ANY,
+        "clients tell each other which edges their nodes picked: who hears nothing about an edge learns that its other "
+        "end has more neighbours at other clients than it may ask about",
+    ),
 )
 """What exact sums of several hops tell a client, whatever computes them."""
 
@@ -68,6 +75,18 @@ MODELS_IN_THE_CLEAR = (
         "the server sees every client's model, and how many labelled and validation nodes it has",
     ),
 )
+
+
+PAIR_LEAKS = (
+    Leak(
+        Secret.SUMMAND,
+        Role.SILO,
+        Circumstance.ANY,
+        "of two clients each can take its own part from the mean that the server sends back: what is left is the "
+        "other's model, and of the latent map its perceptron and its mean square",
+    ),
+)
+"""What two clients learn of each other, whatever adds the models up."""
 
 
 def claim_of(scheme: Scheme, averaging: StagedScheme | None, clients: int) -> Claim:
@@ -112,8 +131,9 @@ def _sums_alone(least: int, relays: int) -> Guarantee:
         Secret.NODE_FEATURES,
         {Role.SILO: 1, Role.SERVER: 1, Role.RELAY: relays},
         Strength.COMPUTATIONAL,
-        f"a client learns of a node's neighbours elsewhere the sums of every hop over at least {least} clients' parts, "
-        f"and no part alone; a node with neighbours at fewer clients gets no sum",
+        f"of a node's neighbours elsewhere no message tells a client more than the sums of every hop over at least "
+        f"{least} clients' parts, and a node with neighbours at fewer clients gets no sum; what several of these sums "
+        "determine together is declared beside it",
         REFUSAL,
     )
 
@@ -129,4 +149,5 @@ def _averaging(averaging: StagedScheme | None, clients: int) -> Claim:
     if averaging is None:
         return Claim((), MODELS_IN_THE_CLEAR, ())
     inner = averaging.claim_for(clients)
-    return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS), inner.assumptions)
+    pair = PAIR_LEAKS if clients == 2 else ()
+    return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)

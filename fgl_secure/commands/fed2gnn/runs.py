@@ -16,13 +16,14 @@ from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.fed2gnn.grouping import client_pairs, sampled_neighbours
+from fgl_secure.learning.fed2gnn.grouping import client_pairs
 from fgl_secure.learning.fed2gnn.hop_sums import RowRange, hop_sums
 from fgl_secure.learning.fed2gnn.models import backbone_of
 from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.learning.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.learning.fed2gnn.training import exchange
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.hop_exchange import note_own_graph
+from fgl_secure.learning.fedstruct.hop_exchange import note_own_graph
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.grouped_sum import Grouping, Scheme
 from fgl_secure.protocols.staged.interface import StagedScheme
@@ -69,10 +70,10 @@ def drawn_hops(
         loss: a network that loses messages.
     """
     most, scheme = setting.neighbours, setting.scheme
-    asked = graph if most is None else sampled_neighbours(graph, most, 0)
     parties = hierarchy_of(graph, scheme.relays)
     channel = Channel(parties, SimulationCoins(0), recording or Recording.everything(), loss)
     note_own_graph(channel, graph)
+    asked = graph if most is None else agreed_neighbours(graph, channel, most, 0, Step(0))
     hop_sums(asked, values, setting.hops, scheme, channel, rows=setting.rows)
     return _run(graph, asked, values, setting, channel, ("drawn for attacks", what))
 

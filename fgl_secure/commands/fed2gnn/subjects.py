@@ -14,15 +14,16 @@ from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.fed2gnn.claims import claim_of
 from fgl_secure.commands.fed2gnn.references import hop_reference
 from fgl_secure.commands.fed2gnn.runs import trained_hops
-from fgl_secure.commands.options import Options, check_common, federated_graph
+from fgl_secure.commands.options import Options, check_common, check_selection, federated_graph
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
+from fgl_secure.learning.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.learning.fed2gnn.training import train_fed2gnn
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult, compute_device
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.grouped_sum import Scheme
@@ -132,7 +133,7 @@ def fed2gnn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedG
     """
     check_common(options)
     options.trees.check()
-    _check_unused(options)
+    _check_updates(options)
     device = compute_device(options.device)
     schemes = [_scheme(name, options.parameters) for name in dict.fromkeys(protocols or DEMONSTRATED)]
     graph = federated_graph(options, SPLIT) if graph is None else graph
@@ -140,6 +141,12 @@ def fed2gnn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedG
         raise InputError(f"silos must be at least 2 for fed2gnn; found {graph.num_silos}")
     chosen = fed2gnn_preset(options.preset, graph.graph.name, options.backbone).with_epochs(options.epochs)
     preset = chosen.with_trees(options.trees.hops, options.trees.neighbours)
+    subjects = tuple(_subject(options, graph, preset, scheme, device) for scheme in schemes)
+    if options.updates.threshold is not None and all(subject.averaging is None for subject in subjects):
+        raise InputError(
+            f"threshold must go with a scheme other than {CLEAR} for the models; found {options.updates.threshold}"
+        )
+    check_selection(preset.name, preset.selection, graph)
     return Plan(
         options,
         graph,
@@ -149,7 +156,7 @@ def fed2gnn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedG
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {preset.selection} accuracy",
-        tuple(_subject(options, graph, preset, scheme, device) for scheme in schemes),
+        subjects,
         hop_reference,
         NOTES,
     )
@@ -159,11 +166,12 @@ def _subject(
     options: Options, graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, device: torch.device
 ) -> Fed2GNNSubject:
     """Raises unless some sum can be computed, and models added up."""
-    most = int(_clients_around(graph).max(initial=0))
+    asked = sampled_neighbours(graph, preset.neighbours, options.seed)
+    most = int(_clients_around(asked).max(initial=0))
     if 1 < scheme.minimum_group > most:
         raise InputError(
             f"k_min must leave some node a sum under {scheme.name}: neighbours at {scheme.minimum_group} other clients "
-            f"or more; found at most {most} over {graph.num_silos} silos"
+            f"or more; found at most {most} over {graph.num_silos} silos and {preset.neighbours} sampled neighbours"
         )
     named = options.updates.schemes or ((CLEAR,) if scheme.fixed_point(1) is None else (AVERAGING,))
     averaging = None if named[0] == CLEAR else staged(named[0], options.updates.threshold)
@@ -190,20 +198,11 @@ def _scheme(name: str, parameters: Parameters) -> Scheme:
     return make_scheme(name, parameters if chosen else replace(parameters, modulus=MERSENNE_61))
 
 
-def _check_unused(options: Options) -> None:
-    """Refuses choices that have no meaning here, rather than passing over them."""
+def _check_updates(options: Options) -> None:
+    """Raises unless at most one scheme adds up the models."""
     updates = options.updates
     updates.check()
     if len(updates.schemes) > 1:
         raise InputError(
             f"scheme must be given once for fed2gnn, beside each protocol; found {', '.join(updates.schemes)}"
         )
-    if options.privacy is not None:
-        raise InputError(
-            "dp_epsilon must be left out for fed2gnn: a node's features enter the sums of all nodes up to K hops away, "
-            f"however many these are, so no clip of single rows bounds what it changes; found {options.privacy.epsilon}"
-        )
-    if updates.noise is not None:
-        raise InputError(f"noise must be left out for fed2gnn, whose clients send models; found {updates.noise}")
-    if options.static_first_layer:
-        raise InputError("static_first_layer must be left out for fed2gnn, which has no such layer; found it set")

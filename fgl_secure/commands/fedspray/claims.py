@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
@@ -50,6 +47,20 @@ CLIENT_LEAKS = (
 
 SUM_LEAKS = (
     Leak(
+        Secret.LABEL_SHARES,
+        Role.SERVER,
+        Circumstance.ANY,
+        "exact shares are fractions of each client's number of labelled nodes: where few clients have different "
+        "numbers, one sum has one explanation, which counts every client's labelled nodes of each class; shares on a "
+        "grid have many explanations, but few clients or few labels leave few",
+    ),
+    Leak(
+        Secret.CLASS_PRESENCE,
+        Role.SERVER,
+        Circumstance.ANY,
+        "the same explanation tells which classes each client has labelled nodes of",
+    ),
+    Leak(
         Secret.LABEL,
         Role.SERVER,
         Circumstance.ANY,
@@ -60,14 +71,14 @@ SUM_LEAKS = (
         Role.SERVER,
         Circumstance.ANY,
         "where one client alone has labelled nodes of a class, the sum holds its class proxy, and the node's own where "
-        "there is a single one; whose it is, the sum does not say",
+        "there is a single one",
     ),
     Leak(
         Secret.LABEL_SHARES,
         Role.SERVER,
         Circumstance.REPEATED_SUM,
         "when one client alone labels a node more between two rounds, the change of the sum tells how many labelled "
-        "nodes of each class that client has; which client it is, the sum does not say",
+        "nodes of each class that client has",
     ),
     Leak(
         Secret.TRAINING_NODE,
@@ -88,12 +99,6 @@ PAIR_LEAKS = (
     ),
 )
 
-PARTS = (
-    (Secret.CLASS_PRESENCE, "which classes a client has labelled nodes of shows in its summand alone, hidden with it"),
-    (Secret.LABEL_SHARES, "how often a label occurs at a client shows in its summand alone, hidden with it"),
-)
-"""What a summand holds, and hides while two clients or more are in the sum."""
-
 
 def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
     """The claim of a run.
@@ -105,16 +110,5 @@ def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
     if scheme is None:
         return Claim(PUBLISHED, (*CLEAR_LEAKS, *CLIENT_LEAKS), ("clients follow the protocol",))
     inner = scheme.claim_for(clients)
-    guarantees = (*inner.guarantees, *_parts(inner.guarantees, clients))
     pair = PAIR_LEAKS if clients == 2 else ()
-    return Claim(guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *CLIENT_LEAKS, *pair), inner.assumptions)
-
-
-def _parts(guarantees: tuple[Guarantee, ...], clients: int) -> Iterator[Guarantee]:
-    """What is promised about summands, said of their parts; two clients must be left that did not collude."""
-    summands = [each for each in guarantees if each.secret is Secret.SUMMAND and Role.SERVER in each.coalition]
-    for each in summands[:1]:
-        limits = {Role.SILO: clients - 2}
-        coalition = {role: min(count, limits.get(role, count)) for role, count in each.coalition.items()}
-        for secret, statement in PARTS:
-            yield replace(each, secret=secret, coalition=coalition, statement=statement)
+    return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *CLIENT_LEAKS, *pair), inner.assumptions)

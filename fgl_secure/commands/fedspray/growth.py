@@ -15,7 +15,7 @@ from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.learning.fedspray.client import Client, flat, put_flat
 from fgl_secure.learning.fedspray.preset import FedSprayPreset
 from fgl_secure.learning.fedspray.training import FedSpray
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.server_sums import ClearSums, ServerSums
 from fgl_secure.runtime import Channel
 

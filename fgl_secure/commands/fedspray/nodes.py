@@ -13,6 +13,7 @@ from fgl_secure.attacks.proxy_views import ProxySlices
 from fgl_secure.attacks.truth import ClientBatch, Truth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fedspray.layout import ProxyLayout
+from fgl_secure.learning.fedspray.shares import shares_of
 from fgl_secure.learning.fedspray.training import FedSpray
 from fgl_secure.runtime import Directory
 
@@ -65,21 +66,29 @@ class LabelledNodes:
         return found
 
 
-def summands(held: LabelledNodes, layout: ProxyLayout, clients: int) -> Floats:
-    """What clients send in a round whose encoder is all zeros: float64 [K, layout.length], all of one weight."""
+def summands(held: LabelledNodes, layout: ProxyLayout, clients: int, grid: int | None = None) -> Floats:
+    """What clients send in a round whose encoder is all zeros: float64 [K, layout.length], all of one weight.
+
+    Args:
+        held: the labelled nodes of the round.
+        layout: of a summand.
+        clients: how many there are.
+        grid: shares are multiples of one over this; None for exact ones.
+    """
     rows = np.zeros((clients, layout.length))
     counts = held.counts(clients, layout.classes)
-    labelled = np.maximum(counts.sum(axis=1), 1)
-    sums = held.sums(clients, layout.classes)
+    shares = np.stack([shares_of(each, grid) for each in counts])
+    means = held.sums(clients, layout.classes) / np.maximum(counts, 1)[..., None]
     rows[:, layout.weight] = 1 / clients
-    rows[:, layout.proxies] = (sums / labelled[:, None, None]).reshape(clients, -1)
-    rows[:, layout.shares] = counts / labelled[:, None]
+    rows[:, layout.proxies] = (shares[..., None] * means).reshape(clients, -1)
+    rows[:, layout.shares] = shares
     return rows
 
 
-def slices_of(layout: ProxyLayout) -> ProxySlices:
-    """The layout as attacks know it."""
-    return ProxySlices(layout.parameters, layout.classes, layout.width)
+def slices_of(layout: ProxyLayout, first: LabelledNodes, clients: int, grid: int | None) -> ProxySlices:
+    """The layout as attacks know it, with how many labelled nodes clients have in the first round."""
+    labelled = np.bincount(first.clients, minlength=clients).tolist()
+    return ProxySlices(layout.parameters, layout.classes, layout.width, tuple(labelled), grid)
 
 
 def proxy_truth(parties: Directory, graph: FederatedGraph, rounds: Sequence[LabelledNodes]) -> Truth:

@@ -1,4 +1,4 @@
-"""Runs of FedSpray that attacks on proxies must break: drawn proxies, sent in the clear."""
+"""Runs of FedSpray that attacks on proxies must break: drawn proxies, sent in the clear or under masks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from fgl_secure.commands.fedspray.nodes import LabelledNodes, proxy_truth, slice
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.learning.fedspray.layout import ProxyLayout
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.server_sums import ClearSums, ServerSums
+from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.learning.server_sums import ClearSums, SecuredSums, ServerSums
+from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Step
 from fgl_secure.runtime.channel import Loss
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9
 ADDITIONS = 2 * CLIENTS
+SIZES = (31, 37, 41, 43, 47)
+"""Labelled nodes of clients whose sum alone is read: no two have a divisor in common."""
 
 
 def proxy_reference(which: Reference) -> RecordedRun:
@@ -54,6 +57,22 @@ def drawn_nodes(seed: int, clients: int = CLIENTS, classes: int = CLASSES, most:
     return LabelledNodes(np.arange(len(owner)), owner // classes, kinds, proxies)
 
 
+def drawn_sizes(seed: int, sizes: tuple[int, ...] = SIZES, classes: int = CLASSES) -> LabelledNodes:
+    """Clients of given numbers of labelled nodes, whose classes are skewed and differ from client to client.
+
+    Args:
+        seed: of the draw.
+        sizes: labelled nodes of each client.
+        classes: how many.
+    """
+    rng = np.random.default_rng(seed)
+    skew = rng.dirichlet(np.full(classes, 0.7), size=len(sizes))
+    counts = np.stack([rng.multinomial(size, each) for size, each in zip(sizes, skew, strict=True)])
+    owner = np.repeat(np.arange(counts.size), counts.ravel())
+    proxies = rng.normal(size=(len(owner), WIDTH))
+    return LabelledNodes(np.arange(len(owner)), owner // classes, owner % classes, proxies)
+
+
 def recorded_rounds(
     rounds: list[LabelledNodes],
     what: str,
@@ -62,6 +81,7 @@ def recorded_rounds(
     suspects: Suspects | None = None,
     loss: Loss | None = None,
     recording: Recording | None = None,
+    grid: int | None = None,
 ) -> RecordedRun:
     """Rounds in which clients send class proxies of given nodes, and encoders of zeros.
 
@@ -72,15 +92,17 @@ def recorded_rounds(
         suspects: what the server may know.
         loss: a network that loses messages.
         recording: what is kept; everything unless given.
+        grid: shares are multiples of one over this; None for exact ones.
     """
     graph = graph_of(rounds[-1])
     layout = ProxyLayout(3, graph.num_classes, rounds[-1].proxies.shape[1])
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
     sums = make_sums(channel)
     for number, held in enumerate(rounds):
-        sums(summands(held, layout, graph.num_silos), Step(number))
+        sums(summands(held, layout, graph.num_silos, grid), Step(number))
     truth = proxy_truth(channel.parties, graph, rounds)
-    auxiliary = Auxiliary(proxy_layout=slices_of(layout), suspects=suspects)
+    slices = slices_of(layout, rounds[0], graph.num_silos, grid)
+    auxiliary = Auxiliary(proxy_layout=slices, suspects=suspects)
     rest = (PublicParameters(), channel.transcript, truth, auxiliary)
     return RecordedRun("drawn for attacks", what, Material.PROXIES, *rest)
 
@@ -130,6 +152,15 @@ def _one_round() -> RecordedRun:
 
 
 @cache
+def _sum() -> RecordedRun:
+    return recorded_rounds([drawn_sizes(2)], "reference, the sum of one round", make_sums=_masked)
+
+
+def _masked(channel: Channel) -> ServerSums:
+    return SecuredSums(staged("pairwise-masking"), channel)
+
+
+@cache
 def _rounds() -> RecordedRun:
     rounds = growing(drawn_nodes(1), ADDITIONS, seed=1)
     return recorded_rounds(rounds, "reference, a node added in each round", suspects=drawn_pairs(rounds, seed=2))
@@ -137,5 +168,6 @@ def _rounds() -> RecordedRun:
 
 _REFERENCES: Mapping[Reference, Callable[[], RecordedRun]] = MappingProxyType({
     Reference.FEDSPRAY: _one_round,
+    Reference.FEDSPRAY_SUM: _sum,
     Reference.FEDSPRAY_ROUNDS: _rounds,
 })  # fmt: skip

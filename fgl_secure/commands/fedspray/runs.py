@@ -12,7 +12,7 @@ from fgl_secure.commands.fedspray.nodes import LabelledNodes, proxy_truth, slice
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fedspray.layout import ProxyLayout
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
@@ -74,5 +74,6 @@ class ProxyRuns:
         suspects: Suspects | None = None,
     ) -> RecordedRun:
         truth = proxy_truth(transcript.parties, graph, rounds)
-        auxiliary = Auxiliary(proxy_layout=slices_of(layout), suspects=suspects)
+        slices = slices_of(layout, rounds[0], graph.num_silos, self.setting.preset.share_grid)
+        auxiliary = Auxiliary(proxy_layout=slices, suspects=suspects)
         return RecordedRun(label, what, Material.PROXIES, PublicParameters(), transcript, truth, auxiliary)

@@ -16,13 +16,12 @@ from fgl_secure.commands.options import Options, check_common, federated_graph
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
-from fgl_secure.commands.update_choice import UpdateChoice
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fedspray.networks import NETWORKS
 from fgl_secure.learning.fedspray.preset import fedspray_preset
 from fgl_secure.learning.fedspray.training import train_fedspray
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult, compute_device
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.staged.interface import StagedScheme
@@ -120,6 +119,8 @@ def fedspray_plan(options: Options, protocols: tuple[str, ...], graph: Federated
     device: torch.device = compute_device(options.device)
     graph = federated_graph(options, SPLIT) if graph is None else graph
     preset = fedspray_preset(options.preset, graph.graph.name).with_epochs(options.epochs)
+    if graph.num_silos < 2:
+        raise InputError(f"silos must be at least 2 for fedspray; found {graph.num_silos}")
     if not graph.validation_mask.any():
         raise InputError(f"masks.validation must mark at least one node, the round is chosen by {preset.choice}")
     names = tuple(dict.fromkeys(options.updates.schemes or DEMONSTRATED))
@@ -145,18 +146,10 @@ def fedspray_plan(options: Options, protocols: tuple[str, ...], graph: Federated
 
 def _check(options: Options, protocols: tuple[str, ...]) -> None:
     check_common(options)
-    updates, usual = options.updates, UpdateChoice()
-    updates.check()
+    options.updates.check()
     if options.backbone not in NETWORKS:
         raise UnknownNameError("backbone", options.backbone, tuple(NETWORKS))
     if protocols:
         raise InputError(
             f"protocol must be left out for fedspray, whose summands are added up under --scheme; found {protocols[0]}"
         )
-    if options.privacy is not None:
-        raise InputError(f"dp_epsilon must be left out for fedspray; found {options.privacy.epsilon}")
-    if options.static_first_layer:
-        raise InputError("static_first_layer must be left out for fedspray, which has no such layer; found it set")
-    for name in ("batch", "local_steps", "local_rate", "noise"):
-        if getattr(updates, name) != getattr(usual, name):
-            raise InputError(f"{name} must be left out for fedspray; found {getattr(updates, name)}")

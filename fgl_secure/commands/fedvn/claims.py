@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret
 
@@ -31,21 +34,27 @@ SUM_LEAKS = (
 )
 """What a sum tells, whatever computes it."""
 
-PAIR_LEAKS = (
+PAIR_LEAKS = tuple(
     Leak(
-        Secret.SUMMAND,
+        secret,
         Role.SILO,
         Circumstance.ANY,
         "of two clients each can take its own part from the mean that the server sends back: what is left is the "
-        "other's model and its virtual nodes",
-    ),
+        f"other's model and its virtual nodes{told}",
+    )
+    for secret, told in (
+        (Secret.SUMMAND, ""),
+        (Secret.LABEL_SHARES, ", and the bias of its last layer tells how often each label occurs there"),
+        (Secret.CLIENT_IDENTITY, ", and whose they are is no question"),
+    )
 )
+"""What two clients learn of each other, whatever computes the sum."""
 
 FOLLOWING = (
     (Secret.LABEL_SHARES, "of one client's label shares the server learns no more than those of all tell"),
     (Secret.CLIENT_IDENTITY, "there is no summand that the server could put a name to"),
 )
-"""What is hidden with a summand, and why."""
+"""What is hidden with a summand while two clients are left that did not collude, and why."""
 
 
 def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
@@ -58,12 +67,19 @@ def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
     if scheme is None:
         return Claim((), CLEAR_LEAKS, ())
     inner = scheme.claim_for(clients)
-    summands = [each for each in inner.guarantees if each.secret is Secret.SUMMAND and Role.SERVER in each.coalition]
-    following = tuple(_following(each, *rest) for rest in FOLLOWING for each in summands)
-    pair = PAIR_LEAKS if clients == 2 else ()  # a pair
+    following = tuple(_following(inner.guarantees, clients))
+    pair = PAIR_LEAKS if clients == 2 else ()
     return Claim((*inner.guarantees, *following), (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)
 
 
-def _following(promise: Guarantee, secret: Secret, consequence: str) -> Guarantee:
-    """The promise about a summand, said of what a summand tells."""
-    return Guarantee(secret, promise.coalition, promise.strength, f"{promise.statement}; {consequence}", promise.source)
+def _following(promises: tuple[Guarantee, ...], clients: int) -> Iterator[Guarantee]:
+    """What is promised about summands, said of what they tell; two clients must be left that did not collude."""
+    limits = {Role.SILO: clients - 2}
+    for promise in promises:
+        if promise.secret is not Secret.SUMMAND or Role.SERVER not in promise.coalition:
+            continue
+        capped = {role: min(count, limits.get(role, count)) for role, count in promise.coalition.items()}
+        coalition = {role: count for role, count in capped.items() if count > 0}
+        for secret, consequence in FOLLOWING:
+            statement = f"{promise.statement}; {consequence}"
+            yield replace(promise, secret=secret, coalition=coalition, statement=statement)

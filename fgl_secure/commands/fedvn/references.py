@@ -17,6 +17,7 @@ from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.graph_sets.motif import MotifEnvironment, motif_set
 from fgl_secure.learning.fedvn.preset import FedVNPreset
+from fgl_secure.learning.presets import Selection
 
 GRAPHS = 60
 """Of a client."""
@@ -27,7 +28,9 @@ FAVOURITES = (0, 1, 0, 2, 0)
 FAVOURED, OTHERS = 14, 3
 """Training graphs of a client's favourite label, and of each other."""
 
-WHOLE = FedVNPreset("honest", epochs=10, batch=GRAPHS, hidden=16, layers=2, dropout=0.0, virtual_nodes=4)
+WHOLE = FedVNPreset(
+    "honest", 10, batch=GRAPHS, hidden=16, layers=2, dropout=0.0, virtual_nodes=4, selection=Selection.TEST
+)
 """One step a round on all training graphs: what a client's graphs say is all that a summand tells."""
 
 

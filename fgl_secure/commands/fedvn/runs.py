@@ -22,7 +22,7 @@ from fgl_secure.learning.fedvn.federation import GraphFederation
 from fgl_secure.learning.fedvn.methods import FEDVN
 from fgl_secure.learning.fedvn.preset import FedVNPreset
 from fgl_secure.learning.fedvn.training import train_fedvn
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.learning.server_sums import ClearSums, server_sums
 from fgl_secure.protocols.staged.interface import StagedScheme

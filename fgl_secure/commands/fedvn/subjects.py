@@ -11,9 +11,8 @@ from fgl_secure.commands.fedvn.references import virtual_node_reference
 from fgl_secure.commands.fedvn.runs import ROUNDS, Setting, recorded_rounds
 from fgl_secure.commands.options import Options, check_common
 from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Plan, Subject
+from fgl_secure.commands.subjects import Figure, Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
-from fgl_secure.commands.update_choice import UpdateChoice
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import load_set
@@ -99,7 +98,7 @@ def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
     for scheme in schemes:
         if scheme is not None:
             scheme.threshold_for(sets.num_clients)
-    figure = "accuracy" if sets.num_classes else "mean absolute error"
+    figure = Figure.ACCURACY if sets.num_classes else Figure.ABSOLUTE_ERROR
     return Plan(
         options,
         setting.union,
@@ -112,6 +111,7 @@ def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         tuple(FedVNSubject(setting, scheme) for scheme in schemes),
         virtual_node_reference,
         NOTES,
+        figure,
     )
 
 
@@ -125,14 +125,3 @@ def _check(options: Options, protocols: tuple[str, ...], graph: FederatedGraph |
         )
     if graph is not None:
         raise InputError(f"graph must be left out for fedvn, whose clients have many; found {graph.graph.name}")
-    if options.silo_file is not None:
-        raise InputError(f"silo_file must be left out for fedvn, whose sets name clients; found {options.silo_file}")
-    if options.privacy is not None:
-        raise InputError(f"dp_epsilon must be left out for fedvn; found {options.privacy.epsilon}")
-    if options.static_first_layer:
-        raise InputError("static_first_layer must be left out for fedvn, which has no such layer; found it set")
-    usual = UpdateChoice()
-    for name in ("batch", "local_steps", "local_rate", "noise"):
-        found = getattr(options.updates, name)
-        if found != getattr(usual, name):
-            raise InputError(f"{name} must be left out for fedvn, whose presets say how clients train; found {found}")

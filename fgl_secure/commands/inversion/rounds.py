@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.gradient_model import Activation, Convolution, GradientModel
 from fgl_secure.attacks.receptive_field import receptive_field
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.commands.fedavg.runs import attacked_round
 from fgl_secure.commands.inversion.noise import GradientNoise, LocallyNoisy
 from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.update_runs import attacked_round
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.backbones import LAYERS, make_layers
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.update_sums import ClearUpdates, StagedUpdates, UpdateSum
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Recording, Step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from enum import StrEnum
 
@@ -19,7 +20,7 @@ from fgl_secure.learning.fed2gnn.latent import learn_latent
 from fgl_secure.learning.fed2gnn.models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
 from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.learning.fed2gnn.rounds import train_averaged
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.learning.server_sums import ServerSums, server_sums
 from fgl_secure.runtime import Channel
@@ -86,7 +87,7 @@ def train_fed2gnn_baseline(
         device: where model compute runs.
         progress: called after each round.
     """
-    place = device or torch.device("cpu")
+    start, place = time.perf_counter(), device or torch.device("cpu")
     graph = graph.in_one_silo() if baseline is Fed2GNNBaseline.CENTRAL else graph
     channel = channel or Channel(hierarchy_of(graph), SystemCoins())
     adding, kind = sums or server_sums(None, channel), backbone_of(backbone).propagation
@@ -106,6 +107,7 @@ def train_fed2gnn_baseline(
         seed=seed,
         device=place,
         first=rounds,
+        start=start,
         progress=progress,
     )
 

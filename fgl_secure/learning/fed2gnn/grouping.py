@@ -6,7 +6,7 @@ node has an edge to. A group is a node, and its client is entitled to the sum ov
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.protocols.grouped_sum import Grouping, Ids
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
@@ -102,62 +101,29 @@ def send_requests(graph: FederatedGraph, channel: Channel, pairs: PairMap, step:
     Raises:
         ProtocolError: a request got lost, and its sender would take steps back out of sums that have none.
     """
-    silos = channel.parties.ids(Role.SILO)
-    payload = np.stack([pairs.asking, pairs.asked], axis=1).astype(np.int32)
-    on_every_tape = np.broadcast_to(payload, channel.batch_shape + payload.shape)
-    ends = silos[graph.silo_of[pairs.asking]], silos[graph.silo_of[pairs.asked]]
-    delivery = channel.send(Phase.WANTED, step, *ends, on_every_tape)
-    if len(delivery.senders) < len(pairs.asking):
-        lost = len(pairs.asking) - len(delivery.senders)
-        raise ProtocolError(f"requests must all arrive, or sums are wrong; {lost} of {len(pairs.asking)} did not")
+    tell_neighbours(graph, channel, pairs.asking, pairs.asked, step)
 
 
-def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
-    """Leaves at most so many neighbours at other clients to every node (4.3, "sample at most d neighbor nodes").
-
-    Every edge between clients draws one number that both its ends know. A node picks its edges with the lowest
-    numbers, and an edge stays if both ends pick it. If each end kept what it picked, a node would hear of neighbours
-    that do not hear of it, no graph would be left whose rooted trees are unfolded, and a node's own row could not be
-    taken out of what it hears by the published formulas. So a node with few neighbours loses an edge only to one with
-    more than `most`.
-
-    Args:
-        graph: who has what; every edge in both directions.
-        most: d, at least 1.
-        seed: of the numbers.
+def tell_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
+    """The clients of nodes int64 [m] send each pair of a node and its neighbour to the neighbour's client.
 
     Raises:
-        InputError: `most` is below 1, or the graph is directed.
+        ProtocolError: a message got lost.
     """
-    if most < 1:
-        raise InputError(f"most must be at least 1 neighbour; found {most}")
-    check_undirected(graph)
-    source, target = graph.edges[:, graph.crosses_silos]
-    numbers = _edge_numbers(source, target, graph.num_devices, seed)
-    order = np.lexsort((numbers, target))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - np.searchsorted(target[order], target[order])
-    code, n = target * graph.num_devices + source, graph.num_devices
-    picked = rank < most
-    both = picked & np.isin(code, (source * n + target)[picked])
-    kept = ~graph.crosses_silos
-    kept[graph.crosses_silos] = both
-    edges = read_only(graph.edges[:, kept])
-    return replace(graph, graph=replace(graph.graph, edges=edges))
+    silos = channel.parties.ids(Role.SILO)
+    payload = np.stack([nodes, others], axis=1).astype(np.int32)
+    on_every_tape = np.broadcast_to(payload, channel.batch_shape + payload.shape)
+    ends = silos[graph.silo_of[nodes]], silos[graph.silo_of[others]]
+    delivery = channel.send(Phase.WANTED, step, *ends, on_every_tape)
+    if len(delivery.senders) < len(nodes):
+        lost = len(nodes) - len(delivery.senders)
+        raise ProtocolError(f"requests must all arrive, or sums are wrong; {lost} of {len(nodes)} did not")
 
 
 def check_undirected(graph: FederatedGraph) -> None:
     """Raises unless every edge is there in both directions: a rooted tree is an undirected graph."""
     if not graph.graph.is_symmetric:
         raise InputError("graph must have every edge in both directions; found one that has not")
-
-
-def _edge_numbers(source: Ids, target: Ids, nodes: int, seed: int) -> NDArray[np.float64]:
-    """float64 [m], the number of each edge, the same in both directions."""
-    code = np.minimum(source, target) * nodes + np.maximum(source, target)
-    edges, which = np.unique(code, return_inverse=True)
-    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
-    return numbers
 
 
 def _requests(graph: FederatedGraph, neighbours: Ids | None) -> tuple[Ids, Ids]:

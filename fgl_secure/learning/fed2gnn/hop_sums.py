@@ -22,7 +22,7 @@ from fgl_secure.learning.fed2gnn.walks import Walks
 from fgl_secure.protocols.grouped_sum import Ids, Scheme
 from fgl_secure.runtime import Channel, Role, Step
 
-__all__ = ["HOP_SUMS", "HopExchange", "HopSums", "RowRange", "hop_sums", "scaled_features"]
+__all__ = ["HOP_SUMS", "HopExchange", "HopSums", "RowRange", "hop_sums"]
 
 Reals = NDArray[np.float64]
 
@@ -153,19 +153,3 @@ def hop_sums(
         raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
     exchange = HopExchange(graph, scheme, channel, values.shape[1], neighbours=neighbours, rows=rows)
     return exchange(values, hops)
-
-
-def scaled_features(values: NDArray[np.floating[Any]], neighbours: NDArray[np.integer[Any]]) -> Reals:
-    """What GCN sums: x / sqrt(degree + 1) (Appendix A).
-
-    Args:
-        values: [n, d].
-        neighbours: [n], the number of neighbours of each node.
-
-    Returns:
-        float64 [n, d].
-    """
-    if (neighbours < 0).any():
-        raise InputError(f"neighbours must be 0 or more; found {int(neighbours.min())}")
-    scaled: Reals = np.asarray(values, dtype=np.float64) / np.sqrt(neighbours + 1.0)[:, None]
-    return scaled

@@ -19,7 +19,11 @@ from fgl_secure.learning.fed2gnn.averaging import AveragedModel, ClientGraph, Lo
 from fgl_secure.learning.fed2gnn.models import Matrix, PerceptronModel, Surroundings
 from fgl_secure.learning.fed2gnn.preset import LatentPreset
 from fgl_secure.learning.server_sums import ServerSums
-from fgl_secure.runtime import Channel, Step
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+SQUARE_BYTES = 8
+MEAN_SQUARE = "mean square"
+"""What every client gets to scale the map with, one number a client."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +53,7 @@ def learn_latent(
     seed: int,
     device: torch.device,
 ) -> LatentMap:
-    """Averages the perceptron, then finds the scale.
+    """Averages the perceptron, then finds the scale; the server sends both to every client.
 
     Args:
         graph: who has what; edges are not looked at.
@@ -70,8 +74,11 @@ def learn_latent(
     for number in range(preset.epochs):
         send_model(channel, averaged, Step(number))
         averaged.round(Step(number), None)
+    last = Step(preset.epochs)
+    send_model(channel, averaged, last)
     found = LatentMap(model.first.detach().cpu().numpy(), preset.epochs)
-    square = _mean_square(graph, found, sums, Step(preset.epochs))
+    square = _mean_square(graph, found, sums, last)
+    _send_mean_square(channel, square, last)
     if not square > 0:
         raise InputError("features must not all be mapped to zero; found nothing else")
     return LatentMap((found.matrix * (preset.scale / np.sqrt(square))).astype(np.float32), preset.epochs + 1)
@@ -85,7 +92,15 @@ def _without_edges(graph: FederatedGraph, client: int, device: torch.device) -> 
 
 
 def _mean_square(graph: FederatedGraph, found: LatentMap, sums: ServerSums, step: Step) -> float:
-    """The mean square of a coordinate over all nodes, which the server learns and tells everybody."""
+    """The mean square of a coordinate over all nodes, which the server learns."""
     squares = (found(graph.features).astype(np.float64) ** 2).mean(axis=1)
     shares = np.bincount(graph.silo_of, weights=squares, minlength=graph.num_silos) / graph.num_devices
     return float(sums(shares[:, None], step)[0])
+
+
+def _send_mean_square(channel: Channel, square: float, step: Step) -> None:
+    """The server tells every client."""
+    clients = channel.parties.ids(Role.SILO)
+    server = np.repeat(channel.parties.ids(Role.SERVER), len(clients))
+    channel.send_sizes(Phase.MODEL, step, server, clients, SQUARE_BYTES)
+    channel.note_inputs(MEAN_SQUARE, step, clients, np.full((len(clients), 1), square))

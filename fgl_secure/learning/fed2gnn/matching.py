@@ -64,8 +64,3 @@ def matched(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
         costs = (squares[:, None, :] - 2 * products).cpu().numpy().astype(np.float64)  # |truth|^2 is the same for all
     partner = torch.from_numpy(best_matching(costs)).to(decoded.device)
     return torch.gather(decoded, 1, partner[:, :, None].expand_as(decoded))
-
-
-def set_loss(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
-    """Eq. 8 of each pair of sets: float [b]; a surrogate of c times the squared 2-Wasserstein distance."""
-    return ((truth - matched(truth, decoded)) ** 2).sum(dim=(1, 2))

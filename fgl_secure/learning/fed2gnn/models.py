@@ -15,8 +15,8 @@ from scipy import sparse
 from torch import nn
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.learning.fedstruct_models import MOST_DENSE, Dropout
-from fgl_secure.learning.structure_sum import multiply, to_torch
+from fgl_secure.learning.fedstruct.models import MOST_DENSE, Dropout
+from fgl_secure.learning.sparse_products import multiply, to_torch
 
 
 class Propagation(StrEnum):

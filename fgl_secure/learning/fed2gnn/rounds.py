@@ -28,6 +28,7 @@ def train_averaged(
     seed: int,
     device: torch.device,
     first: int = 0,
+    start: float | None = None,
     progress: Progress | None = None,
 ) -> TrainingResult:
     """Trains a model on the clients' graphs and selects a round as the preset says.
@@ -44,8 +45,11 @@ def train_averaged(
         seed: of initial weights and dropout.
         device: where model compute runs.
         first: number of the first round in messages.
+        start: when the run began, on the clock of `time.perf_counter`; now by default. The result's seconds count from
+            then, so with all that goes before the first round; those a round are of rounds alone.
         progress: called after each round.
     """
+    began = time.perf_counter() if start is None else start
     widths = (clients[0].surroundings.rows.width, preset.hidden, graph.num_classes)
     model = make_model(backbone, widths, preset.hops, seed)
     local = LocalStep(preset.learning_rate, preset.weight_decay, preset.dropout, preset.keep_moments)
@@ -54,13 +58,13 @@ def train_averaged(
     losses: list[float] = []
     seconds: list[float] = []
     for number in range(preset.epochs):
-        start = time.perf_counter()
+        before = time.perf_counter()
         step = Step(first + number)
         send_model(channel, averaged, step)
         scores = averaged.scores()
         watch.see(number, scores)
         losses.append(averaged.round(step, scores.argmax(dim=1)))
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.perf_counter() - before)
         if progress is not None:
             progress(number + 1, preset.epochs)
         if watch.stale(number):
@@ -70,5 +74,5 @@ def train_averaged(
     scores = averaged.scores()
     watch.see(len(losses), scores)
     averaged.close(last, scores.argmax(dim=1))
-    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
+    record = (len(losses), time.perf_counter() - began, median(seconds), tuple(losses), False, channel.transcript)
     return TrainingResult(watch.best, watch.best_round, *record)

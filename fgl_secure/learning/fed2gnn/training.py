@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,20 +15,21 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fed2gnn.averaging import ClientGraph
 from fgl_secure.learning.fed2gnn.completed_graph import complete, roots_of, sent_values
 from fgl_secure.learning.fed2gnn.decoder import Decoder
-from fgl_secure.learning.fed2gnn.grouping import check_undirected, sampled_neighbours
+from fgl_secure.learning.fed2gnn.grouping import check_undirected
 from fgl_secure.learning.fed2gnn.hop_sums import HopExchange, HopSums, RowRange
 from fgl_secure.learning.fed2gnn.latent import learn_latent
 from fgl_secure.learning.fed2gnn.models import Propagation, backbone_of
 from fgl_secure.learning.fed2gnn.neighbourhoods import own_neighbourhoods
 from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.learning.fed2gnn.rounds import train_averaged
+from fgl_secure.learning.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.learning.fed2gnn.tree_levels import Children, DecodedChildren, TrueChildren
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.hop_exchange import note_own_graph
+from fgl_secure.learning.fedstruct.hop_exchange import note_own_graph
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.learning.server_sums import ServerSums
 from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.runtime import Channel
+from fgl_secure.runtime import Channel, Step
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -99,7 +101,7 @@ def train_fed2gnn(
         progress: called after each round.
         children: where trees come from; decoders by default.
     """
-    place = device or torch.device("cpu")
+    start, place = time.perf_counter(), device or torch.device("cpu")
     kind = backbone_of(backbone).propagation
     had = exchange(graph, channel, preset, scheme, sums, kind=kind, seed=seed, device=place)
     find = children or decoded_children
@@ -119,6 +121,7 @@ def train_fed2gnn(
         seed=seed,
         device=place,
         first=had.rounds,
+        start=start,
         progress=progress,
     )
 
@@ -134,14 +137,14 @@ def exchange(
     seed: int,
     device: torch.device,
 ) -> Exchanged:
-    """All that is said before the first round of training: the latent map, requests, and sums over trees."""
+    """All that is said before the first round of training: the latent map, picks, requests, and sums over trees."""
     _check(graph, channel, scheme)
     note_own_graph(channel, graph)
     features, rounds = graph.features, 0
     if preset.latent is not None:
         latent = learn_latent(graph, channel, preset.latent, sums, seed=seed, device=device)
         features, rounds = latent(features), latent.rounds
-    asked = sampled_neighbours(graph, preset.neighbours, seed)
+    asked = agreed_neighbours(graph, channel, preset.neighbours, seed, Step(0))
     limits = None if scheme.fixed_point(1) is None else RowRange(preset.row_range, preset.row_growth)
     hops = HopExchange(asked, scheme, channel, features.shape[1], rows=limits)
     foreign = hops.pairs.neighbours

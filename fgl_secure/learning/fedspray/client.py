@@ -61,9 +61,9 @@ class Client:
     def local_class_proxies(self) -> torch.Tensor:
         """The mean proxy of the labelled nodes of each class, float32 [C, width]; zeros for a class without any."""
         subgraph = self.subgraph
-        sums = torch.zeros((len(subgraph.shares), self._preset.width), device=self.proxies.device)
+        sums = torch.zeros((len(subgraph.counts), self._preset.width), device=self.proxies.device)
         sums.index_add_(0, subgraph.labelled_labels, self.proxies.detach())
-        counts = torch.bincount(subgraph.labelled_labels, minlength=len(subgraph.shares))
+        counts = torch.bincount(subgraph.labelled_labels, minlength=len(subgraph.counts))
         return sums / counts.clamp(min=1)[:, None]
 
     @torch.no_grad()

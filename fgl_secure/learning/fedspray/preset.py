@@ -44,6 +44,8 @@ class FedSprayPreset:
         uniform_weights: whether networks start at weights uniform in [0, 1), as in the public code; Glorot's otherwise.
         first_node_proxy: every entry of own proxies at the start.
         first_class_proxy: every entry of the global proxy of class j at the start is j times this.
+        share_grid: shares of classes are rounded to multiples of one over this, which is public; None leaves them as
+            exact as Eq. 15 has them.
         choice: what the reported round is chosen by.
         patience: rounds without improvement after which training stops; None never stops early.
     """
@@ -64,6 +66,7 @@ class FedSprayPreset:
     uniform_weights: bool = False
     first_node_proxy: float = 0.1
     first_class_proxy: float = 0.01
+    share_grid: int | None = None
     choice: RoundChoice = RoundChoice.LOSS
     patience: int | None = None
 
@@ -82,14 +85,18 @@ class FedSprayPreset:
             raise InputError(f"confidence must lie in [0, 1); found {self.confidence}")
         if self.patience is not None and self.patience < 1:
             raise InputError(f"patience must be at least 1 round; found {self.patience}")
+        if self.share_grid is not None and self.share_grid < 1:
+            raise InputError(f"share_grid must be at least 1; found {self.share_grid}")
 
     def with_epochs(self, epochs: int | None) -> FedSprayPreset:
         """The same preset with another number of rounds; None changes nothing."""
         return self if epochs is None else replace(self, epochs=epochs)
 
 
-HONEST = FedSprayPreset("honest", teaching=1.0)
-"""Algorithm 1 with the numbers of section 5.1.3 but for lambda_1: of 1 and 5, validation nodes of PubMed prefer 1."""
+HONEST = FedSprayPreset("honest", teaching=1.0, share_grid=1024)
+"""Algorithm 1 with the numbers of section 5.1.3 but for lambda_1: of 1 and 5, validation nodes of PubMed prefer 1.
+
+Shares are rounded: exact ones often tell the server every client's counts by their sum alone."""
 
 _PUBLISHED = replace(
     HONEST,
@@ -99,6 +106,7 @@ _PUBLISHED = replace(
     classifier_projects=True,
     own_proxies=True,
     uniform_weights=True,
+    share_grid=None,
 )
 """What the public code does at 7e3d589, with rounds and lambda_1 of section 5.1.3.
 

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.structure_sum import multiply, to_torch
+from fgl_secure.learning.sparse_products import multiply, to_torch
 
 Ids = NDArray[np.int64]
 Product = Callable[[torch.Tensor], torch.Tensor]
@@ -34,9 +34,8 @@ class Subgraph:
         neighbour_mean: the product with D^-1 A [m, m] (Hamilton et al. 2017); a row of zeros for an isolated node.
         labels: int64 [m].
         labelled: int64 [t], places of its labelled nodes.
-        unlabelled: int64 [m - t], places of all others.
         validation: int64 [v], places of its validation nodes.
-        shares: float64 [C], how often each class occurs among its labelled nodes (a_j of Eq. 15).
+        counts: int64 [C], how many of its labelled nodes are of each class.
     """
 
     members: Ids
@@ -46,9 +45,8 @@ class Subgraph:
     neighbour_mean: Product
     labels: torch.Tensor
     labelled: torch.Tensor
-    unlabelled: torch.Tensor
     validation: torch.Tensor
-    shares: NDArray[np.float64]
+    counts: Ids
 
     @classmethod
     def of(cls, graph: FederatedGraph, client: int, device: torch.device) -> Subgraph:
@@ -73,9 +71,8 @@ class Subgraph:
             product(_neighbour_mean(adjacency), device),
             torch.tensor(labels, device=device),
             torch.tensor(labelled, device=device),
-            torch.tensor(np.flatnonzero(~graph.train_mask[members]), device=device),
             torch.tensor(np.flatnonzero(graph.validation_mask[members]), device=device),
-            counts / len(labelled),
+            counts.astype(np.int64),
         )
 
     @property

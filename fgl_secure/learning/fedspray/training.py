@@ -19,8 +19,9 @@ from fgl_secure.learning.fedspray.layout import ProxyLayout
 from fgl_secure.learning.fedspray.networks import NETWORKS, Network, draw_weights
 from fgl_secure.learning.fedspray.preset import FedSprayPreset
 from fgl_secure.learning.fedspray.scoring import Chooser, validation_sums
+from fgl_secure.learning.fedspray.shares import shares_of
 from fgl_secure.learning.fedspray.subgraph import subgraphs
-from fgl_secure.learning.hierarchy import FLOAT_BYTES
+from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.learning.server_sums import ServerSums
 from fgl_secure.runtime import Channel, Phase, Role, Step
@@ -110,7 +111,7 @@ class FedSpray:
             as_reals(flat(client.encoder)),
             len(held.members) / n,
             as_reals(client.local_class_proxies()),
-            held.shares,
+            shares_of(held.counts, self._preset.share_grid),
             (figures / n, nodes / n),
         )
 

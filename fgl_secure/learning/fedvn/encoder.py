@@ -10,7 +10,7 @@ from fgl_secure.learning.fedvn.batches import GraphBatch
 from fgl_secure.learning.fedvn.padding import pad, to_nodes, to_virtual
 from fgl_secure.learning.fedvn.pieces import Dropout, GINLayer, VirtualUpdate, active, dropped
 from fgl_secure.learning.fedvn.preset import FedVNPreset, Injection, Statistics
-from fgl_secure.learning.structure_sum import multiply
+from fgl_secure.learning.sparse_products import multiply
 
 
 class Encoder(nn.Module):

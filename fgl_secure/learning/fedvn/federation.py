@@ -62,6 +62,16 @@ class GraphFederation:
         self._virtual = torch.zeros(preset.virtual_nodes, preset.hidden, device=place)
         self._score = torch.full((preset.virtual_nodes,), 1 / preset.virtual_nodes, device=place)
 
+    @property
+    def state(self) -> NDArray[np.float32]:
+        """What the server sends to every client: parameters [P], virtual nodes [M d], where it is learnt s_global."""
+        parts = [self._model]
+        if self.layout.virtual_nodes:
+            parts.append(self._virtual.reshape(-1))
+        if self.layout.scores:
+            parts.append(self._score)
+        return torch.cat([part.cpu() for part in parts]).numpy()
+
     def send_down(self) -> None:
         """Every client takes over the server's model and virtual nodes."""
         for client in self.clients:
@@ -116,8 +126,12 @@ class GraphFederation:
         row[self.layout.scored] = len(scores.validation) / self._sets.num_graphs
 
     def _chosen_by(self, total: Reals) -> float | None:
-        scored = float(total[self.layout.scored])
-        return float(total[self.layout.right]) / scored if scored > 0 else None
+        right, scored = (float(total[at]) * self._sets.num_graphs for at in (self.layout.right, self.layout.scored))
+        if round(scored) < 1:
+            return None
+        if self._sets.num_classes:  # counts: what the fixed point rounds off must not decide between equal rounds
+            return round(right) / round(scored)
+        return right / scored
 
     def _update(self, total: Reals) -> None:
         layout = self.layout

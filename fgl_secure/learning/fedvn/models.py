@@ -9,7 +9,7 @@ from fgl_secure.learning.fedvn.batches import GraphBatch
 from fgl_secure.learning.fedvn.encoder import Encoder
 from fgl_secure.learning.fedvn.pieces import Dropout, Linear, active
 from fgl_secure.learning.fedvn.preset import FedVNPreset
-from fgl_secure.learning.structure_sum import multiply
+from fgl_secure.learning.sparse_products import multiply
 
 
 class GraphModel(nn.Module):

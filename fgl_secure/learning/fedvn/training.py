@@ -16,10 +16,14 @@ from fgl_secure.learning.fedvn.layout import VirtualNodeLayout
 from fgl_secure.learning.fedvn.methods import FEDVN, GraphMethod
 from fgl_secure.learning.fedvn.preset import FedVNPreset
 from fgl_secure.learning.fedvn.scoring import GraphWatch
-from fgl_secure.learning.hierarchy import FLOAT_BYTES
+from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
 from fgl_secure.learning.loop import Accuracy, Progress, TrainingResult
+from fgl_secure.learning.presets import Selection
 from fgl_secure.learning.server_sums import ServerSums
 from fgl_secure.runtime import Channel, Phase, Role, Step
+
+RECEIVED = "received model"
+"""What every client gets at the start of a round: see `GraphFederation.state`, one row a client."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,11 +81,13 @@ def run_fedvn(
         progress: called after each round.
 
     Raises:
-        InputError: the channel does not join as many clients as there are, or a client has no training graph.
+        InputError: the channel does not join as many clients as there are, a client has no training graph, or there is
+            no graph that the preset chooses the round on.
     """
     clients = len(channel.parties.ids(Role.SILO))
     if clients != sets.num_clients:
         raise InputError(f"channel must join the {sets.num_clients} clients of the graphs; found {clients}")
+    _check_selection(sets, preset)
     federation = GraphFederation(sets, method, preset, sums, seed=seed, device=device)
     watch = GraphWatch(sets, preset.selection)
     losses: list[float] = []
@@ -103,12 +109,22 @@ def run_fedvn(
     return GraphOutcome(TrainingResult(watch.best, watch.best_round, *record), watch.last, federation.layout)
 
 
+def _check_selection(sets: GraphSet, preset: FedVNPreset) -> None:
+    held_out = sets.validation & (not preset.validation_trains)
+    chosen_on = {Selection.VALIDATION: held_out, Selection.TEST: sets.test}[preset.selection]
+    if not chosen_on.any():
+        raise InputError(
+            f"sets.{preset.selection} must mark at least one graph that is not trained on, the {preset.name} preset "
+            f"chooses the round on them; found none"
+        )
+
+
 def _send_down(federation: GraphFederation, channel: Channel, number: int) -> None:
     """Model, virtual nodes and where it is learnt the global score, from the server to every client."""
     clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
-    layout = federation.layout
-    entries = layout.weight + layout.scores
-    if entries:
+    state, step = federation.state, Step(number)
+    if len(state):
         leaders = np.repeat(server, len(clients))
-        channel.send_sizes(Phase.MODEL, Step(number), leaders, clients, entries * FLOAT_BYTES)
+        channel.send_sizes(Phase.MODEL, step, leaders, clients, len(state) * FLOAT_BYTES)
+        channel.note_inputs(RECEIVED, step, clients, np.broadcast_to(state, (len(clients), len(state))))
     federation.send_down()

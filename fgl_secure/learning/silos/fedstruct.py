@@ -13,7 +13,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import Graph
 from fgl_secure.graph.structure_features import LEARNT, structure_features
-from fgl_secure.learning.fedstruct_presets import FedStructPreset
+from fgl_secure.learning.fedstruct.presets import FedStructPreset
 from fgl_secure.learning.silos.fedstruct_model import ClientModel
 from fgl_secure.learning.silos.fedstruct_rounds import FedStructRounds
 from fgl_secure.learning.silos.hop_exchange import HopExchange

@@ -10,14 +10,14 @@ from torch import nn
 from torch.nn import functional
 
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.learning.fedstruct import stepper, structure_model, structure_rows
-from fgl_secure.learning.fedstruct_models import Dropout, FixedRows, LearntRows, feature_model
-from fgl_secure.learning.fedstruct_presets import FedStructPreset, Weighting
+from fgl_secure.learning.fedstruct.models import Dropout, FixedRows, LearntRows, feature_model
+from fgl_secure.learning.fedstruct.presets import FedStructPreset, Weighting
+from fgl_secure.learning.fedstruct.program import stepper, structure_model, structure_rows
+from fgl_secure.learning.fedstruct.structure_sum import HeldRows
 from fgl_secure.learning.silos.optimiser_state import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.learning.silos.parcels import Array, Arrays, under, within
 from fgl_secure.learning.silos.scores import Counts, counts_of
 from fgl_secure.learning.silos.share import SiloShare
-from fgl_secure.learning.structure_sum import HeldRows
 from fgl_secure.runtime import Step
 
 _NO_STEP = Step(0)

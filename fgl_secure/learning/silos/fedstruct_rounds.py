@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.learning.fedstruct_presets import Averaging, FedStructPreset
-from fgl_secure.learning.secured_gradients import BOUND, fraction_bits, in_units
+from fgl_secure.learning.fedstruct.presets import Averaging, FedStructPreset
+from fgl_secure.learning.hifgl.secured_gradients import BOUND, fraction_bits, in_units
 from fgl_secure.learning.silos.fedstruct_model import ClientModel
 from fgl_secure.learning.silos.parcels import Array, Arrays, under, within
 from fgl_secure.learning.silos.program import Inbox, Machine, Outbox

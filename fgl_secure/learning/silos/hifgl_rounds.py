@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 
 from fgl_secure.errors import InputError
+from fgl_secure.learning.hifgl.secured_gradients import BOUND, fraction_bits, in_units
 from fgl_secure.learning.presets import Federation, Preset
-from fgl_secure.learning.secured_gradients import BOUND, fraction_bits, in_units
 from fgl_secure.learning.silos.hifgl_model import SiloModel
 from fgl_secure.learning.silos.hifgl_pass import Pass
 from fgl_secure.learning.silos.optimiser_state import flat, overwrite

@@ -16,14 +16,14 @@ from fgl_secure.attacks.hop_feature_edges import HopFeatureEdges
 from fgl_secure.attacks.hop_feature_single import HopFeatureSingle, SingleRows
 from fgl_secure.audit import Report, Verdict, contradictions
 from fgl_secure.commands.audit import audit
+from fgl_secure.commands.fed2gnn.choice import TreeChoice
 from fgl_secure.commands.fed2gnn.claims import claim_of
 from fgl_secure.commands.fed2gnn.references import along_communities, hop_reference
 from fgl_secure.commands.fed2gnn.runs import trained_hops
 from fgl_secure.commands.fed2gnn.subjects import DEMONSTRATED, fed2gnn_plan
+from fgl_secure.commands.fedavg.choice import UpdateChoice
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.privacy import PrivacyChoice
-from fgl_secure.commands.tree_choice import TreeChoice
-from fgl_secure.commands.update_choice import UpdateChoice
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.learning.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
@@ -162,6 +162,21 @@ def test_claims_follow_the_schemes() -> None:
     assert any(leak.secret is Secret.SUMMAND for leak in clear.leaks_by_design)
 
 
+def test_two_clients_know_each_other_s_model() -> None:
+    """Of two clients each subtracts its own part from the mean, and the claim says so; of three none can."""
+    for clients, told in ((2, True), (3, False)):
+        claim = claim_of(RelayCoded(), StagedPairwiseMasking(None), clients)
+        leaks = {(leak.secret, leak.role) for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY}
+        assert ((Secret.SUMMAND, Role.SILO) in leaks) is told
+
+
+def test_what_picks_tell_is_declared() -> None:
+    """A client that hears nothing of an edge knows that its other end has more than d neighbours elsewhere."""
+    for scheme in (Plaintext(), RelayCoded()):
+        claim = claim_of(scheme, None, 5)
+        assert (Secret.DEGREE, Role.SILO) in {(leak.secret, leak.role) for leak in claim.leaks_by_design}
+
+
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
@@ -182,6 +197,23 @@ def test_bad_choices_are_refused_before_anything_runs(change: Callable[[], Optio
     """Each message names the argument and the rule."""
     with pytest.raises(FglSecureError, match=rule):
         fed2gnn_plan(change(), ())
+
+
+def test_a_round_needs_nodes_to_be_chosen_on() -> None:
+    """Without validation nodes the honest preset would report the untrained model, and is refused."""
+    graph = attached()
+    unchecked = replace(graph, validation_mask=np.zeros_like(graph.validation_mask))
+    with pytest.raises(FglSecureError, match=r"masks.validation must mark at least one node"):
+        fed2gnn_plan(OPTIONS, ("plaintext",), unchecked)
+    assert fed2gnn_plan(replace(OPTIONS, preset="paper"), ("plaintext",), unchecked).subjects
+
+
+def test_least_sums_are_looked_for_among_sampled_neighbours() -> None:
+    """A node that asks about one neighbour has it at one client, and no sum over three."""
+    graph = attached()
+    with pytest.raises(FglSecureError, match=r"k_min must leave.*found at most 1 over 5 silos and 1 sampled"):
+        fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(neighbours=1)), ("relay-coded",), graph)
+    assert fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(neighbours=10)), ("relay-coded",), graph).subjects
 
 
 def test_secmp_is_refused() -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fgl_secure.commands.fedavg.choice import UpdateChoice
+from fgl_secure.commands.fedvn.choice import VirtualChoice
 from fgl_secure.commands.fedvn.runs import Setting
 from fgl_secure.commands.options import Options
-from fgl_secure.commands.update_choice import UpdateChoice
-from fgl_secure.commands.virtual_choice import VirtualChoice
 from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet

@@ -33,9 +33,29 @@ def test_what_the_sum_tells_is_declared(scheme: str) -> None:
     assert Secret.LABEL in {leak.secret for leak in claim.leaks_by_design}
 
 
-def test_two_clients_know_each_other_s_part() -> None:
-    """With two clients the mean tells each of them the other's summand, and the claim says so."""
+@pytest.mark.parametrize("secret", [Secret.SUMMAND, Secret.LABEL_SHARES, Secret.CLIENT_IDENTITY])
+def test_two_clients_know_each_other_s_part(secret: Secret) -> None:
+    """With two clients the mean tells each of them the other's summand and all it tells, and the claim says so."""
     for clients, told in ((2, True), (3, False)):
         claim = claim_of(staged("lightsecagg"), clients)
         anyhow = [leak for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY]
-        assert ((Secret.SUMMAND, Role.SILO) in {(leak.secret, leak.role) for leak in anyhow}) is told
+        assert ((secret, Role.SILO) in {(leak.secret, leak.role) for leak in anyhow}) is told
+
+
+@pytest.mark.parametrize("scheme", [name for name in STAGED if name != "plaintext"])
+@pytest.mark.parametrize("secret", [Secret.LABEL_SHARES, Secret.CLIENT_IDENTITY])
+@pytest.mark.parametrize("clients", [2, 3, 5])
+def test_two_clients_must_be_left(scheme: str, secret: Secret, clients: int) -> None:
+    """With all others but one on its side, a server takes them from the sum: that is promised under no scheme."""
+    claim = claim_of(staged(scheme), clients)
+    promised = [each for each in claim.guarantees if each.secret is secret]
+    assert promised
+    assert all(each.coalition.get(Role.SILO, 0) <= clients - 2 for each in promised)
+    for coalition in ({Role.SERVER: 1, Role.SILO: clients - 1}, {Role.SILO: clients - 1}):
+        assert claim.broken_by(secret, coalition, Circumstance.ANY) is None
+
+
+def test_a_server_and_all_clients_but_two_are_promised_against() -> None:
+    """Where a scheme holds against so many, what their sum hides of the two that are left is promised."""
+    claim = claim_of(staged("pairwise-masking", 4), 5)
+    assert claim.broken_by(Secret.LABEL_SHARES, {Role.SERVER: 1, Role.SILO: 3}, Circumstance.ANY) is not None

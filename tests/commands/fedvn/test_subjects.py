@@ -15,10 +15,10 @@ from fgl_secure.audit import Record, contradictions
 from fgl_secure.audit.schema import Report
 from fgl_secure.cli import OK, main
 from fgl_secure.commands.audit import audit
+from fgl_secure.commands.fedavg.choice import UpdateChoice
 from fgl_secure.commands.fedvn import runs
+from fgl_secure.commands.fedvn.choice import VirtualChoice
 from fgl_secure.commands.fedvn.subjects import DEMONSTRATED, fedvn_plan
-from fgl_secure.commands.update_choice import UpdateChoice
-from fgl_secure.commands.virtual_choice import VirtualChoice
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.learning.server_sums import ServerSums, server_sums
 from fgl_secure.protocols.staged.interface import StagedScheme

@@ -10,7 +10,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.learning.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.learning.fed2gnn.training import MakeChildren, train_fed2gnn
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import TrainingResult
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.grouped_sum import Scheme

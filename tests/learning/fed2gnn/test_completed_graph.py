@@ -15,7 +15,7 @@ from fgl_secure.learning.fed2gnn.completed_graph import CompletedGraph, complete
 from fgl_secure.learning.fed2gnn.hop_sums import HopSums, hop_sums
 from fgl_secure.learning.fed2gnn.models import Propagation, Surroundings, backbone_of, make_model
 from fgl_secure.learning.fed2gnn.tree_levels import DecodedChildren, Level, TrueChildren
-from fgl_secure.learning.fedstruct_models import Dropout
+from fgl_secure.learning.fedstruct.models import Dropout
 from fgl_secure.protocols.plaintext import Plaintext
 from tests.learning.fed2gnn.oracles import graph_of, random_graph
 from tests.learning.fed2gnn.small import channel_of
@@ -129,3 +129,11 @@ def test_a_mean_keeps_the_sum() -> None:
     assert found.count.tolist() == [3, 1]
     np.testing.assert_allclose(found.value * found.count[:, None], level.below[[0, 2], 0])
     np.testing.assert_allclose(found.below * found.count[:, None, None], level.below[[0, 2], 1:])
+
+
+def test_what_is_summed_is_that_of_appendix_a() -> None:
+    """GCN sums x / sqrt(degree + 1), and x itself for an isolated node; the mean sums x."""
+    rows = np.full((3, 1), 2.0)
+    degrees = np.array([1.0, 3.0, 0.0])
+    np.testing.assert_allclose(sent_values(rows, degrees, Propagation.SYMMETRIC)[:, 0], [2**0.5, 1, 2])
+    np.testing.assert_array_equal(sent_values(rows, degrees, Propagation.MEAN), rows)

@@ -14,10 +14,11 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.fed2gnn.grouping import PairMap, sampled_neighbours
-from fgl_secure.learning.fed2gnn.hop_sums import HOP_SUMS, HopExchange, HopSums, RowRange, hop_sums, scaled_features
+from fgl_secure.learning.fed2gnn.grouping import PairMap
+from fgl_secure.learning.fed2gnn.hop_sums import HOP_SUMS, HopExchange, HopSums, RowRange, hop_sums
 from fgl_secure.learning.fed2gnn.rooted_tree import missing_branches
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.fed2gnn.sampling import sampled_neighbours
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
@@ -273,30 +274,6 @@ def test_plaintext_shows_the_rows_of_the_protocol() -> None:
             assert np.isclose(rows.payload[:, None], expected[mine][None]).all(axis=2).any(axis=1).all()
 
 
-def test_sampling_leaves_at_most_so_many_and_both_ends_agree() -> None:
-    """No node keeps more than `most`; the graph stays undirected, and edges within clients stay."""
-    graph = random_graph(150, 400, 4, 0)
-    for most in (1, 3, 1000):
-        thinned = sampled_neighbours(graph, most, seed=5)
-        cross = np.bincount(thinned.edges[1, thinned.crosses_silos], minlength=150)
-        assert cross.max() <= most
-        assert thinned.graph.is_symmetric
-        assert (~thinned.crosses_silos).sum() == (~graph.crosses_silos).sum()
-    assert np.array_equal(sampled_neighbours(graph, 1000, seed=5).edges, graph.edges)
-    again, other = (sampled_neighbours(graph, 2, seed).edges for seed in (5, 6))
-    assert np.array_equal(again, sampled_neighbours(graph, 2, 5).edges)
-    assert not np.array_equal(again, other)
-
-
-def test_a_node_loses_neighbours_only_where_one_end_has_too_many() -> None:
-    """Neighbours of a hub keep each other: with d = 2, the hub keeps 2 of 6 and the ring around it is whole."""
-    spokes, ring = [(0, v) for v in range(1, 7)], [(v, v % 6 + 1) for v in range(1, 7)]
-    graph = graph_of([*spokes, *ring], 7, [0, 1, 1, 1, 1, 1, 1])
-    thinned = sampled_neighbours(graph, 2, seed=0)
-    assert np.bincount(thinned.edges[1], minlength=7)[0] == 2
-    assert (~thinned.crosses_silos).sum() == 2 * len(ring)
-
-
 @pytest.mark.parametrize(
     "graph",
     [
@@ -312,14 +289,6 @@ def test_graphs_with_nothing_to_send_work(graph: FederatedGraph, scheme: Scheme)
     """Isolated nodes, no edges, no cross edges: sums are those over what there is, and 0 where there is nothing."""
     expected = Heard.of(graph).sums(graph.features.astype(np.float64), 3)
     same(run(graph, 3, scheme), expected, atol=1e-4)
-
-
-def test_scaled_features_are_those_of_appendix_a() -> None:
-    """x / sqrt(degree + 1), and x itself for an isolated node."""
-    graph = graph_of([(0, 1), (1, 2), (1, 3)], 5, features=np.full((5, 1), 2.0))
-    assert scaled_features(graph.features, graph.in_degree)[:, 0] == pytest.approx([2**0.5, 1, 2**0.5, 2**0.5, 2])
-    with pytest.raises(InputError, match="neighbours must be 0 or more; found -2"):
-        scaled_features(graph.features, graph.in_degree - 2)
 
 
 def test_rows_out_of_range_are_refused() -> None:

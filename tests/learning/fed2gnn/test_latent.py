@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.learning.fed2gnn.latent import LatentMap, learn_latent
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.learning.fed2gnn.averaging import RECEIVED
+from fgl_secure.learning.fed2gnn.latent import MEAN_SQUARE, LatentMap, learn_latent
+from fgl_secure.learning.fed2gnn.models import PerceptronModel
 from fgl_secure.learning.fed2gnn.preset import LatentPreset
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.runtime import Channel, Phase, Recording
 from tests.learning.fed2gnn.small import channel_of, some_digits
 
 GRAPH = some_digits(200, 3)
@@ -59,3 +64,20 @@ def test_directions_that_tell_classes_gain() -> None:
         return float(means.var(axis=0).mean() / within)
 
     assert apart(learnt(replace(PRESET, epochs=60))) > 1.2 * apart(learnt(replace(PRESET, epochs=0)))
+
+
+@pytest.mark.parametrize("epochs", [0, 3])
+def test_all_that_is_sent_down_is_counted_and_noted(epochs: int) -> None:
+    """A perceptron a round, the last one, and the mean square: a client that has these has the map."""
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
+    preset = replace(PRESET, epochs=epochs)
+    found = learn_latent(GRAPH, channel, preset, server_sums(None, channel), seed=0, device=torch.device("cpu"))
+    features, classes = GRAPH.graph.num_features, GRAPH.num_classes
+    parameters = sum(each.numel() for each in PerceptronModel((features, 8, classes), torch.Generator()).parameters())
+    sent = sum(batch.bytes for batch in channel.transcript.messages if batch.phase is Phase.MODEL)
+    assert sent == GRAPH.num_silos * ((epochs + 1) * parameters * 4 + 8)
+    notes = {batch.name: batch.values for batch in channel.transcript.private}  # the last of each name
+    assert notes[RECEIVED].shape == (GRAPH.num_silos, parameters)
+    scale = preset.scale / np.sqrt(notes[MEAN_SQUARE][0, 0])
+    drawn = notes[RECEIVED][0, : features * 8].reshape(features, 8)
+    np.testing.assert_allclose(drawn * scale, found.matrix, rtol=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.learning.fed2gnn.matching import MOST_LISTED, best_matching, matched, set_loss
+from fgl_secure.learning.fed2gnn.matching import MOST_LISTED, best_matching, matched
 
 SIZES = st.integers(1, MOST_LISTED + 2)
 
@@ -19,6 +19,11 @@ SIZES = st.integers(1, MOST_LISTED + 2)
 def pair(size: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     coins = torch.Generator().manual_seed(seed)
     return torch.randn(3, size, width, generator=coins), torch.randn(3, size, width, generator=coins)
+
+
+def set_loss(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
+    """Eq. 8 of each pair of sets, float [b]."""
+    return ((truth - matched(truth, decoded)) ** 2).sum(dim=(1, 2))
 
 
 @settings(max_examples=40, deadline=None)

@@ -20,7 +20,7 @@ from fgl_secure.learning.fed2gnn.models import (
     degree_weights,
     make_model,
 )
-from fgl_secure.learning.fedstruct_models import Dropout
+from fgl_secure.learning.fedstruct.models import Dropout
 from tests.learning.fed2gnn.oracles import random_graph
 
 GRAPH = random_graph(12, 16, 1, 3)

@@ -12,7 +12,7 @@ from fgl_secure.learning.fed2gnn.models import Matrix, Surroundings, degree_weig
 from fgl_secure.learning.fed2gnn.models import backbone_of as backbone
 from fgl_secure.learning.fed2gnn.rooted_tree import missing_branches
 from fgl_secure.learning.fed2gnn.tree_weights import gcn_rows, gcn_weights, sage_weights
-from fgl_secure.learning.fedstruct_models import Dropout
+from fgl_secure.learning.fedstruct.models import Dropout
 from tests.learning.fed2gnn.oracles import random_graph
 
 HOPS = 3

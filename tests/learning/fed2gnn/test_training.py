@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.learning.fed2gnn import training
 from fgl_secure.learning.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
 from fgl_secure.learning.fed2gnn.layout import UpdateLayout
 from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset
@@ -78,6 +80,22 @@ def test_the_server_learns_sums_alone_under_a_scheme() -> None:
     clear = train(GRAPH, recording=Recording.everything())
     seen = clear.transcript.views(Role.SERVER)
     assert len(seen.messages(Phase.SUMMANDS)) == calls
+
+
+def test_seconds_count_from_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exchange that takes a thousand seconds is in the total, and not in the median of the rounds."""
+    clock = [0.0]
+
+    def slow(*args: Any, **named: Any) -> training.Exchanged:
+        clock[0] += 1000
+        return exchange(*args, **named)
+
+    exchange = training.exchange
+    monkeypatch.setattr(training, "exchange", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    result = train(GRAPH)
+    assert result.seconds == 1000
+    assert result.seconds_per_round == 0
 
 
 def test_what_a_layout_names_is_what_is_sent() -> None:

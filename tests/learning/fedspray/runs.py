@@ -11,7 +11,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.learning.fedspray.preset import HONEST, FedSprayPreset
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Recording
 
 SMALL = replace(HONEST, epochs=3, local_epochs=2, hidden=8, width=6)

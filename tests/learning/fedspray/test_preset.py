@@ -16,6 +16,7 @@ def test_the_honest_preset_is_the_papers_text() -> None:
     found = fedspray_preset("honest", "PubMed")
     assert (found.epochs, found.local_epochs, found.hidden, found.width) == (300, 5, 64, 64)
     assert (found.learning_rate, found.proxy_rate, found.teaching, found.learning) == (0.003, 0.02, 1.0, 1.0)
+    assert found.share_grid == 1024
     assert found.confidence is None
     assert not any((found.classifier_projects, found.own_proxies, found.uniform_weights))
 
@@ -26,9 +27,10 @@ def test_the_paper_preset_differs_by_named_switches() -> None:
     assert (honest.name, paper.name) == ("honest", "paper")
     differing = {each.name for each in fields(honest) if getattr(honest, each.name) != getattr(paper, each.name)}
     assert differing == {
-        "name", "teaching", "confidence", "classifier_projects", "own_proxies", "uniform_weights"
+        "name", "teaching", "confidence", "classifier_projects", "own_proxies", "uniform_weights", "share_grid"
     }  # fmt: skip
     assert (paper.epochs, paper.teaching, paper.confidence) == (300, 5.0, 0.7)
+    assert paper.share_grid is None
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,7 @@ def test_the_paper_preset_differs_by_named_switches() -> None:
     [
         ("epochs", 0), ("local_epochs", 0), ("hidden", 0), ("width", 0), ("patience", 0), ("learning_rate", 0.0),
         ("proxy_rate", np.nan), ("teaching", -1.0), ("learning", np.inf), ("confidence", 1.0), ("confidence", -0.1),
+        ("share_grid", 0),
     ],
 )  # fmt: skip
 def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:

@@ -125,7 +125,8 @@ def test_the_server_gets_no_clients_numbers_under_a_scheme(scheme: str | None) -
 
 
 def test_summands_are_made_of_what_clients_have() -> None:
-    """Weights are shares of all nodes, class shares those of labelled nodes, and validation figures sums."""
+    """Weights are shares of all nodes, class shares those of labelled nodes on the grid, in numerators and denominators
+    alike, and validation figures sums."""
     graph, noted = digits(), Noted()
     method = FedSpray(graph, replace(SMALL, choice=RoundChoice.ACCURACY), noted)
     method.round(0)
@@ -133,7 +134,9 @@ def test_summands_are_made_of_what_clients_have() -> None:
     for k, row in enumerate(noted.rows[0]):
         mine = graph.silo_of == k
         counts = np.bincount(graph.labels[mine & graph.train_mask], minlength=graph.num_classes)
-        np.testing.assert_allclose(row[layout.shares], counts / counts.sum())
+        shares = np.rint(1024 * row[layout.shares]) / 1024
+        np.testing.assert_array_equal(row[layout.shares], shares)
+        assert (np.abs(shares - counts / counts.sum()) < 1 / 1024).all()
         assert row[layout.weight] == mine.sum() / n
         assert row[layout.scored] == (mine & graph.validation_mask).sum() / n
         predicted = method.clients[k].predictions.argmax(dim=1).numpy()
@@ -142,7 +145,7 @@ def test_summands_are_made_of_what_clients_have() -> None:
         proxies, labels = method.clients[k].proxies.detach().numpy(), method.clients[k].subgraph.labelled_labels.numpy()
         for j in np.flatnonzero(counts):
             part = row[layout.proxies].reshape(-1, layout.width)[j]
-            np.testing.assert_allclose(part, counts[j] / counts.sum() * proxies[labels == j].mean(axis=0), rtol=1e-5)
+            np.testing.assert_allclose(part, shares[j] * proxies[labels == j].mean(axis=0), rtol=1e-5)
 
 
 def test_clients_note_what_they_receive() -> None:

@@ -193,3 +193,31 @@ def test_a_client_without_training_graphs_is_named() -> None:
     train = SETS.train & (SETS.client_of != 1)
     with pytest.raises(InputError, match="client 1 has none"):
         GraphFederation(replace(SETS, train=train), FEDVN, SMALL, Kept())
+
+
+class Off(ServerSums):
+    """Sums that are off by as much as fixed point allows, another way in every call."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def __call__(self, rows: NDArray[np.float64], step: Step) -> NDArray[np.float64]:  # noqa: ARG002
+        """The sum, a little more of odd entries and less of even ones, or the reverse."""
+        self._calls += 1
+        total: NDArray[np.float64] = rows.sum(axis=0)
+        total += len(rows) * 2.0**-33 * (-1.0) ** (np.arange(len(total)) + self._calls)
+        return total
+
+
+@pytest.mark.parametrize("values", [False, True])
+def test_equally_good_rounds_stay_equal_in_fixed_point(values: bool) -> None:
+    """Right predictions are counted, and what a sum rounds off does not tell two rounds apart; of values it may."""
+    sets = random_set(values=values)
+    federation = GraphFederation(sets, FEDVN, SMALL, Off(), seed=5)
+    scores = federation.scores()
+    shares = {federation.close(scores, Step(number)) for number in range(2)}
+    assert len(shares) == (2 if values else 1)
+    expected = np.concatenate([each.validation for each in scores]).mean()
+    for share in shares:
+        assert share == pytest.approx(expected, rel=1e-6)
+        assert values or share == expected

@@ -14,8 +14,8 @@ from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.learning.fedvn.methods import FEDAVG, FEDVN, METHODS, SELF_TRAINING, GraphMethod
 from fgl_secure.learning.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
-from fgl_secure.learning.fedvn.training import GraphOutcome, run_fedvn, train_fedvn
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.fedvn.training import RECEIVED, GraphOutcome, run_fedvn, train_fedvn
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.presets import Selection
 from fgl_secure.learning.server_sums import SERVER_SUM, server_sums
 from fgl_secure.protocols.staged.registry import staged
@@ -91,12 +91,18 @@ def test_what_the_server_learns_of_validation_is_the_share_of_all_clients() -> N
     assert not np.delete(total, [outcome.layout.right, outcome.layout.scored]).any()
 
 
-def test_the_model_on_its_way_down_is_counted() -> None:
+def test_the_model_on_its_way_down_is_counted_and_noted() -> None:
     """Model, virtual nodes and global score for every client, every round and at the end; none for self-training."""
     outcome, channel = run(random_set())
     sent = sum(batch.bytes for batch in channel.transcript.messages if batch.phase is Phase.MODEL)
     entries = outcome.layout.parameters + 3 * 6 + 3
     assert sent == 3 * 3 * 4 * entries
+    notes = [batch for batch in channel.transcript.private if batch.name == RECEIVED]
+    assert [batch.step.round for batch in notes] == [0, 1, 2]
+    for batch in notes:
+        assert batch.owners.tolist() == channel.parties.ids(Role.SILO).tolist()
+        assert batch.values.shape == (3, entries)
+        assert (batch.values == batch.values[0]).all()
     _, alone = run(random_set(), method=SELF_TRAINING)
     assert not [batch for batch in alone.transcript.messages if batch.phase is Phase.MODEL]
 
@@ -167,6 +173,20 @@ def test_unknown_presets_and_wrong_channels_are_refused() -> None:
     channel = Channel(hierarchy_of(other.union()), SimulationCoins(0))
     with pytest.raises(InputError, match=r"2 clients.*found 3"):
         train_fedvn(fewer, channel, HONEST, server_sums(None, channel))
+
+
+def test_a_round_needs_graphs_to_be_chosen_on() -> None:
+    """Without validation graphs, or where these are trained on, a preset that chooses by them is refused."""
+    sets = random_set()
+    nobody = np.zeros_like(sets.test)
+    for held, preset in (
+        (replace(sets, validation=nobody), HONEST),
+        (sets, replace(HONEST, validation_trains=True)),
+        (replace(sets, test=nobody), PAPER),
+    ):
+        with pytest.raises(InputError, match=rf"sets.{preset.selection} must mark at least one graph"):
+            run(held, preset)
+    assert run(replace(sets, validation=nobody), PAPER)[0].result.accuracy.test is not None
 
 
 def test_presets_are_the_public_code_s_and_the_paper_s() -> None:

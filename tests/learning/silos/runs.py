@@ -9,7 +9,7 @@ import numpy as np
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.fedstruct_presets import FedStructPreset, fedstruct_preset
+from fgl_secure.learning.fedstruct.presets import FedStructPreset, fedstruct_preset
 from fgl_secure.learning.presets import HONEST, Preset
 from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask

@@ -10,10 +10,10 @@ import pytest
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.fedstruct import FedStruct
-from fgl_secure.learning.fedstruct_exchange import RowExchange, run_fedstruct
-from fgl_secure.learning.fedstruct_presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
-from fgl_secure.learning.hifgl import hierarchy_of
+from fgl_secure.learning.fedstruct.exchange import RowExchange, run_fedstruct
+from fgl_secure.learning.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
+from fgl_secure.learning.fedstruct.program import FedStruct
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import TrainingResult
 from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.learning.silos.share import SiloShare

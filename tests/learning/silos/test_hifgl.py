@@ -11,9 +11,10 @@ import torch
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning import loop
-from fgl_secure.learning.hifgl import HiFGL, hierarchy_of
-from fgl_secure.learning.loop import TrainingResult, train_hifgl
+from fgl_secure.learning.hifgl import training
+from fgl_secure.learning.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.learning.hifgl.training import train_hifgl
+from fgl_secure.learning.loop import TrainingResult
 from fgl_secure.learning.presets import Federation, Preset
 from fgl_secure.learning.silos.hifgl import HiFGLTask
 from fgl_secure.learning.silos.relay_sums import RelaySums
@@ -63,7 +64,7 @@ class _Runs:
             self.made.append(HiFGL(*args, **options))  # type: ignore[arg-type]
             return self.made[-1]
 
-        patch.setattr(loop, "HiFGL", keep)
+        patch.setattr(training, "HiFGL", keep)
 
     def in_process(
         self, graph: FederatedGraph, preset: Preset, backbone: str, scheme: Scheme

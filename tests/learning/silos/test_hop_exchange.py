@@ -9,8 +9,8 @@ from scipy import sparse
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl import hierarchy_of
-from fgl_secure.learning.hop_exchange import exchanged_rows
+from fgl_secure.learning.fedstruct.hop_exchange import exchanged_rows
+from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.silos import rooms
 from fgl_secure.learning.silos.hop_exchange import HopExchange
 from fgl_secure.learning.silos.mailbox import run_together

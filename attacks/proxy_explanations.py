@@ -1,0 +1,97 @@
+"""Which whole numbers explain a sum of shares: meet in the middle over clients.
+
+The sum of a class over clients k is sum c_k / m_k, for c_k of m_k labelled nodes. Half of the clients give a list of
+sums, the other half another one, and two that add up to what was seen are an explanation. With exact shares and numbers
+m_k without a common divisor there is one alone, as with partial fractions; with shares that are rounded to multiples of
+one unit there are many, but where few clients have few labelled nodes. All numbers are multiples of what sums work on,
+and are compared exactly.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST = 2**22
+"""Sums of half of the clients, at most, that are tried for one class."""
+
+
+def only_explanation(total: float, labelled: tuple[int, ...], step: float, unit: float) -> Ids | None:
+    """The counts of a class at all clients, where a single choice of them fits.
+
+    Args:
+        total: the sum of the clients' shares of the class.
+        labelled: m_k of each client.
+        step: shares are rounded to the nearest multiple of this before they are added up, a public number.
+        unit: clients round their shares to a multiple of this, up or down; 0 where they don't.
+
+    Returns:
+        int64 [K]; zeros where there is no share, None where nothing fits, or several do, or too much is to be tried
+        (`too_large`).
+    """
+    if total < step / 2:
+        return np.zeros(len(labelled), dtype=np.int64)
+    choices = _choices(total, labelled, step, unit)
+    if _work(choices) > MOST:
+        return None
+    halves = choices[: len(choices) // 2], choices[len(choices) // 2 :]
+    few, many = (_sums([values for _, values in half]) for half in halves)
+    order = np.argsort(few, kind="stable")
+    first, end = (np.searchsorted(few[order], total - many + side * step / 4) for side in (-1, 1))
+    hits = np.flatnonzero(end > first)
+    if not 0 < int((end - first)[hits].sum()) <= 2 ** len(labelled):  # counts come with a share up and one down
+        return None
+    pairs = np.array([(order[left], right) for right in hits for left in range(first[right], end[right])])
+    found = np.unique(
+        np.concatenate([_counts(halves[0], pairs[:, 0]), _counts(halves[1], pairs[:, 1])], axis=1), axis=0
+    )
+    return found[0] if len(found) == 1 else None
+
+
+def too_large(total: float, labelled: tuple[int, ...], step: float, unit: float) -> bool:
+    """Whether `only_explanation` gives up on a class because there is too much to try."""
+    return total > step / 2 and _work(_choices(total, labelled, step, unit)) > MOST
+
+
+Choice = tuple[Ids, Floats]
+"""Counts of one client int64 [t], and the share that each gives float64 [t]."""
+
+
+def _choices(total: float, labelled: tuple[int, ...], step: float, unit: float) -> list[Choice]:
+    found = []
+    for size in labelled:
+        counts = np.arange(size + 1)
+        values = counts / max(size, 1)
+        if unit:
+            grid = round(1 / unit)
+            down, up = counts * grid // max(size, 1), -(-counts * grid // max(size, 1))
+            rounded = up > down
+            counts, values = np.concatenate([counts, counts[rounded]]), np.concatenate([down, up[rounded]]) * unit
+        values = np.rint(values / step) * step
+        fits = values < total + step / 4
+        found.append((counts[fits], values[fits]))
+    return found
+
+
+def _work(choices: list[Choice]) -> int:
+    sizes = [len(counts) for counts, _ in choices]
+    half = len(sizes) // 2
+    return max(int(np.prod(part, dtype=object)) for part in (sizes[:half], sizes[half:]))
+
+
+def _sums(values: list[Floats]) -> Floats:
+    found = np.zeros(1)
+    for each in values:
+        found = (found[:, None] + each).reshape(-1)
+    return found
+
+
+def _counts(half: list[Choice], places: Ids) -> Ids:
+    """Counts int64 [p, clients] behind entries of `_sums`; places int64 [p]."""
+    if not half:
+        return np.empty((len(places), 0), dtype=np.int64)
+    parts = np.unravel_index(places, tuple(len(counts) for counts, _ in half))
+    return np.stack([counts[part] for (counts, _), part in zip(half, parts, strict=True)], axis=1)

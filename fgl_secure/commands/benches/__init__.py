@@ -1,0 +1,1 @@
+"""How fast the arithmetic and the protocols are here, one module a part."""

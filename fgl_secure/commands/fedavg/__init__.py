@@ -1,0 +1,1 @@
+"""Federated averaging (AISTATS 2017)."""

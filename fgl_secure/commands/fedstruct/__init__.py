@@ -1,0 +1,1 @@
+"""FedStruct (ICLR 2025)."""

@@ -1,0 +1,1 @@
+"""Tables of papers, run again beside the printed numbers."""

@@ -1,0 +1,67 @@
+"""Trains by federated averaging to the end and says what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.fedavg.program import FedAvg
+from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
+from fgl_secure.learning.loop import Progress, TrainingResult, Watch
+from fgl_secure.learning.presets import Preset
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+COUNT_BYTES = 8
+"""Two 32-bit numbers: correct predictions, and predictions."""
+
+
+def train_fedavg(
+    method: FedAvg,
+    graph: FederatedGraph,
+    channel: Channel,
+    preset: Preset,
+    *,
+    progress: Progress | None = None,
+    seen: Callable[[FedAvg], None] | None = None,
+) -> TrainingResult:
+    """Runs all rounds and selects one as the preset says; models are scored before each round and after the last.
+
+    Args:
+        method: what is trained, on that graph and channel.
+        graph: who has what; its masks and labels score the model.
+        channel: keeps the messages.
+        preset: rounds, patience and selection.
+        progress: called after each round.
+        seen: called with the method after the first round.
+    """
+    watch = Watch(graph, preset)
+    losses: list[float] = []
+    seconds: list[float] = []
+    for number in range(preset.epochs):
+        start = time.perf_counter()
+        _models_down(method, channel, number)
+        watch.see(number, method.predict())
+        losses.append(method.round(number))
+        seconds.append(time.perf_counter() - start)
+        if number == 0 and seen is not None:
+            seen(method)
+        if progress is not None:
+            progress(number + 1, preset.epochs)
+        if watch.stale(number):
+            break
+    _models_down(method, channel, len(losses))
+    watch.see(len(losses), method.predict())
+    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
+    return TrainingResult(watch.best, watch.best_round, *record)
+
+
+def _models_down(method: FedAvg, channel: Channel, number: int) -> None:
+    """The server's model to every client, and two counts of every client to the server, which chooses the round."""
+    clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
+    leaders, step = np.repeat(server, len(clients)), Step(number)
+    channel.send_sizes(Phase.MODEL, step, leaders, clients, len(method.weights) * FLOAT_BYTES)
+    channel.send_sizes(Phase.CORRECT, step, clients, leaders, COUNT_BYTES)

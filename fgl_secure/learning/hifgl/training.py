@@ -1,0 +1,83 @@
+"""Trains HiFGL to the end and says what came of it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from statistics import median
+
+import torch
+
+from fgl_secure.dp import BudgetExhaustedError
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.learning.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.learning.loop import Progress, TrainingResult, Watch
+from fgl_secure.learning.presets import Preset
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.runtime import Channel
+
+
+def train_hifgl(
+    graph: FederatedGraph,
+    scheme: Scheme,
+    channel: Channel,
+    preset: Preset,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Trains HiFGL and selects a round as the preset says.
+
+    Args:
+        graph: who has what.
+        scheme: how neighbourhood sums are computed.
+        channel: between the parties of `hierarchy_of(graph, scheme.relays)`; keeps what its recording says.
+        preset: how to train.
+        backbone: "gcn" or "sage".
+        seed: of initial weights and dropout.
+        device: where model compute runs; the CPU by default.
+        progress: called after each round.
+    """
+    parties = hierarchy_of(graph, scheme.relays)
+    if channel.parties != parties:
+        raise InputError(
+            f"channel must join the parties of the graph and the scheme, {dict(parties.counts)}; "
+            f"found {dict(channel.parties.counts)}"
+        )
+    method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
+    watch = Watch(graph, preset)
+    losses: list[float] = []
+    seconds: list[float] = []
+    budget_spent = False
+    for number in range(preset.epochs):
+        start = time.perf_counter()
+        try:
+            loss, logits = method.round(number)
+        except BudgetExhaustedError:
+            if not losses:
+                raise
+            budget_spent = True
+            break
+        watch.see(number, logits)
+        seconds.append(time.perf_counter() - start)
+        losses.append(loss)
+        if progress is not None:
+            progress(number + 1, preset.epochs)
+        if watch.stale(number):
+            break
+    with suppress(BudgetExhaustedError):
+        watch.see(len(losses), method.evaluate(len(losses)))
+    rounds = len(losses)
+    return TrainingResult(
+        watch.best,
+        watch.best_round,
+        rounds,
+        sum(seconds),
+        median(seconds),
+        tuple(losses),
+        budget_spent,
+        channel.transcript,
+    )

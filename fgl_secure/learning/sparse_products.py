@@ -1,0 +1,53 @@
+"""Products with sparse matrices that gradients go through."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, cast
+
+import numpy as np
+import torch
+from scipy import sparse
+
+
+def multiply(matrix: torch.Tensor, transposed: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """A sparse product, differentiable in `values`.
+
+    Args:
+        matrix: sparse CSR [n, m].
+        transposed: its transpose, sparse CSR [m, n].
+        values: [m, c].
+
+    Returns:
+        [n, c].
+    """
+    return cast("torch.Tensor", _Product.apply(values, matrix, transposed))  # type: ignore[no-untyped-call]
+
+
+class _Product(torch.autograd.Function):
+    """A sparse product whose backward pass is a product with the transpose that was made once."""
+
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor, matrix: torch.Tensor, transposed: torch.Tensor) -> torch.Tensor:
+        ctx.transposed = transposed
+        return matrix @ values
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return ctx.transposed @ gradients[0], None, None
+
+
+def to_torch(matrix: sparse.csr_array, device: torch.device | None = None) -> torch.Tensor:
+    """A sparse matrix as float32 CSR tensor."""
+    matrix = sparse.csr_array(matrix, copy=True)
+    matrix.sum_duplicates()  # which sorts the columns as well, as torch wants them
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
+        return torch.sparse_csr_tensor(
+            torch.from_numpy(matrix.indptr.astype(np.int64)),
+            torch.from_numpy(matrix.indices.astype(np.int64)),
+            torch.from_numpy(matrix.data.astype(np.float32)),
+            size=matrix.shape,
+            device=device,
+            check_invariants=True,
+        )

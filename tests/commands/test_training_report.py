@@ -1,0 +1,45 @@
+"""What training says it came to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fgl_secure.commands.fedavg.choice import UpdateChoice
+from fgl_secure.commands.options import Options
+from fgl_secure.commands.plans import planned
+from fgl_secure.commands.subjects import Figure, Plan
+from fgl_secure.commands.training_report import describe, summary
+from fgl_secure.learning.loop import Accuracy, TrainingResult
+from fgl_secure.runtime import Directory, Transcript
+
+RESULT = TrainingResult(
+    Accuracy(0.8269, 1.14512, (0.9, None)), 1, 2, 0.5, 0.25, (1.0, 0.5), False, Transcript(Directory.hierarchy(2, 2))
+)
+
+
+def plan_of(figure: Figure) -> Plan:
+    """A plan that says so much of its figures."""
+    options = Options(method="fedvn", dataset="Motif-mini", backbone="gin", updates=UpdateChoice(("plaintext",)))
+    return replace(planned(options, ()), figure=figure)
+
+
+def test_accuracies_are_percent() -> None:
+    """Shares are printed in percent, and stand under a key of their name."""
+    plan = plan_of(Figure.ACCURACY)
+    text = describe(plan, "plaintext", RESULT)
+    assert "test accuracy  82.69% mean of" in text
+    assert "90.00%  not measured" in text
+    assert summary(plan, "plaintext", RESULT)["accuracy"]
+
+
+def test_errors_are_no_percent() -> None:
+    """Mean absolute errors are in the unit of the targets, and called what they are."""
+    plan = plan_of(Figure.ABSOLUTE_ERROR)
+    text = describe(plan, "plaintext", RESULT)
+    assert "test error     0.8269 mean of" in text
+    assert "0.9  not measured" in text
+    assert "validation     1.145" in text
+    assert "%" not in text
+    written = summary(plan, "plaintext", RESULT)
+    assert "accuracy" not in written
+    assert isinstance(written["mean_absolute_error"], dict)
