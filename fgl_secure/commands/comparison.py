@@ -97,19 +97,19 @@ FIVE = (
         ("hop-shares", "structure-gradient-labels"),
     ),
     Compared(
-        Options("fedspray", partition="louvain", epochs=60),
+        Options("fedspray", partition="louvain", epochs=30),
         "plaintext",
         "pairwise-masking",
         ("proxy-classes", "proxy-singletons", "proxy-label-changes"),
     ),
     Compared(
-        Options("fed2gnn", epochs=100),
+        Options("fed2gnn", epochs=60),
         "plaintext",
         "relay-coded",
         ("hop-feature-single", "hop-feature-differencing", "hop-feature-topology"),
     ),
     Compared(
-        Options("fedvn", dataset="Motif-mini", backbone="gin", epochs=30),
+        Options("fedvn", dataset="Motif-mini", backbone="gin", epochs=20),
         "plaintext",
         "pairwise-masking",
         ("virtual-node-labels", "virtual-node-clients"),
