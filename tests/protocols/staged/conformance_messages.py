@@ -204,7 +204,6 @@ class MessageConformance(SumsConformance, ABC):
                         part.reply(message)
                     texts.append(str(raised.value))
         printed = "\n".join([*texts, repr(run.server)])
-        assert "41" not in re.findall(r"\d+", printed)
-        assert "43" not in re.findall(r"\d+", printed)
+        assert not re.search(r"\b4[13]\b", printed)  # whole words: addresses of objects have such digits by chance
         for text in re.findall(r"[0-9a-fA-F]{16,}", printed):
             assert not any(bytes.fromhex(text[:16]) in state for state in kept)
