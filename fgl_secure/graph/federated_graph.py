@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.attributed_graph import Graph, integers, read_only
+from fgl_secure.graph.assignment_checks import AssignmentRules
+from fgl_secure.graph.attributed_graph import Graph, read_only
 from fgl_secure.graph.pyg import graph_from_pyg, masks_from_pyg
 from fgl_secure.graph.split import SplitMasks
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 __all__ = ["FederatedGraph", "Graph"]
+
+_RULES = AssignmentRules("silo_of", "node", "silo")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -56,12 +59,8 @@ class FederatedGraph:
         Raises:
             InputError: An argument breaks one of these rules; the message names the node or the silo.
         """
-        checked = _checked_silos(silo_of, graph.num_nodes)
-        train = _checked_mask("train", masks.train, graph.num_nodes)
-        validation = _checked_mask("validation", masks.validation, graph.num_nodes)
-        test = _checked_mask("test", masks.test, graph.num_nodes)
-        _check_disjoint(train, validation, test)
-        _check_every_silo_trains(checked, train)
+        checked = _RULES.checked_owners(silo_of, graph.num_nodes)
+        train, validation, test = _RULES.checked_masks(masks, checked)
         return cls(graph, read_only(checked), read_only(train), read_only(validation), read_only(test), partition)
 
     @classmethod
@@ -161,43 +160,3 @@ class FederatedGraph:
 
     def __repr__(self) -> str:
         return f"FederatedGraph({self.graph!r}, silos={self.num_silos}, partition={self.partition!r})"
-
-
-def _checked_silos(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
-    silo_of = integers("silo_of", values)
-    if silo_of.shape != (num_nodes,):
-        raise InputError(f"silo_of must have shape ({num_nodes},), one entry a node; found shape {silo_of.shape}")
-    if silo_of.min() < 0:
-        node = int(np.argmax(silo_of < 0))
-        raise InputError(f"silo_of must be 0 or more; node {node} has silo {silo_of[node]}")
-    used = np.unique(silo_of)
-    skipped = np.flatnonzero(used != np.arange(len(used)))
-    if len(skipped):
-        raise InputError(f"silo_of must use every silo from 0 to {used[-1]}; silo {skipped[0]} has no node")
-    return silo_of
-
-
-def _checked_mask(which: str, values: ArrayLike, num_nodes: int) -> NDArray[np.bool_]:
-    mask = np.array(values)
-    if mask.dtype != np.bool_ or mask.shape != (num_nodes,):
-        raise InputError(
-            f"masks.{which} must be bool of shape ({num_nodes},), one entry a node; "
-            f"found {mask.dtype} of shape {mask.shape}"
-        )
-    return mask
-
-
-def _check_disjoint(train: NDArray[np.bool_], validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> None:
-    shared = np.sum([train, validation, test], axis=0) > 1
-    if shared.any():
-        raise InputError(f"masks must not overlap; node {int(np.argmax(shared))} is in more than one")
-
-
-def _check_every_silo_trains(silo_of: NDArray[np.int64], train: NDArray[np.bool_]) -> None:
-    if not train.any():
-        raise InputError("masks.train must mark at least one node; found none")
-    idle = np.bincount(silo_of[train], minlength=int(silo_of.max()) + 1) == 0
-    if idle.any():
-        raise InputError(
-            f"masks.train must mark at least one node of every silo; silo {int(np.argmax(idle))} has no training node"
-        )

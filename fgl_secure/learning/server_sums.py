@@ -102,16 +102,6 @@ def server_sums(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
     return ClearSums(channel) if scheme is None else SecuredSums(scheme, channel)
 
 
-def weighted(rows: Reals, weights: Reals) -> Reals:
-    """What clients send for a weighted mean: float64 [K, P + 1], rows [K, P] times weights [K], and the weights."""
-    return np.concatenate([rows * weights[:, None], weights[:, None]], axis=1)
-
-
-def mean_of(total: Reals) -> Reals | None:
-    """The weighted mean float64 [P] in a sum of `weighted` rows; None where the weights sum to zero."""
-    return total[:-1] / total[-1] if total[-1] > 0 else None
-
-
 def _units(rows: Reals, fraction_bits: int) -> NDArray[np.int64]:
     if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
         raise InputError(

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Attack, Auxiliary, InformedAttack, Reference, guess_of
+from fgl_secure.attacks.base import Attack, Auxiliary, InformedAttack, Measurement, Reference, guess_of
 from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.verdict import MARGIN
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Party, Phase, PublicParameters, Recording, Step, Transcript, View
 from fgl_secure.runtime.channel import Level, Loss
 from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, words
@@ -164,11 +163,10 @@ class AttackConformance(ABC):
         assert [array.tobytes() for array in reachable(view) if isinstance(array, np.ndarray)] == before
 
     def test_finds_nothing_in_an_empty_run(self) -> None:
-        """A view of a run in which nothing was said gives no guess."""
-        parties = hierarchy_of(random_graph(0, directed=False))
-        view = Transcript(parties).views(self.attack.card.observer)
-        public = SCHEMES[self.attack.card.reference].public
-        assert guess_of(self.attack, view, public, Auxiliary(dictionary=words(24, 16))) is None
+        """A view of a run in which nothing was said gives no guess, whatever else the attacker knows."""
+        run = self.run()
+        view = Transcript(run.transcript.parties).views(self.attack.card.observer)
+        assert guess_of(self.attack, view, run.public, run.auxiliary) is None
 
     def test_finds_nothing_in_sizes(self) -> None:
         """A transcript of sizes alone gives no guess, or the very same to an attack that counts messages."""
@@ -208,6 +206,13 @@ class AttackConformance(ABC):
     def test_is_registered(self) -> None:
         """The registry knows the attack by the name on its card."""
         assert type(ATTACKS[self.attack.card.name]) is type(self.attack)
+
+
+def measured(attack: Attack[Any], run: Run | RecordedRun) -> Mapping[str, Measurement]:
+    """The figures of an attack on a run, which must give a guess, by metric."""
+    guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.auxiliary)
+    assert guess is not None
+    return {found.metric: found for found in attack.score(guess, run.truth)}
 
 
 def _guess(attack: Attack[Any], run: RecordedRun) -> Any:

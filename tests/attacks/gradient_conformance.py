@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,12 +9,11 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.gradient_fields import FieldGuess
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.runtime import Phase, PublicParameters, Recording, Transcript
+from fgl_secure.runtime import Phase, Recording
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, References
 from tests.attacks.gradient_runs import Setting, clusters, record_round, references
-from tests.attacks.recorded import Run, random_graph
+from tests.attacks.recorded import Run
 
 
 @pytest.fixture(scope="session", name="references")
@@ -53,11 +50,6 @@ class GradientConformance(AttackConformance):
         held = FederatedGraph.from_assignment(other, graph.silo_of, SplitMasks(everyone, ~everyone, ~everyone))
         return record_round(held, self.setting, loss=loss, recording=recording)
 
-    def test_finds_nothing_in_an_empty_run(self) -> None:
-        """A view of a run in which nothing was said gives no guess, whatever else the attacker knows."""
-        view = Transcript(hierarchy_of(random_graph(0, directed=False))).views(self.attack.card.observer)
-        assert guess_of(self.attack, view, PublicParameters(), self.run().auxiliary) is None
-
 
 class SumConformance(GradientConformance):
     """The same for attacks on sums, which the server notes and nobody sends."""
@@ -89,13 +81,6 @@ class SumConformance(GradientConformance):
         plain = record_round(clusters(nodes=80), Setting(batch=2))
         view = plain.transcript.views(self.attack.card.observer)
         assert guess_of(self.attack, view, plain.public, self.run().auxiliary) is None
-
-
-def measured(attack: Any, run: Run) -> dict[str, Measurement]:
-    """The figures of an attack on a run, which must give a guess, by metric."""
-    guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.auxiliary)
-    assert guess is not None
-    return {found.metric: found for found in attack.score(guess, run.truth)}
 
 
 def area_of(found: Measurement) -> float:

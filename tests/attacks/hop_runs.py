@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.base import Auxiliary, Material, Reference, guess_of
+from fgl_secure.attacks.base import Material, Reference
 from fgl_secure.attacks.foreign_edges import ForeignEdges
 from fgl_secure.attacks.hop_sums import noted_embeddings
 from fgl_secure.attacks.truth import Truth
@@ -26,7 +26,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
 from fgl_secure.learning.hifgl.hierarchy import note_membership
 from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step, Transcript
+from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, both_ways, federated, random_graph
@@ -75,11 +75,6 @@ class StructureConformance(AttackConformance):
         recording: Recording | None = None,
     ) -> Run:
         return self.recorded(graph, Network(loss, recording))
-
-    def test_finds_nothing_in_an_empty_run(self) -> None:
-        """A view of a run in which nothing was said gives no guess."""
-        view = Transcript(hierarchy_of(random_graph(0, directed=False))).views(Role.SILO)
-        assert guess_of(self.attack, view, PublicParameters(), Auxiliary()) is None
 
 
 class EdgeConformance(StructureConformance):

@@ -19,7 +19,8 @@ from fgl_secure.attacks.gradient_span import GradientSpan
 from fgl_secure.attacks.ranking_area import area
 from fgl_secure.graph import Graph, load
 from fgl_secure.runtime import Role
-from tests.attacks.gradient_conformance import area_of, measured
+from tests.attacks.conformance import measured
+from tests.attacks.gradient_conformance import area_of
 from tests.attacks.gradient_runs import Setting, in_one_silo, record_round
 from tests.attacks.recorded import Run
 

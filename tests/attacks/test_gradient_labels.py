@@ -12,8 +12,8 @@ from fgl_secure.attacks.gradient_model import Convolution
 from fgl_secure.attacks.gradient_views import client_gradients
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role
-from tests.attacks.conformance import Claims
-from tests.attacks.gradient_conformance import GradientConformance, gradient_references, measured
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.gradient_conformance import GradientConformance, gradient_references
 from tests.attacks.gradient_runs import Setting, clusters, model_of, record_round
 
 __all__ = ["gradient_references"]

@@ -13,8 +13,8 @@ from fgl_secure.attacks.gradient_model import Convolution
 from fgl_secure.attacks.gradient_span import GradientSpan, residuals, span_of
 from fgl_secure.graph import Graph
 from fgl_secure.runtime import PublicParameters, Role
-from tests.attacks.conformance import Claims
-from tests.attacks.gradient_conformance import GradientConformance, area_of, gradient_references, measured, pairs_of
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.gradient_conformance import GradientConformance, area_of, gradient_references, pairs_of
 from tests.attacks.gradient_runs import Setting, clusters, in_one_silo, record_round
 
 __all__ = ["gradient_references"]

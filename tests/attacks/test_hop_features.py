@@ -28,7 +28,7 @@ from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.runtime import Phase, PublicParameters, Recording, Role, Transcript
+from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims, losing, losing_of_even
 from tests.attacks.hop_feature_runs import record_hops
@@ -70,12 +70,6 @@ class HopConformance(AttackConformance):
         recording: Recording | None = None,
     ) -> Run:
         return record_hops(graph, values, network=Network(loss, recording))
-
-    def test_finds_nothing_in_an_empty_run(self) -> None:
-        """A view of a run in which nothing was said gives no guess, whatever else the attacker knows."""
-        run = self.run()
-        view = Transcript(hierarchy_of(run.graph)).views(Role.SILO)
-        assert guess_of(self.attack, view, PublicParameters(), run.auxiliary) is None
 
     def test_finds_nothing_where_every_sum_is_refused(self) -> None:
         """With three clients nobody has neighbours at three others, and no sum is computed."""

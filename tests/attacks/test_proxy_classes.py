@@ -15,15 +15,8 @@ from fgl_secure.commands.fedspray.references import drawn_nodes, recorded_rounds
 from fgl_secure.learning.fedspray.layout import ProxyLayout
 from fgl_secure.learning.server_sums import ServerSums
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from tests.attacks.conformance import Claims
-from tests.attacks.proxy_conformance import (
-    ProxyConformance,
-    masked,
-    measured,
-    nodes_of,
-    one_round,
-    proxy_references,
-)
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references
 
 __all__ = ["proxy_references"]
 

@@ -13,15 +13,8 @@ from fgl_secure.attacks.proxy_fractions import MOST, joined, joined_on_grid, one
 from fgl_secure.attacks.proxy_rows import ProxyRows
 from fgl_secure.learning.fedspray.shares import shares_of
 from fgl_secure.runtime import Role
-from tests.attacks.conformance import Claims
-from tests.attacks.proxy_conformance import (
-    ProxyConformance,
-    masked,
-    measured,
-    nodes_of,
-    one_round,
-    proxy_references,
-)
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references
 
 __all__ = ["proxy_references"]
 

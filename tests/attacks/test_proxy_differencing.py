@@ -16,8 +16,8 @@ from fgl_secure.commands.fedspray.references import drawn_nodes, drawn_pairs, gr
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.learning.server_sums import ClearSums, ServerSums
 from fgl_secure.runtime import Channel, Role
-from tests.attacks.conformance import Claims
-from tests.attacks.proxy_conformance import ProxyConformance, masked, measured, nodes_of, proxy_references
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, proxy_references
 
 __all__ = ["proxy_references"]
 

@@ -19,15 +19,8 @@ from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.learning.fedspray.shares import shares_of
 from fgl_secure.runtime import Recording, Role
 from fgl_secure.runtime.channel import Loss
-from tests.attacks.conformance import Claims
-from tests.attacks.proxy_conformance import (
-    ProxyConformance,
-    masked,
-    measured,
-    nodes_of,
-    one_round,
-    proxy_references,
-)
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references
 from tests.attacks.recorded import Run
 
 __all__ = ["proxy_references"]

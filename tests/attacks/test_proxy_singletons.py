@@ -5,15 +5,8 @@ from collections import Counter
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.proxy_singletons import ProxySingletons, SingleProxies
 from fgl_secure.runtime import Role
-from tests.attacks.conformance import Claims
-from tests.attacks.proxy_conformance import (
-    ProxyConformance,
-    masked,
-    measured,
-    nodes_of,
-    one_round,
-    proxy_references,
-)
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references
 
 __all__ = ["proxy_references"]
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.round_disaggregation import RoundDisaggregation, SolvedUpdates, exposure
 from fgl_secure.errors import InputError
-from tests.attacks.conformance import Claims
-from tests.attacks.gradient_conformance import SumConformance, gradient_references, measured
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.gradient_conformance import SumConformance, gradient_references
 from tests.attacks.gradient_runs import record_static
 from tests.attacks.recorded import Run
 

@@ -13,8 +13,8 @@ from fgl_secure.attacks.sum_membership import NamedUpdates, SumMembership
 from fgl_secure.attacks.update_population import Population, Suspects, expected_accuracy
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role
-from tests.attacks.conformance import Claims
-from tests.attacks.gradient_conformance import SumConformance, gradient_references, measured
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.gradient_conformance import SumConformance, gradient_references
 from tests.attacks.gradient_runs import Setting, clusters, gradients, model_of, record_pairs
 from tests.attacks.recorded import Run
 

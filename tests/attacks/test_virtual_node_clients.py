@@ -10,8 +10,8 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.virtual_node_clients import LinkedSummands, Part, VirtualNodeClients, directions, links
 from fgl_secure.audit.verdict import Verdict, judge
 from fgl_secure.runtime import Role
-from tests.attacks.conformance import Claims
-from tests.attacks.virtual_node_conformance import VirtualNodeConformance, measured, virtual_node_references
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
 from tests.attacks.virtual_node_runs import Federation, record_rounds
 
 __all__ = ["virtual_node_references"]

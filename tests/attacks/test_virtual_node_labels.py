@@ -20,8 +20,8 @@ from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices
 from fgl_secure.audit.verdict import Verdict, judge
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role
-from tests.attacks.conformance import Claims
-from tests.attacks.virtual_node_conformance import VirtualNodeConformance, measured, virtual_node_references
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
 from tests.attacks.virtual_node_runs import (
     CLASSES,
     ENCODER,

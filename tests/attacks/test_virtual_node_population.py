@@ -10,8 +10,8 @@ from fgl_secure.attacks.virtual_node_population import METRIC, POPULATION, Popul
 from fgl_secure.attacks.virtual_node_views import mean_states
 from fgl_secure.audit.verdict import Verdict, judge
 from fgl_secure.runtime import Phase, Role
-from tests.attacks.conformance import Claims, losing_of_even
-from tests.attacks.virtual_node_conformance import VirtualNodeConformance, measured, virtual_node_references
+from tests.attacks.conformance import Claims, losing_of_even, measured
+from tests.attacks.virtual_node_conformance import VirtualNodeConformance, virtual_node_references
 from tests.attacks.virtual_node_runs import Federation, record_rounds
 
 __all__ = ["virtual_node_references"]

@@ -11,10 +11,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, integers, read_only
 from fgl_secure.graph.federated_graph import FederatedGraph
 from fgl_secure.graph.graph_sets.set_checks import (
+    CLIENTS,
     check_edges_inside_graphs,
-    checked_clients,
     checked_graph_of,
-    checked_masks,
     checked_node_types,
     checked_targets,
 )
@@ -111,8 +110,8 @@ class GraphSet:
         num_graphs = int(owner[-1]) + 1
         check_edges_inside_graphs(graph, owner)
         checked_node_types(graph.features, node_types)
-        clients = checked_clients(client_of, num_graphs)
-        train, validation, test = checked_masks(masks, clients)
+        clients = CLIENTS.checked_owners(client_of, num_graphs)
+        train, validation, test = CLIENTS.checked_masks(masks, clients)
         starts = np.arange(num_graphs + 1)
         return cls(
             name=name,

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
+from fgl_secure.graph.assignment_checks import AssignmentRules
 from fgl_secure.graph.attributed_graph import MOST_CLASSES, Graph, integers, read_only
-from fgl_secure.graph.split import SplitMasks
 
-Masks = tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]
+CLIENTS = AssignmentRules("client_of", "graph", "client")
 
 
 def checked_graph_of(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
@@ -90,52 +90,3 @@ def checked_targets(values: ArrayLike, num_graphs: int) -> NDArray[np.int64] | N
         graph = int(np.argmax(wrong))
         raise InputError(f"targets must be {rule}; graph {graph} has {raw[graph]}")
     return read_only(raw.astype(np.float32)) if raw.dtype.kind == "f" else read_only(raw.astype(np.int64))
-
-
-def checked_clients(values: ArrayLike, num_graphs: int) -> NDArray[np.int64]:
-    """The client of each graph, no client left out.
-
-    Raises:
-        InputError: One is; the message names it.
-    """
-    client_of = integers("client_of", values)
-    if client_of.shape != (num_graphs,):
-        raise InputError(f"client_of must have shape ({num_graphs},), one entry a graph; found shape {client_of.shape}")
-    if client_of.min() < 0:
-        graph = int(np.argmax(client_of < 0))
-        raise InputError(f"client_of must be 0 or more; graph {graph} has client {client_of[graph]}")
-    used = np.unique(client_of)
-    skipped = np.flatnonzero(used != np.arange(len(used)))
-    if len(skipped):
-        raise InputError(f"client_of must use every client from 0 to {used[-1]}; client {skipped[0]} has no graph")
-    return client_of
-
-
-def checked_masks(masks: SplitMasks, client_of: NDArray[np.int64]) -> Masks:
-    """Three disjoint sets of graphs, the first with a graph of every client.
-
-    Raises:
-        InputError: They are not; the message names the graph or the client.
-    """
-    train = _checked_mask("train", masks.train, len(client_of))
-    validation = _checked_mask("validation", masks.validation, len(client_of))
-    test = _checked_mask("test", masks.test, len(client_of))
-    shared = np.sum([train, validation, test], axis=0) > 1
-    if shared.any():
-        raise InputError(f"masks must not overlap; graph {int(np.argmax(shared))} is in more than one")
-    idle = np.bincount(client_of[train], minlength=int(client_of.max()) + 1) == 0
-    if idle.any():
-        raise InputError(
-            f"masks.train must mark at least one graph of every client; client {int(np.argmax(idle))} has none"
-        )
-    return train, validation, test
-
-
-def _checked_mask(which: str, values: NDArray[np.bool_], num_graphs: int) -> NDArray[np.bool_]:
-    mask = np.array(values)
-    if mask.dtype != np.bool_ or mask.shape != (num_graphs,):
-        raise InputError(
-            f"masks.{which} must be bool of shape ({num_graphs},), one entry a graph; "
-            f"found {mask.dtype} of shape {mask.shape}"
-        )
-    return mask

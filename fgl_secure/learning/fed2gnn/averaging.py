@@ -17,14 +17,11 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fed2gnn.layout import UpdateLayout
 from fgl_secure.learning.fed2gnn.models import NodeModel, Surroundings
 from fgl_secure.learning.fedstruct.models import Dropout
-from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
+from fgl_secure.learning.model_down import send_down
 from fgl_secure.learning.server_sums import ServerSums
-from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.runtime import Channel, Step
 
 Ids = NDArray[np.int64]
-
-RECEIVED = "received model"
-"""What every client gets at the start of a round: the model's parameters [P], one row a client."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,9 +179,5 @@ class AveragedModel:
 
 
 def send_model(channel: Channel, averaged: AveragedModel, step: Step) -> None:
-    """The server's model goes to every client: counted as messages, and noted with each client's own knowledge."""
-    clients = channel.parties.ids(Role.SILO)
-    server = np.repeat(channel.parties.ids(Role.SERVER), len(clients))
-    channel.send_sizes(Phase.MODEL, step, server, clients, averaged.layout.parameters * FLOAT_BYTES)
-    state = parameters_to_vector(averaged.model.parameters()).detach().cpu().numpy()
-    channel.note_inputs(RECEIVED, step, clients, np.broadcast_to(state, (len(clients), len(state))))
+    """The server's model goes to every client."""
+    send_down(channel, parameters_to_vector(averaged.model.parameters()).detach().cpu().numpy(), step)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from statistics import median
 
 import torch
 
@@ -13,6 +11,7 @@ from fgl_secure.learning.fed2gnn.averaging import AveragedModel, ClientGraph, Lo
 from fgl_secure.learning.fed2gnn.models import make_model
 from fgl_secure.learning.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.learning.loop import Progress, TrainingResult, Watch
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.learning.server_sums import ServerSums
 from fgl_secure.runtime import Channel, Step
 
@@ -45,34 +44,28 @@ def train_averaged(
         seed: of initial weights and dropout.
         device: where model compute runs.
         first: number of the first round in messages.
-        start: when the run began, on the clock of `time.perf_counter`; now by default. The result's seconds count from
-            then, so with all that goes before the first round; those a round are of rounds alone.
+        start: when the run began, on the clock of `time.perf_counter`; the result's seconds count from then, so with
+            all that goes before the first round. None counts the rounds alone.
         progress: called after each round.
     """
-    began = time.perf_counter() if start is None else start
     widths = (clients[0].surroundings.rows.width, preset.hidden, graph.num_classes)
     model = make_model(backbone, widths, preset.hops, seed)
     local = LocalStep(preset.learning_rate, preset.weight_decay, preset.dropout, preset.keep_moments)
     averaged = AveragedModel(model, clients, graph.num_devices, sums, local, seed, device)
     watch = Watch(graph, preset)
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress, start)
     for number in range(preset.epochs):
-        before = time.perf_counter()
+        log.begin()
         step = Step(first + number)
         send_model(channel, averaged, step)
         scores = averaged.scores()
         watch.see(number, scores)
-        losses.append(averaged.round(step, scores.argmax(dim=1)))
-        seconds.append(time.perf_counter() - before)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
+        log.end(averaged.round(step, scores.argmax(dim=1)))
         if watch.stale(number):
             break
-    last = Step(first + len(losses))
+    last = Step(first + len(log))
     send_model(channel, averaged, last)
     scores = averaged.scores()
-    watch.see(len(losses), scores)
+    watch.see(len(log), scores)
     averaged.close(last, scores.argmax(dim=1))
-    record = (len(losses), time.perf_counter() - began, median(seconds), tuple(losses), False, channel.transcript)
-    return TrainingResult(watch.best, watch.best_round, *record)
+    return log.result(watch.best, watch.best_round, channel.transcript)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from statistics import median
 
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fedavg.program import FedAvg
-from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
 from fgl_secure.learning.loop import Progress, TrainingResult, Watch
+from fgl_secure.learning.model_down import FLOAT_BYTES
 from fgl_secure.learning.presets import Preset
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 COUNT_BYTES = 8
@@ -39,24 +38,19 @@ def train_fedavg(
         seen: called with the method after the first round.
     """
     watch = Watch(graph, preset)
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress)
     for number in range(preset.epochs):
-        start = time.perf_counter()
+        log.begin()
         _models_down(method, channel, number)
         watch.see(number, method.predict())
-        losses.append(method.round(number))
-        seconds.append(time.perf_counter() - start)
+        log.end(method.round(number))
         if number == 0 and seen is not None:
             seen(method)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
         if watch.stale(number):
             break
-    _models_down(method, channel, len(losses))
-    watch.see(len(losses), method.predict())
-    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
-    return TrainingResult(watch.best, watch.best_round, *record)
+    _models_down(method, channel, len(log))
+    watch.see(len(log), method.predict())
+    return log.result(watch.best, watch.best_round, channel.transcript)
 
 
 def _models_down(method: FedAvg, channel: Channel, number: int) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from enum import StrEnum
-from statistics import median
 
 import numpy as np
 import torch
@@ -17,8 +15,10 @@ from fgl_secure.learning.fedspray.networks import Network
 from fgl_secure.learning.fedspray.preset import FedSprayPreset
 from fgl_secure.learning.fedspray.scoring import Chooser, Scores, validation_sums
 from fgl_secure.learning.fedspray.subgraph import Subgraph, subgraphs
-from fgl_secure.learning.fedspray.training import make_network, state_down
+from fgl_secure.learning.fedspray.training import make_network
 from fgl_secure.learning.loop import Progress, TrainingResult
+from fgl_secure.learning.model_down import send_down
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.learning.server_sums import ServerSums
 from fgl_secure.runtime import Channel, Step
 
@@ -165,18 +165,14 @@ def train_baseline(
     chooser = Chooser(graph, preset.choice, preset.patience)
     place = device or torch.device("cpu")
     method = PlainTraining(baseline, graph, preset, sums, backbone=backbone, seed=seed, device=place)
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress)
     for number in range(preset.epochs + 1):
-        start, last = time.perf_counter(), number == preset.epochs or chooser.stale(number - 1)
-        state_down(channel, method.state, Step(number))
+        log.begin()
+        last = number == preset.epochs or chooser.stale(number - 1)
+        send_down(channel, method.state, Step(number))
         loss, figure, predictions = method.round(number, last=last)
         chooser.see(number, figure, predictions)
         if last:
             break
-        seconds.append(time.perf_counter() - start)
-        losses.append(loss)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
-    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
-    return TrainingResult(chooser.best.accuracy, chooser.best_round, *record), chooser.best
+        log.end(loss)
+    return log.result(chooser.best.accuracy, chooser.best_round, channel.transcript), chooser.best

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from statistics import median
 
 import numpy as np
 import torch
@@ -21,13 +19,11 @@ from fgl_secure.learning.fedspray.preset import FedSprayPreset
 from fgl_secure.learning.fedspray.scoring import Chooser, validation_sums
 from fgl_secure.learning.fedspray.shares import shares_of
 from fgl_secure.learning.fedspray.subgraph import subgraphs
-from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
 from fgl_secure.learning.loop import Progress, TrainingResult
+from fgl_secure.learning.model_down import send_down
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.learning.server_sums import ServerSums
-from fgl_secure.runtime import Channel, Phase, Role, Step
-
-RECEIVED = "received model"
-"""What every client gets at the start of a round: the encoder [P], then the proxies [C d], one row a client."""
+from fgl_secure.runtime import Channel, Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +79,7 @@ class FedSpray:
 
     @property
     def state(self) -> NDArray[np.float32]:
-        """What the server sends to every client, float32 [P + C d]."""
+        """What the server sends to every client: the encoder [P], then the proxies [C d], float32."""
         return np.concatenate([flat(self.encoder).cpu().numpy(), self.proxies.reshape(-1).astype(np.float32)])
 
     def round(self, number: int) -> tuple[float, float]:
@@ -141,21 +137,16 @@ def train_fedspray(
     """
     chooser = Chooser(graph, preset.choice, preset.patience)
     method = FedSpray(graph, preset, sums, backbone=backbone, seed=seed, device=device)
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress)
     for number in range(preset.epochs):
-        start = time.perf_counter()
-        state_down(channel, method.state, Step(number))
+        log.begin()
+        send_down(channel, method.state, Step(number))
         loss, figure = method.round(number)
         chooser.see(number, figure, [(client.subgraph, client.predictions) for client in method.clients])
-        seconds.append(time.perf_counter() - start)
-        losses.append(loss)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
+        log.end(loss)
         if chooser.stale(number):
             break
-    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
-    result = TrainingResult(chooser.best.accuracy, chooser.best_round, *record)
+    result = log.result(chooser.best.accuracy, chooser.best_round, channel.transcript)
     return FedSprayOutcome(result, chooser.best.minority, method.layout)
 
 
@@ -176,10 +167,3 @@ def make_network(backbone: str, graph: FederatedGraph, preset: FedSprayPreset, d
     network = NETWORKS[backbone](graph.graph.num_features, preset.hidden, graph.num_classes)
     draw_weights(network, draws, preset.uniform_weights)
     return network
-
-
-def state_down(channel: Channel, state: NDArray[np.float32], step: Step) -> None:
-    """What the server sends to every client: counted as messages, and noted with each client's own knowledge."""
-    clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
-    channel.send_sizes(Phase.MODEL, step, np.repeat(server, len(clients)), clients, len(state) * FLOAT_BYTES)
-    channel.note_inputs(RECEIVED, step, clients, np.broadcast_to(state, (len(clients), len(state))))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
+from fgl_secure.learning.model_down import FLOAT_BYTES
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 COUNT_BYTES = 8

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from statistics import median
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,6 +17,7 @@ from fgl_secure.learning.fedstruct.traffic import FedStructTraffic
 from fgl_secure.learning.hifgl.program import hierarchy_of
 from fgl_secure.learning.loop import Accuracy, Progress, TrainingResult
 from fgl_secure.learning.presets import Selection
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.runtime import Step, Transcript
 
 
@@ -140,11 +138,10 @@ def run_rounds(
     watch = _Watch(graph, preset)
     if traffic is not None:
         traffic.models_down(method.parameters, Step(0))
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress)
     for number in range(preset.epochs):
-        start = time.perf_counter()
-        losses.append(method.round(number))
+        log.begin()
+        loss = method.round(number)
         if traffic is not None:
             traffic.models_down(method.parameters, Step(number + 1))
         if preset.selection is not None or number == preset.epochs - 1:
@@ -152,12 +149,9 @@ def run_rounds(
             watch.see(number + 1, method.predict(step))
             if traffic is not None:
                 traffic.counts_up(step)
-        seconds.append(time.perf_counter() - start)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
+        log.end(loss)
     transcript = Transcript(hierarchy_of(graph)) if traffic is None else traffic.channel.transcript
-    record = (len(losses), sum(seconds), median(seconds), tuple(losses), False, transcript)
-    return TrainingResult(watch.best, watch.best_round, *record)
+    return log.result(watch.best, watch.best_round, transcript)
 
 
 class _Watch:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from statistics import median
 
-import numpy as np
 import torch
 
 from fgl_secure.errors import InputError
@@ -16,14 +13,12 @@ from fgl_secure.learning.fedvn.layout import VirtualNodeLayout
 from fgl_secure.learning.fedvn.methods import FEDVN, GraphMethod
 from fgl_secure.learning.fedvn.preset import FedVNPreset
 from fgl_secure.learning.fedvn.scoring import GraphWatch
-from fgl_secure.learning.hifgl.hierarchy import FLOAT_BYTES
 from fgl_secure.learning.loop import Accuracy, Progress, TrainingResult
+from fgl_secure.learning.model_down import send_down
 from fgl_secure.learning.presets import Selection
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.learning.server_sums import ServerSums
-from fgl_secure.runtime import Channel, Phase, Role, Step
-
-RECEIVED = "received model"
-"""What every client gets at the start of a round: see `GraphFederation.state`, one row a client."""
+from fgl_secure.runtime import Channel, Role, Step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,23 +85,19 @@ def run_fedvn(
     _check_selection(sets, preset)
     federation = GraphFederation(sets, method, preset, sums, seed=seed, device=device)
     watch = GraphWatch(sets, preset.selection)
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress)
     for number in range(preset.epochs):
-        start = time.perf_counter()
+        log.begin()
         _send_down(federation, channel, number)
         scores = federation.scores()
         loss, chosen_by = federation.round(scores, Step(number))
         watch.see(number, scores, chosen_by)
-        losses.append(loss)
-        seconds.append(time.perf_counter() - start)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
+        log.end(loss)
     _send_down(federation, channel, preset.epochs)
     scores = federation.scores()
     watch.see(preset.epochs, scores, federation.close(scores, Step(preset.epochs)))
-    record = (preset.epochs, sum(seconds), median(seconds), tuple(losses), False, channel.transcript)
-    return GraphOutcome(TrainingResult(watch.best, watch.best_round, *record), watch.last, federation.layout)
+    result = log.result(watch.best, watch.best_round, channel.transcript)
+    return GraphOutcome(result, watch.last, federation.layout)
 
 
 def _check_selection(sets: GraphSet, preset: FedVNPreset) -> None:
@@ -121,10 +112,5 @@ def _check_selection(sets: GraphSet, preset: FedVNPreset) -> None:
 
 def _send_down(federation: GraphFederation, channel: Channel, number: int) -> None:
     """Model, virtual nodes and where it is learnt the global score, from the server to every client."""
-    clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
-    state, step = federation.state, Step(number)
-    if len(state):
-        leaders = np.repeat(server, len(clients))
-        channel.send_sizes(Phase.MODEL, step, leaders, clients, len(state) * FLOAT_BYTES)
-        channel.note_inputs(RECEIVED, step, clients, np.broadcast_to(state, (len(clients), len(state))))
+    send_down(channel, federation.state, Step(number))
     federation.send_down()

@@ -9,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fgl_secure.learning.model_down import FLOAT_BYTES
 from fgl_secure.learning.presets import Federation, Preset
 from fgl_secure.runtime import Channel, Phase, Role, Step
-
-FLOAT_BYTES = 4
 
 
 def note_membership(channel: Channel, silo_of: NDArray[np.int64]) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
-from statistics import median
 
 import torch
 
@@ -14,6 +12,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.learning.loop import Progress, TrainingResult, Watch
 from fgl_secure.learning.presets import Preset
+from fgl_secure.learning.round_log import RoundLog
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Channel
 
@@ -49,35 +48,21 @@ def train_hifgl(
         )
     method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
     watch = Watch(graph, preset)
-    losses: list[float] = []
-    seconds: list[float] = []
+    log = RoundLog(preset.epochs, progress)
     budget_spent = False
     for number in range(preset.epochs):
-        start = time.perf_counter()
+        log.begin()
         try:
             loss, logits = method.round(number)
         except BudgetExhaustedError:
-            if not losses:
+            if not len(log):
                 raise
             budget_spent = True
             break
         watch.see(number, logits)
-        seconds.append(time.perf_counter() - start)
-        losses.append(loss)
-        if progress is not None:
-            progress(number + 1, preset.epochs)
+        log.end(loss)
         if watch.stale(number):
             break
     with suppress(BudgetExhaustedError):
-        watch.see(len(losses), method.evaluate(len(losses)))
-    rounds = len(losses)
-    return TrainingResult(
-        watch.best,
-        watch.best_round,
-        rounds,
-        sum(seconds),
-        median(seconds),
-        tuple(losses),
-        budget_spent,
-        channel.transcript,
-    )
+        watch.see(len(log), method.evaluate(len(log)))
+    return log.result(watch.best, watch.best_round, channel.transcript, budget_spent=budget_spent)

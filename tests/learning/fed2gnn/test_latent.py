@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.learning.fed2gnn.averaging import RECEIVED
 from fgl_secure.learning.fed2gnn.latent import MEAN_SQUARE, LatentMap, learn_latent
 from fgl_secure.learning.fed2gnn.models import PerceptronModel
 from fgl_secure.learning.fed2gnn.preset import LatentPreset
 from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.learning.model_down import RECEIVED
 from fgl_secure.learning.server_sums import server_sums
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, Recording

@@ -13,7 +13,8 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.fedspray.networks import NETWORKS
 from fgl_secure.learning.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
 from fgl_secure.learning.fedspray.scoring import minority_nodes
-from fgl_secure.learning.fedspray.training import RECEIVED, FedSpray, FedSprayOutcome, train_fedspray
+from fgl_secure.learning.fedspray.training import FedSpray, FedSprayOutcome, train_fedspray
+from fgl_secure.learning.model_down import RECEIVED
 from fgl_secure.learning.server_sums import SERVER_SUM, ServerSums, server_sums
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step

@@ -14,8 +14,9 @@ from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.learning.fedvn.methods import FEDAVG, FEDVN, METHODS, SELF_TRAINING, GraphMethod
 from fgl_secure.learning.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
-from fgl_secure.learning.fedvn.training import RECEIVED, GraphOutcome, run_fedvn, train_fedvn
+from fgl_secure.learning.fedvn.training import GraphOutcome, run_fedvn, train_fedvn
 from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.learning.model_down import RECEIVED
 from fgl_secure.learning.presets import Selection
 from fgl_secure.learning.server_sums import SERVER_SUM, server_sums
 from fgl_secure.protocols.staged.registry import staged

@@ -1,0 +1,40 @@
+"""What every attack on summands for a server must keep, whatever the method: the same as others, without edges."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime.channel import Loss
+from tests.attacks.conformance import AttackConformance
+from tests.attacks.recorded import Run
+
+
+class SummandConformance(AttackConformance):
+    """Inherit with a `run` of the method's own."""
+
+    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.SUMMANDS}),)
+    needs_edges = False
+
+    @abstractmethod
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """Recorded rounds of the method."""
+
+    def exchange(
+        self,
+        graph: FederatedGraph,  # noqa: ARG002  # nothing crosses clients along edges
+        values: NDArray[np.float64],  # noqa: ARG002
+        loss: Loss | None = None,
+        recording: Recording | None = None,
+    ) -> Run:
+        """The same rounds."""
+        return self.run(loss, recording)
+
+    def test_needs_to_know_where_things_lie(self) -> None:
+        """Without the layout of a summand there is no guess."""
+        run = self.run()
+        assert self.attack.infer(run.transcript.views(Role.SERVER), run.public) is None
