@@ -30,7 +30,7 @@ OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
 INTERRUPTED = 130
 
 SUMS = "relay-coded"
-"""What computes neighbourhood sums in training when no protocol is named."""
+"""What computes neighbourhood sums in training when no protocol is named; FedStruct has its own usual one."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -175,8 +175,8 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.commands.plans import planned
     from fgl_secure.commands.training_report import describe, summary
 
-    named = (chosen.protocol or SUMS,) if chosen.protocol or chosen.method not in SERVER_SUMS else ()
-    plan = planned(options_of(chosen), named)
+    usual = () if chosen.method in (*SERVER_SUMS, "fedstruct") else (SUMS,)
+    plan = planned(options_of(chosen), (chosen.protocol,) if chosen.protocol else usual)
     if len(plan.subjects) != 1:
         choice = "exchange" if chosen.method == "fedstruct" else "scheme"
         raise InputError(f"{choice} must be given once for train; found {len(plan.subjects)}")

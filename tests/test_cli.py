@@ -310,6 +310,7 @@ USELESS = {
     "clip of fed2gnn": ("fed2gnn", "--clip", "2"),
     "neighbours of fedstruct": ("fedstruct", "--neighbours", "2"),
     "scheme of fedstruct": ("fedstruct", "--scheme", "ckks"),
+    "protocol of fedstruct's exchange of rows": ("fedstruct", "--exchange", "ckks", "--protocol", "relay-coded"),
     "k_min of fedavg": ("fedavg", "--k-min", "4"),
     "clip of fedavg without noise": ("fedavg", "--clip", "2"),
     "dp_rounds without dp_epsilon": ("hifgl", "--dp-rounds", "2"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 
 from fgl_secure.audit.plain import Json, is_number, plain_mapping
 from fgl_secure.audit.records import Record
@@ -14,6 +15,15 @@ SCHEMA = 1
 ACCURACY_KEYS = ("test", "validation", "per_silo")
 COST_KEYS = ("messages", "bytes", "rounds", "seconds")
 CLAIM_KEYS = ("protects", "leaks_by_design", "assumes", "source")
+
+
+class Score(StrEnum):
+    """What tells how well a method does."""
+
+    ACCURACY = "accuracy"
+    """A share, and more is better."""
+    ABSOLUTE_ERROR = "mean absolute error"
+    """In the unit of the targets, and less is better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +68,10 @@ class Report:
 
     Attributes:
         run: what was run: dataset, partition, silos, protocols, preset, method, backbone, epochs, seed, device,
-            version, command and the like; `protocol` names the audited one.
-        accuracy: test, validation and per_silo of the audited protocol, fractions in [0, 1] or None for not measured;
-            "protocols" maps each protocol's name to the same three.
+            version, command and the like; `protocol` names the audited one, `score` the kind of the numbers in
+            `accuracy`, that of `Score` (accuracy where it is left out).
+        accuracy: test, validation and per_silo of the audited protocol, fractions in [0, 1], or errors in the unit of
+            the targets, or None for not measured; "protocols" maps each protocol's name to the same three.
         cost: messages, bytes, rounds and seconds of the audited protocol; "protocols" likewise.
         records: the findings.
         exposures: who saw what.
@@ -79,6 +90,8 @@ class Report:
     def __post_init__(self) -> None:
         for name in ("run", "accuracy", "cost", "claims"):
             object.__setattr__(self, name, plain_mapping(getattr(self, name), name))
+        if self.run.get("score", Score.ACCURACY) not in tuple(Score):
+            raise InputError(f"run.score must be one of {', '.join(Score)}; found {self.run['score']!r}")
         _check_table("accuracy", self.accuracy, ACCURACY_KEYS)
         _check_table("cost", self.cost, COST_KEYS)
         for protocol, claim in self.claims.items():
@@ -99,6 +112,11 @@ class Report:
         """The protocol that the top level of `accuracy` and `cost` speaks of."""
         known = self.protocols
         return str(self.run.get("protocol", known[-1] if known else "the run"))
+
+    @property
+    def score(self) -> Score:
+        """What the numbers in `accuracy` are."""
+        return Score(str(self.run.get("score", Score.ACCURACY)))
 
     def to_json(self) -> dict[str, Json]:
         """The report as JSON values, schema 1; holds no NaN."""

@@ -1,4 +1,4 @@
-"""The rows of the page's tables: accuracy, cost and who saw what."""
+"""The rows of the page's tables: accuracy or error, cost and who saw what."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fgl_secure.audit.schema import Exposure, Report
-from fgl_secure.audit.wording import bytes_text, count_text, percent_text, seconds_text
+from fgl_secure.audit.wording import SCALE, bytes_text, count_text, score_text, seconds_text
 
 
 @dataclass(frozen=True, slots=True)
 class AccuracyTable:
-    """Accuracies of all protocols side by side.
+    """Accuracies, or errors, of all protocols side by side.
 
     Attributes:
+        title: what the figures are.
+        scale: how they are to be read.
         protocols: one column each.
         rows: label and one text a protocol: test, validation, then each silo.
     """
 
+    title: str
+    scale: str
     protocols: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -45,17 +49,18 @@ def by_protocol(report: Report, table: Mapping[str, object]) -> dict[str, Mappin
 
 
 def accuracy_table(report: Report) -> AccuracyTable:
-    """Test, validation and per silo, in per cent; silos that a protocol lacks show a dash."""
+    """Test, validation and per silo; silos that a protocol lacks show a dash."""
     parts = by_protocol(report, report.accuracy)
     silos = {name: _items(part["per_silo"]) for name, part in parts.items()}
     rows = [
-        (label, tuple(percent_text(part[key]) for part in parts.values()))
+        (label, tuple(score_text(report.score, part[key]) for part in parts.values()))
         for label, key in (("Test, all silos", "test"), ("Validation, all silos", "validation"))
     ]
     for index in range(max(len(values) for values in silos.values())):
-        cells = tuple(percent_text(values[index] if index < len(values) else None) for values in silos.values())
+        shown = [values[index] if index < len(values) else None for values in silos.values()]
+        cells = tuple(score_text(report.score, value) for value in shown)
         rows.append((f"Test, silo {index + 1}", cells))
-    return AccuracyTable(tuple(parts), tuple(rows))
+    return AccuracyTable(report.score.capitalize(), SCALE[report.score], tuple(parts), tuple(rows))
 
 
 def cost_table(report: Report) -> tuple[CostRow, ...]:

@@ -1,4 +1,4 @@
-"""The report in a terminal: verdicts first, then accuracy and cost, then what contradicts a claim."""
+"""The report in a terminal: verdicts first, then accuracy or error and cost, then what contradicts a claim."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def _print_figures(report: Report, console: Console) -> None:
         parts = []
         if protocol in accuracy:
             part = accuracy[protocol]
-            test, validation = wording.percent_text(part["test"]), wording.percent_text(part["validation"])
-            parts.append(f"accuracy {test} test, {validation} validation")
+            test, validation = (wording.score_text(report.score, part[key]) for key in ("test", "validation"))
+            parts.append(f"{report.score} {test} test, {validation} validation")
         if protocol in cost:
             part = cost[protocol]
             parts.append(

@@ -7,7 +7,7 @@ from math import ceil, floor
 
 from fgl_secure.audit.plain import is_number
 from fgl_secure.audit.records import Record
-from fgl_secure.audit.schema import Report, contradictions
+from fgl_secure.audit.schema import Report, Score, contradictions
 from fgl_secure.audit.verdict import MARGIN, Verdict
 
 DASH = "-"
@@ -54,6 +54,12 @@ TERMS = (
         "The smallest advantage that this many samples would have caught 99 times in 100. Smaller leaks go unseen.",
     ),
 )
+
+
+SCALE = {
+    Score.ACCURACY: "Share of nodes, or of graphs, that are classified correctly",
+    Score.ABSOLUTE_ERROR: "In the unit of the targets; less is better",
+}
 
 
 def plural(count: int, noun: str) -> str:
@@ -109,6 +115,13 @@ def seconds_text(value: object) -> str:
 def percent_text(value: object) -> str:
     """A fraction in per cent with one decimal, or a dash for None."""
     return f"{100 * value:.1f} %" if is_number(value) else DASH
+
+
+def score_text(score: Score, value: object) -> str:
+    """Accuracy in per cent, an error with four digits, or a dash for None."""
+    if score is Score.ACCURACY:
+        return percent_text(value)
+    return f"{value:.4g}" if is_number(value) else DASH
 
 
 def by_severity(records: Sequence[Record]) -> list[Record]:

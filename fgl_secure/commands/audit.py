@@ -228,6 +228,7 @@ def _report(
             "epochs": plan.epochs,
             "seed": options.seed,
             "device": str(plan.device),
+            "score": str(plan.score),
             "version": __version__,
             "command": command,
         },

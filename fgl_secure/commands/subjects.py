@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 import torch
 
 from fgl_secure.attacks.base import Reference
+from fgl_secure.audit.schema import Score
 from fgl_secure.coins import Coins
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.recorded_run import RecordedRun
@@ -17,15 +17,6 @@ from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.runtime import Claim, Recording
-
-
-class Figure(StrEnum):
-    """What tells how well a method does."""
-
-    ACCURACY = "accuracy"
-    """A share, and more is better."""
-    ABSOLUTE_ERROR = "mean absolute error"
-    """In the unit of the targets, and less is better."""
 
 
 class Subject(ABC):
@@ -83,7 +74,7 @@ class Plan:
         subjects: in the order of the report.
         reference: makes the run that an attack must break, once each.
         notes: sentences about this method that a reader of the report should know.
-        figure: what the reported figures are.
+        score: what the reported numbers are.
     """
 
     options: Options
@@ -97,4 +88,4 @@ class Plan:
     subjects: tuple[Subject, ...]
     reference: Callable[[Reference], RecordedRun]
     notes: tuple[str, ...]
-    figure: Figure = Figure.ACCURACY
+    score: Score = Score.ACCURACY

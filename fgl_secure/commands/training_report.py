@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fgl_secure.commands.subjects import Figure, Plan
+from fgl_secure.audit.schema import Score
+from fgl_secure.commands.subjects import Plan
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.learning.loop import TrainingResult
 
@@ -24,7 +25,7 @@ def summary(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost
         "protocol": protocol,
         "seed": plan.options.seed,
         "device": str(plan.device),
-        plan.figure.replace(" ", "_"): accuracy_figures(result),
+        plan.score.replace(" ", "_"): accuracy_figures(result),
         "cost": cost_figures(result),
         "privacy": None if cost is None else _privacy_figures(cost, result),
     }
@@ -75,7 +76,7 @@ def cost_figures(result: TrainingResult) -> dict[str, object]:
 def describe(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost | None = None) -> str:
     """The figures of a training run under a protocol for people."""
     graph, accuracy, transcript = plan.graph, result.accuracy, result.transcript
-    shown = _percent if plan.figure is Figure.ACCURACY else _value
+    shown = _percent if plan.score is Score.ACCURACY else _value
     per_silo = "  ".join(shown(share) for share in accuracy.per_silo)
     rows = {
         "method": f"{plan.options.method}, {plan.options.backbone}, {plan.preset} preset",
@@ -83,7 +84,7 @@ def describe(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCos
         f"{plan.messages:,} messages a layer, "
         f"{graph.num_silos} silos ({graph.partition})",
         "protocol": protocol,
-        "test accuracy" if plan.figure is Figure.ACCURACY else "test error": f"{shown(accuracy.test)} {plan.averaged}",
+        "test accuracy" if plan.score is Score.ACCURACY else "test error": f"{shown(accuracy.test)} {plan.averaged}",
         "per silo": per_silo,
         "validation": shown(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",

@@ -121,6 +121,16 @@ def test_the_page_says_what_was_found() -> None:
         assert said in text
 
 
+def test_errors_are_not_called_accuracy() -> None:
+    """A report of a regression has errors, in their own unit, under a heading that says so."""
+    text = render_html(replace(REPORT, run={**REPORT.run, "score": "mean absolute error"}))
+    assert '<h2 id="accuracy-title">Mean absolute error</h2>' in text
+    assert "less is better" in text
+    assert "81.1 %" not in text
+    assert "0.811" in text
+    assert '<h2 id="accuracy-title">Accuracy</h2>' in render_html(REPORT)
+
+
 def test_verdicts_are_told_by_shape_and_word() -> None:
     """Each verdict has its own shape beside its word, so that colour alone never carries it."""
     text = render_html(replace(REPORT, records=(RECORD, QUIET)))

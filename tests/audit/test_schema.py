@@ -43,6 +43,7 @@ def test_a_report_does_not_follow_later_changes() -> None:
         ("run", {"x": {"y": [1.0, nan]}}, r"run\.x\.y\[1\] must be text, a finite number"),
         ("run", {3: "x"}, "run must have text keys"),
         ("run", {"x": object()}, r"run\.x must be"),
+        ("run", {"score": "charm"}, r"run\.score must be one of accuracy, mean absolute error; found 'charm'"),
         ("run", [1], "run must be a mapping"),
         ("accuracy", {"test": 0.5}, "accuracy must have the keys .*missing validation, per_silo"),
         ("accuracy", {**ACCURACY, "per_silo": 0.5}, r"accuracy\.per_silo must be a list"),

@@ -51,6 +51,13 @@ def test_verdicts_come_first_and_contradictions_last(width: int) -> None:
     assert places == sorted(places)
 
 
+def test_errors_are_not_called_accuracy() -> None:
+    """A report of a regression says so and shows errors in their own unit."""
+    text = printed(replace(REPORT, run={**REPORT.run, "score": "mean absolute error"}))
+    assert "mean absolute error 0.811 test, 0.806 validation" in text
+    assert "accuracy" not in text
+
+
 def test_markup_and_control_codes_in_names_are_inert() -> None:
     """Square brackets are shown as they are, and escape codes in a name never reach the terminal."""
     record = replace(RECORD, attack="[red]x[/red]\x1b[2J\r\x07", finding="[/] a\u202eb")

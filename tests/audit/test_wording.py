@@ -7,6 +7,7 @@ import pytest
 from fgl_secure.audit import wording
 from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.records import Verdict
+from fgl_secure.audit.schema import Score
 from tests.audit.samples import QUIET, RECORD, REPORT
 
 
@@ -51,6 +52,20 @@ def test_bytes_are_readable(value: float | None, text: str) -> None:
 def test_seconds_are_readable(value: float | None, text: str) -> None:
     """Durations are shown in milliseconds, seconds, or minutes and seconds."""
     assert wording.seconds_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("score", "value", "text"),
+    [
+        (Score.ACCURACY, 0.811, "81.1 %"),
+        (Score.ACCURACY, None, "-"),
+        (Score.ABSOLUTE_ERROR, 0.81149, "0.8115"),
+        (Score.ABSOLUTE_ERROR, None, "-"),
+    ],
+)
+def test_an_error_is_no_share(score: Score, value: float | None, text: str) -> None:
+    """Accuracies are in per cent, errors in their own unit."""
+    assert wording.score_text(score, value) == text
 
 
 def test_intervals_are_rounded_outward() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fgl_secure.audit.schema import Score
 from fgl_secure.commands.fedavg.choice import UpdateChoice
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.plans import planned
-from fgl_secure.commands.subjects import Figure, Plan
+from fgl_secure.commands.subjects import Plan
 from fgl_secure.commands.training_report import describe, summary
 from fgl_secure.learning.loop import Accuracy, TrainingResult
 from fgl_secure.runtime import Directory, Transcript
@@ -17,15 +18,15 @@ RESULT = TrainingResult(
 )
 
 
-def plan_of(figure: Figure) -> Plan:
-    """A plan that says so much of its figures."""
+def plan_of(score: Score) -> Plan:
+    """A plan that says so much of its score."""
     options = Options(method="fedvn", dataset="Motif-mini", backbone="gin", updates=UpdateChoice(("plaintext",)))
-    return replace(planned(options, ()), figure=figure)
+    return replace(planned(options, ()), score=score)
 
 
 def test_accuracies_are_percent() -> None:
     """Shares are printed in percent, and stand under a key of their name."""
-    plan = plan_of(Figure.ACCURACY)
+    plan = plan_of(Score.ACCURACY)
     text = describe(plan, "plaintext", RESULT)
     assert "test accuracy  82.69% mean of" in text
     assert "90.00%  not measured" in text
@@ -34,7 +35,7 @@ def test_accuracies_are_percent() -> None:
 
 def test_errors_are_no_percent() -> None:
     """Mean absolute errors are in the unit of the targets, and called what they are."""
-    plan = plan_of(Figure.ABSOLUTE_ERROR)
+    plan = plan_of(Score.ABSOLUTE_ERROR)
     text = describe(plan, "plaintext", RESULT)
     assert "test error     0.8269 mean of" in text
     assert "0.9  not measured" in text

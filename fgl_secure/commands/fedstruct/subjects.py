@@ -123,7 +123,7 @@ def fedstruct_plan(options: Options, protocols: tuple[str, ...], graph: Federate
     options.structure.check()
     check_exchanges(options)
     names = options.structure.exchanges or DEMONSTRATED
-    if ExchangeName.HOPWISE not in names and protocols not in ((), (PROTOCOL,)):
+    if ExchangeName.HOPWISE not in names and protocols:
         raise InputError(f"protocol must go with a hopwise exchange; found {', '.join(protocols)}")
     device = compute_device(options.device)
     graph = federated_graph(options, SPLIT) if graph is None else graph

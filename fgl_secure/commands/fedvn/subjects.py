@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fgl_secure.audit.schema import Score
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.fedvn.claims import claim_of
 from fgl_secure.commands.fedvn.references import virtual_node_reference
 from fgl_secure.commands.fedvn.runs import ROUNDS, Setting, recorded_rounds
 from fgl_secure.commands.options import Options, check_common
 from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Figure, Plan, Subject
+from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -98,7 +99,7 @@ def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
     for scheme in schemes:
         if scheme is not None:
             scheme.threshold_for(sets.num_clients)
-    figure = Figure.ACCURACY if sets.num_classes else Figure.ABSOLUTE_ERROR
+    score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
     return Plan(
         options,
         setting.union,
@@ -106,12 +107,12 @@ def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         preset.name,
         preset.epochs,
         device,
-        f"mean of the {figure} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
-        f"chosen on {preset.selection} {figure}",
+        f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
+        f"chosen on {preset.selection} {score}",
         tuple(FedVNSubject(setting, scheme) for scheme in schemes),
         virtual_node_reference,
         NOTES,
-        figure,
+        score,
     )
 
 
