@@ -55,11 +55,11 @@ TERMS = (
     ),
 )
 
-
 SCALE = {
     Score.ACCURACY: "Share of nodes, or of graphs, that are classified correctly",
     Score.ABSOLUTE_ERROR: "In the unit of the targets; less is better",
 }
+"""How the numbers of a score are to be read, as a caption."""
 
 
 def plural(count: int, noun: str) -> str:
