@@ -19,8 +19,8 @@ from fgl_secure.attacks.receptive_field import ReceptiveField
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Suspects
 from fgl_secure.attacks.virtual_node_views import VirtualSlices
-from fgl_secure.audit.metrics import Interval
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval
 
 Guess = TypeVar("Guess")
 

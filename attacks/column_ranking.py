@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.audit.intervals import Interval, Proportion
+from fgl_secure.statistics.intervals import Interval, Proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

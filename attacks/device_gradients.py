@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -11,8 +11,8 @@ from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Referen
 from fgl_secure.attacks.recovery import RecoveredRows, score_recovered_rows
 from fgl_secure.attacks.sums import SeenSums, seen_sums
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_rows_recovered, node_block_proportion
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_rows_recovered, node_block_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import advantage, clustered_proportion, node_block_proportion
 from fgl_secure.runtime import Role
+from fgl_secure.statistics.metrics import advantage, clustered_proportion, node_block_proportion
 
 Ids = NDArray[np.int64]
 

@@ -14,7 +14,7 @@ from fgl_secure.attacks.gradient_views import ClientGradients
 from fgl_secure.attacks.node_shares import ranking_of_nodes
 from fgl_secure.attacks.stratified_area import area_within, mean_area
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import Interval, clustered_proportion, exact_proportion
+from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -19,8 +19,8 @@ from fgl_secure.attacks.gradient_candidates import Candidates
 from fgl_secure.attacks.gradient_model import GradientModel
 from fgl_secure.attacks.gradient_views import client_gradients
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

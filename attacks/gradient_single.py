@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, Measurement, Reference
 from fgl_secure.attacks.gradient_views import ClientGradients, client_gradients
 from fgl_secure.attacks.truth import ClientBatch, Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

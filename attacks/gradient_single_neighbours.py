@@ -18,8 +18,8 @@ from fgl_secure.attacks.feature_neighbours import parts_of
 from fgl_secure.attacks.gradient_single import single_batches, single_rows
 from fgl_secure.attacks.gradient_views import client_gradients
 from fgl_secure.attacks.truth import ClientBatch, Truth
-from fgl_secure.audit.metrics import clustered_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 

@@ -15,8 +15,8 @@ from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Referen
 from fgl_secure.attacks.hop_feature_rows import exact_rows, right_rows
 from fgl_secure.attacks.hop_feature_views import client_sums
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

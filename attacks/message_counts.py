@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.ranking_area import DRAWS, area
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.intervals import clopper_pearson
-from fgl_secure.audit.metrics import Interval, clustered_proportion
+from fgl_secure.statistics.intervals import clopper_pearson
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from fgl_secure.attacks.nsf_views import MODEL, OWN_EDGES, embedded, foreign_fea
 from fgl_secure.attacks.nsf_walk_degrees import ReadDegrees, read_degrees
 from fgl_secure.attacks.pair_ranking import PairScores, rank_pairs
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import Interval
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -19,8 +19,8 @@ from fgl_secure.attacks.nsf_matching import comparable, squared_distances
 from fgl_secure.attacks.nsf_views import OWN_EDGES, OWN_NAMES, HeldFeatures, foreign_features, own_rows
 from fgl_secure.attacks.seed_propagation import common_neighbours, eccentric_best, over_root_degree
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from fgl_secure.attacks.ego_networks import ego_networks, undirected
 from fgl_secure.attacks.nsf_lenders import KnownNodes, known_nodes
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 

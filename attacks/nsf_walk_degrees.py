@@ -18,8 +18,8 @@ from fgl_secure.attacks.nsf_views import OWN_EDGES, foreign_features, own_rows
 from fgl_secure.attacks.nsf_walks import NeighbourSums, neighbour_sums
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -16,7 +16,7 @@ from fgl_secure.attacks.ego_networks import undirected
 from fgl_secure.attacks.pair_sampling import among, is_edge, sampled_pairs
 from fgl_secure.attacks.ranking_area import area, area_of_pairs
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import Interval
+from fgl_secure.statistics.metrics import Interval
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

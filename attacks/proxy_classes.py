@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, Measurement, Reference
 from fgl_secure.attacks.proxy_rows import LABELLED, proxy_rows
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 

@@ -15,8 +15,8 @@ from fgl_secure.attacks.proxy_additions import Addition, adders, additions, addi
 from fgl_secure.attacks.proxy_classes import LAYOUT
 from fgl_secure.attacks.proxy_rows import ADDED, LABELLED, SUM, close, proxy_rows
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Found = tuple[Addition, ...]
 

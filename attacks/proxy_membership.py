@@ -13,8 +13,8 @@ from fgl_secure.attacks.proxy_additions import Addition, adders, additions
 from fgl_secure.attacks.proxy_rows import ADDED, SUM, proxy_rows
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Suspects
-from fgl_secure.audit.metrics import advantage
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import advantage
 
 Floats = NDArray[np.float64]
 

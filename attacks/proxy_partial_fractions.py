@@ -11,8 +11,8 @@ from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, M
 from fgl_secure.attacks.proxy_explanations import only_explanation, too_large
 from fgl_secure.attacks.proxy_rows import LABELLED, ProxyRows, proxy_rows
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 

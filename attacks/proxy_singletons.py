@@ -12,8 +12,8 @@ from fgl_secure.attacks.proxy_classes import LAYOUT
 from fgl_secure.attacks.proxy_counts import counts_of
 from fgl_secure.attacks.proxy_rows import LABELLED, SINGLES, close, proxy_rows
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import advantage, exact_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import advantage, exact_proportion
 
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]

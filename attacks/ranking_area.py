@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.audit.intervals import clopper_pearson
-from fgl_secure.audit.metrics import Interval
+from fgl_secure.statistics.intervals import clopper_pearson
+from fgl_secure.statistics.metrics import Interval
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.runtime import Direction, Role, Step
+from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
 
 Ids = NDArray[np.int64]
 

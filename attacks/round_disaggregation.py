@@ -17,9 +17,9 @@ from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Referen
 from fgl_secure.attacks.gradient_views import GRADIENT_SUM, participants_of
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Referen
 from fgl_secure.attacks.coding_parameters import HeldCodes, basis_at, held_codes
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion, exact_rows_recovered
 from fgl_secure.runtime import Direction, PublicParameters, Role, Secret, Step, View
+from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered
 
 Ids = NDArray[np.int64]
 

@@ -12,8 +12,8 @@ from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Referen
 from fgl_secure.attacks.coding_parameters import basis_at, weighted_rows
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import exact_proportion, exact_rows_recovered
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, Role, Secret, Step, View
+from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered
 
 Ids = NDArray[np.int64]
 

@@ -11,8 +11,8 @@ from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.row_space import Solver
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion
 from fgl_secure.runtime import Step
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

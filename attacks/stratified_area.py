@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.ranking_area import DRAWS, area
-from fgl_secure.audit.intervals import clopper_pearson
-from fgl_secure.audit.metrics import Interval
+from fgl_secure.statistics.intervals import clopper_pearson
+from fgl_secure.statistics.metrics import Interval
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

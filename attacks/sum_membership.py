@@ -11,9 +11,9 @@ from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, M
 from fgl_secure.attacks.gradient_views import GRADIENT_SUM, participants_of
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Population
-from fgl_secure.audit.metrics import Interval, clustered_proportion
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -20,8 +20,8 @@ from scipy.optimize import linear_sum_assignment
 from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, Measurement, Reference
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.virtual_node_views import RoundStates, VirtualSlices, client_states
-from fgl_secure.audit.metrics import Interval, clustered_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

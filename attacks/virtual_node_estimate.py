@@ -21,7 +21,7 @@ from scipy import stats
 from scipy.special import softmax
 
 from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices
-from fgl_secure.audit.metrics import Interval
+from fgl_secure.statistics.metrics import Interval
 
 Floats = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, M
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.virtual_node_estimate import Change, distance, label_shares, mean_interval, nearest_shares
 from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices, client_states
-from fgl_secure.audit.metrics import exact_proportion
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.virtual_node_estimate import Change, distance, label_shares, nearest_shares
 from fgl_secure.attacks.virtual_node_labels import ALIKE
 from fgl_secure.attacks.virtual_node_views import mean_states
-from fgl_secure.audit.metrics import Interval
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval
 
 Floats = NDArray[np.float64]
 

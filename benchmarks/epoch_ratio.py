@@ -16,7 +16,7 @@ import numpy as np
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.commands.options import Options, Prepared, prepare
-from fgl_secure.learning.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Channel
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
-    from fgl_secure.commands.fedavg.choice import UpdateChoice
-    from fgl_secure.commands.fedstruct.choice import StructureChoice
     from fgl_secure.commands.options import Options
     from fgl_secure.commands.privacy import PrivacyChoice
+    from fgl_secure.methods.fedavg.choice import UpdateChoice
+    from fgl_secure.methods.fedstruct.choice import StructureChoice
 
 
 DIGITS = "digits"
@@ -160,9 +160,9 @@ def _add_coding_options(parser: argparse.ArgumentParser) -> None:
 def options_of(chosen: argparse.Namespace) -> Options:
     """The choices of a parsed command line."""
     from fgl_secure.algebra import Overflow
-    from fgl_secure.commands.fed2gnn.choice import TreeChoice
-    from fgl_secure.commands.fedvn.choice import VirtualChoice
     from fgl_secure.commands.options import BACKBONES, Options
+    from fgl_secure.methods.fed2gnn.choice import TreeChoice
+    from fgl_secure.methods.fedvn.choice import VirtualChoice
     from fgl_secure.protocols.registry import Parameters
     from fgl_secure.protocols.relay_coded import Profile
     from fgl_secure.protocols.secmp import MuDelivery
@@ -201,8 +201,8 @@ def options_of(chosen: argparse.Namespace) -> Options:
 
 
 def _updates(chosen: argparse.Namespace) -> UpdateChoice:
-    from fgl_secure.commands.fedavg.choice import UpdateChoice
-    from fgl_secure.commands.fedavg.subjects import TRAINED
+    from fgl_secure.methods.fedavg.choice import UpdateChoice
+    from fgl_secure.methods.fedavg.subjects import TRAINED
 
     trains = "json" in chosen and chosen.method in SERVER_SUMS  # train runs one scheme, an audit shows several
     one = (TRAINED,) if trains else ()
@@ -212,9 +212,9 @@ def _updates(chosen: argparse.Namespace) -> UpdateChoice:
 
 
 def _structure(chosen: argparse.Namespace) -> StructureChoice:
-    from fgl_secure.commands.fedstruct.choice import StructureChoice
-    from fgl_secure.commands.fedstruct.subjects import TRAINED
-    from fgl_secure.learning.fedstruct.exchange import FeatureSharing, GradientDelivery
+    from fgl_secure.methods.fedstruct.choice import StructureChoice
+    from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery
+    from fgl_secure.methods.fedstruct.subjects import TRAINED
     from fgl_secure.protocols.hop_adjacency import Pruning
 
     trains = "json" in chosen and chosen.method == "fedstruct"  # train runs one exchange, an audit shows several

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from fgl_secure.algebra import PrimeField
+
+if TYPE_CHECKING:
+    from fgl_secure.audit import Report
 
 # Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
 _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
@@ -22,3 +28,34 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 def field() -> PrimeField:
     """The field of production: 2^31 - 1 elements."""
     return PrimeField()
+
+
+@pytest.fixture(scope="session")
+def demonstration() -> Report:
+    """What an audit of the embedded data set says after one round when no protocol is named."""
+    return _audited(())
+
+
+@pytest.fixture(scope="session")
+def audited() -> Report:
+    """What such an audit of the published scheme says."""
+    return _audited(("secmp",))
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the raw public data, parsed into a cache of its own; tests that need it are skipped without."""
+    folder = os.environ.get("FGL_SECURE_DATA")
+    if not folder:
+        pytest.skip("needs the raw public data sets: set FGL_SECURE_DATA to their folder")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FGL_SECURE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield Path(folder)
+
+
+def _audited(protocols: tuple[str, ...]) -> Report:
+    from fgl_secure.commands.audit import audit
+    from fgl_secure.commands.options import Options
+
+    named = "".join(f" --protocol {name}" for name in protocols)
+    return audit(Options(epochs=1, device="cpu"), protocols, command=f"fgl-secure audit --epochs 1{named}")

@@ -14,7 +14,7 @@ from fgl_secure.attacks.gradient_matching.reconstruction import Floats, Ids, Rec
 from fgl_secure.attacks.gradient_matching.scores import class_means, matched, recovered
 from fgl_secure.attacks.gradient_matching.views import Exhibit
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.metrics import clustered_proportion
+from fgl_secure.statistics.metrics import clustered_proportion
 
 Bools = NDArray[np.bool_]
 

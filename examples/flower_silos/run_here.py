@@ -25,21 +25,21 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
-from fgl_secure.learning.fedstruct.exchange import RowExchange, run_fedstruct
-from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.learning.hifgl.training import train_hifgl
-from fgl_secure.learning.loop import TrainingResult
-from fgl_secure.learning.silos.sealing import SealedParty
-from fgl_secure.learning.silos.share import SiloShare
-from fgl_secure.learning.silos.sum_server import SumServer
+from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.silos.sealing import SealedParty
+from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel
+from fgl_secure.training.loop import TrainingResult
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
 FEWEST = 3
 """Silos; two know each other by their sum."""
-PRELOAD = ("torch", "torch._dynamo", "fgl_secure.learning.silos.fedstruct", "fgl_secure.learning.silos.hifgl")
+PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.silos.fedstruct", "fgl_secure.methods.silos.hifgl")
 
 
 def main() -> int:

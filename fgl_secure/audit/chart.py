@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.records import Record
 from fgl_secure.audit.wording import figure, with_interval
+from fgl_secure.statistics.intervals import Interval
 
 _FLOORS = (0.0, -0.1, -0.25, -0.5, -1.0)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.plain import is_number
 from fgl_secure.audit.verdict import Verdict
 from fgl_secure.errors import InputError
+from fgl_secure.statistics.intervals import Interval
 
 if TYPE_CHECKING:
     from fgl_secure.audit.records import Record

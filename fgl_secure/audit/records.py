@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.plain import Json, is_number
 from fgl_secure.audit.record_rules import check_record
 from fgl_secure.audit.verdict import MARGIN, Verdict, judge
 from fgl_secure.errors import InputError
+from fgl_secure.statistics.intervals import Interval
 
 __all__ = ["Interval", "Record", "Verdict", "judge"]
 

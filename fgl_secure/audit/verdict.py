@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from fgl_secure.audit.intervals import Interval
+from fgl_secure.statistics.intervals import Interval
 
 MARGIN = 0.05
 """A gain over chance and prior up to here is not called a leak."""

@@ -10,7 +10,7 @@ from typing import Any
 from fgl_secure import __version__
 from fgl_secure.attacks.base import Attack, Measurement, guess_of
 from fgl_secure.attacks.registry import ATTACKS, attack
-from fgl_secure.audit import Exposure, Record, Report, Verdict, exact_proportion, judge, smallest_detectable
+from fgl_secure.audit import Exposure, Record, Report, Verdict, judge
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.plans import planned
@@ -19,8 +19,9 @@ from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.training_report import accuracy_figures, cost_figures
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, boundary_nodes
-from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
+from fgl_secure.statistics import exact_proportion, smallest_detectable
+from fgl_secure.training.loop import Progress, TrainingResult
 
 RECORDED_ROUNDS = 1
 """Rounds of training whose payloads are kept and attacked; sizes are kept of all."""

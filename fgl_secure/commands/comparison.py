@@ -8,10 +8,10 @@ from typing import Any
 
 from fgl_secure.audit import Record, Report, Verdict
 from fgl_secure.commands.audit import audit
-from fgl_secure.commands.fedstruct.choice import StructureChoice
 from fgl_secure.commands.method_pages import METHOD_PAGES
 from fgl_secure.commands.options import Options
-from fgl_secure.learning.loop import Progress
+from fgl_secure.methods.fedstruct.choice import StructureChoice
+from fgl_secure.training.loop import Progress
 
 
 @dataclass(frozen=True, slots=True)

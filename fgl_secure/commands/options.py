@@ -11,22 +11,22 @@ import numpy as np
 import torch
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.fed2gnn.choice import TreeChoice
-from fgl_secure.commands.fedavg.choice import UpdateChoice
-from fgl_secure.commands.fedstruct.choice import StructureChoice
-from fgl_secure.commands.fedvn.choice import VirtualChoice
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed
 from fgl_secure.commands.unused_choices import check_unused
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import PARTITIONS, FederatedGraph, load, partition, random_split, read_assignment, read_graph
-from fgl_secure.learning.backbones import LAYERS
-from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.learning.loop import compute_device
-from fgl_secure.learning.presets import PRESETS, Preset, Selection, preset
+from fgl_secure.methods.fed2gnn.choice import TreeChoice
+from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.methods.fedstruct.choice import StructureChoice
+from fgl_secure.methods.fedvn.choice import VirtualChoice
+from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.registry import Parameters, make_scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel
+from fgl_secure.training.backbones import LAYERS
+from fgl_secure.training.loop import compute_device
+from fgl_secure.training.presets import PRESETS, Preset, Selection, preset
 
 METHODS = ("hifgl", "fedstruct", "fedspray", "fed2gnn", "fedvn", "fedavg")
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from fgl_secure.commands.fed2gnn.subjects import fed2gnn_plan
-from fgl_secure.commands.fedavg.subjects import fedavg_plan
-from fgl_secure.commands.fedspray.subjects import fedspray_plan
-from fgl_secure.commands.fedstruct.subjects import fedstruct_plan
-from fgl_secure.commands.fedvn.subjects import fedvn_plan
-from fgl_secure.commands.hifgl.subjects import hifgl_plan
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.subjects import Plan
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.subjects import fed2gnn_plan
+from fgl_secure.methods.fedavg.subjects import fedavg_plan
+from fgl_secure.methods.fedspray.subjects import fedspray_plan
+from fgl_secure.methods.fedstruct.subjects import fedstruct_plan
+from fgl_secure.methods.fedvn.subjects import fedvn_plan
+from fgl_secure.methods.hifgl.subjects import hifgl_plan
 
 Planner = Callable[[Options, tuple[str, ...], FederatedGraph | None], Plan]
 

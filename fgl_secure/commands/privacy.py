@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fgl_secure.audit.lower_bounds import EpsilonLowerBound, gaussian_bound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.canaries import canary_scores
-from fgl_secure.learning.presets import Preset
+from fgl_secure.methods.hifgl.canaries import canary_scores
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.statistics.lower_bounds import EpsilonLowerBound, gaussian_bound
+from fgl_secure.training.presets import Preset
 
 CANARIES = 1000
 """Stars with and stars without a canary, each, behind a lower bound."""

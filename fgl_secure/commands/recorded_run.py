@@ -11,8 +11,8 @@ from fgl_secure.attacks.base import Auxiliary, Material
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.exchange import exchange
-from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.exchange import exchange
+from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 

@@ -15,8 +15,8 @@ from fgl_secure.commands.options import Options
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.loop import Progress, TrainingResult
 from fgl_secure.runtime import Claim, Recording
+from fgl_secure.training.loop import Progress, TrainingResult
 
 
 class Subject(ABC):

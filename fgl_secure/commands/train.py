@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.options import Prepared
 from fgl_secure.commands.privacy import Measured, measured
-from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.learning.hifgl.training import train_hifgl
-from fgl_secure.learning.loop import Progress, TrainingResult
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.runtime import Channel, Recording
+from fgl_secure.training.loop import Progress, TrainingResult
 
 
 def train(

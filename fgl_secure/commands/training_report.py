@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fgl_secure.audit.schema import Score
 from fgl_secure.commands.subjects import Plan
 from fgl_secure.commands.train import PrivacyCost
-from fgl_secure.learning.loop import TrainingResult
+from fgl_secure.training.loop import TrainingResult
 
 
 def summary(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost | None = None) -> Mapping[str, object]:

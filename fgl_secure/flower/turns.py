@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from flwr.app import ConfigRecord, RecordDict
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.learning.silos.sealing import Post
+from fgl_secure.methods.silos.sealing import Post
 from fgl_secure.protocols.staged.interface import SESSION_BYTES
 
 KEY = "fgl-secure.silos"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from numpy.typing import ArrayLike
 
-from fgl_secure.audit.exact import ExactComparison, compare_exactly
 from fgl_secure.runtime import Party
+from fgl_secure.statistics.exact import ExactComparison, compare_exactly
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.errors import NotPrivateError
 from fgl_secure.testing.evidence import Evidence

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fgl_secure.audit.features import MAX_PAIRS, Joins, Pairs, features_of, has_ratios
-from fgl_secure.audit.relations import MAX_COLUMNS, SPARE, affine_relations
-from fgl_secure.audit.statistical import ALPHA, POWER, Comparison, Power, compare_samples, family_size
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError
+from fgl_secure.statistics.features import MAX_PAIRS, Joins, Pairs, features_of, has_ratios
+from fgl_secure.statistics.relations import MAX_COLUMNS, SPARE, affine_relations
+from fgl_secure.statistics.statistical import ALPHA, POWER, Comparison, Power, compare_samples, family_size
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.evidence import Evidence
 from fgl_secure.testing.protocol import words

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from numpy.typing import ArrayLike
 
-from fgl_secure.audit.features import MAX_PAIRS
-from fgl_secure.audit.statistical import ALPHA
 from fgl_secure.coins import MAX_TAPES
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Party, Private
+from fgl_secure.statistics.features import MAX_PAIRS
+from fgl_secure.statistics.statistical import ALPHA
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.coins import tape_count
 from fgl_secure.testing.errors import NotSimulatableError

@@ -7,9 +7,9 @@ from functools import partial
 
 from numpy.typing import ArrayLike
 
-from fgl_secure.audit.features import MAX_PAIRS
-from fgl_secure.audit.statistical import ALPHA
 from fgl_secure.runtime import Party
+from fgl_secure.statistics.features import MAX_PAIRS
+from fgl_secure.statistics.statistical import ALPHA
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.errors import NotPrivateError
 from fgl_secure.testing.evidence import Evidence

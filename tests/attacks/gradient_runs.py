@@ -19,7 +19,7 @@ from fgl_secure.attacks.update_population import Suspects
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.recorded import Run

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.commands.fed2gnn.references import drawn_rows
-from fgl_secure.commands.fed2gnn.runs import HopSetting, drawn_hops
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.references import drawn_rows
+from fgl_secure.methods.fed2gnn.runs import HopSetting, drawn_hops
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from tests.attacks.hop_runs import Network

@@ -24,8 +24,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
-from fgl_secure.learning.hifgl.hierarchy import note_membership
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.hierarchy import note_membership
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims

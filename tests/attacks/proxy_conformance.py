@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Reference
-from fgl_secure.commands.fedspray.nodes import LabelledNodes
-from fgl_secure.commands.fedspray.references import (
+from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.methods.fedspray.nodes import LabelledNodes
+from fgl_secure.methods.fedspray.references import (
     drawn_nodes,
     drawn_pairs,
     graph_of,
@@ -17,11 +18,10 @@ from fgl_secure.commands.fedspray.references import (
     proxy_reference,
     recorded_rounds,
 )
-from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.learning.server_sums import SecuredSums, ServerSums
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.server_sums import SecuredSums, ServerSums
 from tests.attacks.conformance import References
 from tests.attacks.recorded import Run
 from tests.attacks.summand_conformance import SummandConformance

@@ -7,7 +7,7 @@ import numpy as np
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.recorded import Run

@@ -10,9 +10,9 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.device_gradients import DeviceGradients, GradientGuess
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.hifgl.special_runs import send_gradients
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.special_runs import send_gradients
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims

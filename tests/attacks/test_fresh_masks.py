@@ -16,8 +16,8 @@ from fgl_secure.attacks.truth import Truth
 from fgl_secure.audit.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.hierarchy import note_membership
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.hierarchy import note_membership
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from tests.attacks.recorded import Run, random_graph, words
 

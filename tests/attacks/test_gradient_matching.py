@@ -16,10 +16,10 @@ from fgl_secure.attacks.gradient_matching.joint import features_and_edges, likel
 from fgl_secure.attacks.gradient_matching.reconstruction import Effort, SeenGradient
 from fgl_secure.attacks.gradient_matching.views import MOST_ENTRIES, exhibits
 from fgl_secure.attacks.gradient_model import Activation, Convolution
-from fgl_secure.commands.inversion.noise import GradientNoise
-from fgl_secure.commands.inversion.reference import small_trees
-from fgl_secure.commands.inversion.rounds import drawn_batches, fresh_model, recorded_round
 from fgl_secure.errors import InputError
+from fgl_secure.methods.fedavg.inversion.noise import GradientNoise
+from fgl_secure.methods.fedavg.inversion.reference import small_trees
+from fgl_secure.methods.fedavg.inversion.rounds import drawn_batches, fresh_model, recorded_round
 from fgl_secure.protocols.staged.plain import StagedPlain
 from fgl_secure.runtime import Role
 from tests.attacks.gradient_matching_conformance import (

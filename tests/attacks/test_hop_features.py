@@ -21,10 +21,10 @@ from fgl_secure.attacks.hop_feature_rows import FeatureRows
 from fgl_secure.attacks.hop_feature_single import HopFeatureSingle, SingleRows, single_neighbours
 from fgl_secure.attacks.hop_feature_views import client_sums
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.commands.fed2gnn.references import drawn_rows, hop_reference
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.fed2gnn.references import drawn_rows, hop_reference
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded

@@ -14,9 +14,9 @@ from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.fedstruct.hop_exchange import note_own_graph
-from fgl_secure.learning.fedstruct.hopwise import Hopwise
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
+from fgl_secure.methods.fedstruct.hopwise import Hopwise
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded

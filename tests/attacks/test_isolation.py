@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import fgl_secure.attacks
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.grouped_sum import Grouping, Scheme
 from fgl_secure.protocols.plaintext import Path as Way
 from fgl_secure.protocols.plaintext import Plaintext
@@ -27,7 +27,7 @@ from tests.attacks.recorded import random_graph, record, secmp, star_and_path, w
 
 FOLDER = Path(fgl_secure.attacks.__file__).parent
 MODULES = sorted(FOLDER.glob("*.py"))
-FORBIDDEN = ("fgl_secure.protocols", "fgl_secure.learning", "fgl_secure.commands", "fgl_secure.graph")
+FORBIDDEN = ("fgl_secure.protocols", "fgl_secure.training", "fgl_secure.commands", "fgl_secure.graph")
 
 
 def imported(source: str) -> Iterator[str]:
@@ -80,7 +80,7 @@ def test_inference_never_speaks_of_the_truth(module: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "import fgl_secure.learning.loop",
+        "import fgl_secure.training.loop",
         "from fgl_secure import protocols",
         "from fgl_secure.protocols.secmp import Mu",
         "def infer(self, view, public):\n    from fgl_secure.graph import load",

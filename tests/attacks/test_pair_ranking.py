@@ -10,7 +10,7 @@ from fgl_secure.attacks.node_shares import ranking_of_nodes
 from fgl_secure.attacks.pair_ranking import PairScores, rank_pairs
 from fgl_secure.attacks.ranking_area import area
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from tests.attacks.structure_runs import communities
 
 SCORES = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12).map(np.array)

@@ -11,10 +11,10 @@ from fgl_secure.attacks.proxy_classes import ClassPresence, ProxyClasses
 from fgl_secure.attacks.proxy_counts import ProxyCounts
 from fgl_secure.attacks.proxy_singletons import ProxySingletons
 from fgl_secure.audit.verdict import Verdict, judge
-from fgl_secure.commands.fedspray.references import drawn_nodes, recorded_rounds
-from fgl_secure.learning.fedspray.layout import ProxyLayout
-from fgl_secure.learning.server_sums import ServerSums
+from fgl_secure.methods.fedspray.layout import ProxyLayout
+from fgl_secure.methods.fedspray.references import drawn_nodes, recorded_rounds
 from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import Claims, measured
 from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references
 

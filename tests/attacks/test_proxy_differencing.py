@@ -11,11 +11,11 @@ from fgl_secure.attacks.base import Auxiliary, guess_of
 from fgl_secure.attacks.proxy_additions import Addition
 from fgl_secure.attacks.proxy_differencing import ProxyDifferencing, ProxyLabelChanges
 from fgl_secure.attacks.proxy_membership import NamedProxy, ProxyMembership
-from fgl_secure.commands.fedspray.nodes import LabelledNodes
-from fgl_secure.commands.fedspray.references import drawn_nodes, drawn_pairs, growing, recorded_rounds
 from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.learning.server_sums import ClearSums, ServerSums
+from fgl_secure.methods.fedspray.nodes import LabelledNodes
+from fgl_secure.methods.fedspray.references import drawn_nodes, drawn_pairs, growing, recorded_rounds
 from fgl_secure.runtime import Channel, Role
+from fgl_secure.training.server_sums import ClearSums, ServerSums
 from tests.attacks.conformance import Claims, measured
 from tests.attacks.proxy_conformance import ProxyConformance, masked, nodes_of, proxy_references
 

@@ -9,9 +9,9 @@ import torch
 
 from fgl_secure.attacks.gradient_model import Convolution
 from fgl_secure.attacks.receptive_field import ReceptiveField, receptive_field, side_by_side
-from fgl_secure.commands.inversion.rounds import fresh_model
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedavg.inversion.rounds import fresh_model
 from tests.attacks.gradient_runs import clusters
 
 NONE = np.empty((2, 0), dtype=np.int64)

@@ -13,9 +13,9 @@ from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
 from fgl_secure.attacks.shared_mask import Differences
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.hifgl.special_runs import send_carelessly
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.special_runs import send_carelessly
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.truth import ClientBatch, Truth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.learning.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Recording, Role, Step
 from tests.attacks.recorded import Run, random_graph, record, star_and_path

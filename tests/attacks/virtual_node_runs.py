@@ -18,11 +18,11 @@ from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.learning.server_sums import ServerSums, server_sums
+from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.server_sums import ServerSums, server_sums
 from tests.attacks.recorded import Run, federated
 
 Ids = NDArray[np.int64]

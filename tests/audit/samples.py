@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.records import Record, Verdict
 from fgl_secure.audit.schema import Exposure, Report
+from fgl_secure.statistics.intervals import Interval
 
 CLAIM = "No party learns the embedding of a single device."
 

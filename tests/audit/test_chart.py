@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.audit.chart import Axis, chart_rows, common_axis
-from fgl_secure.audit.intervals import Interval
+from fgl_secure.statistics.intervals import Interval
 from tests.audit.samples import QUIET, RECORD
 
 

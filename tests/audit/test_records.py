@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.records import Record, Verdict
 from fgl_secure.errors import InputError
+from fgl_secure.statistics.intervals import Interval
 from tests.audit.samples import QUIET, RECORD
 
 texts = st.text(min_size=1).filter(str.strip)

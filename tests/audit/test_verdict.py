@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.verdict import Verdict, judge
+from fgl_secure.statistics.intervals import Interval
 
 rates = st.floats(0, 1)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fgl_secure.audit import wording
-from fgl_secure.audit.intervals import Interval
 from fgl_secure.audit.records import Verdict
 from fgl_secure.audit.schema import Score
+from fgl_secure.statistics.intervals import Interval
 from tests.audit.samples import QUIET, RECORD, REPORT
 
 

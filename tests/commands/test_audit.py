@@ -9,13 +9,17 @@ import pytest
 
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.registry import ATTACKS, attack
-from fgl_secure.audit import Interval, Record, Report, Verdict, contradictions
+from fgl_secure.audit import Record, Report, Verdict, contradictions
 from fgl_secure.audit.report import render_json
 from fgl_secure.commands.audit import audit
+from fgl_secure.commands.options import Options
 from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, random_split
 from fgl_secure.runtime import Circumstance
-from tests.commands.conftest import QUICK
+from fgl_secure.statistics import Interval
+
+QUICK = Options(epochs=1, device="cpu")
+"""The embedded data set, one round."""
 
 RECORD_KEYS = {
     "attack", "view", "coalition", "protocol", "dataset", "partition", "metric", "value", "ci95", "random", "prior",

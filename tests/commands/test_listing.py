@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from fgl_secure.attacks.registry import ATTACKS
-from fgl_secure.commands.fedstruct.choice import ExchangeName
 from fgl_secure.commands.listing import listing
 from fgl_secure.commands.method_pages import METHOD_PAGES, lines_of
 from fgl_secure.commands.options import METHODS
 from fgl_secure.commands.tables.reproduce import TABLES
 from fgl_secure.graph import available
 from fgl_secure.graph.graph_sets import available_sets
+from fgl_secure.methods.fedstruct.choice import ExchangeName
 from fgl_secure.protocols.registry import PROTOCOLS
 from fgl_secure.protocols.staged.registry import STAGED
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.cli import BAD_INPUT, OK, main
+from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.commands import privacy as commands_privacy
 from fgl_secure.commands.audit import audit
@@ -17,13 +17,13 @@ from fgl_secure.commands.options import Options, prepare
 from fgl_secure.commands.privacy import PrivacyChoice, perturbed, releases
 from fgl_secure.dp import BudgetExhaustedError, Unit
 from fgl_secure.errors import InputError
-from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.learning.hifgl.training import train_hifgl
-from fgl_secure.learning.presets import HONEST, Preset
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel
+from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
 
 GRAPH = two_communities()

@@ -11,9 +11,9 @@ from scipy import sparse
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.tag_matching import certain_edges, claimed_edges, refine
-from fgl_secure.commands.hifgl.special_runs import drop_out_run, static_run
 from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
+from fgl_secure.methods.hifgl.special_runs import drop_out_run, static_run
 from fgl_secure.protocols.secmp import SecretMessagePassing
 
 SCHEME = SecretMessagePassing(bound=1.0, fraction_bits=16)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fgl_secure.audit.schema import Score
-from fgl_secure.commands.fedavg.choice import UpdateChoice
 from fgl_secure.commands.options import Options
 from fgl_secure.commands.plans import planned
 from fgl_secure.commands.subjects import Plan
 from fgl_secure.commands.training_report import describe, summary
-from fgl_secure.learning.loop import Accuracy, TrainingResult
+from fgl_secure.methods.fedavg.choice import UpdateChoice
 from fgl_secure.runtime import Directory, Transcript
+from fgl_secure.training.loop import Accuracy, TrainingResult
 
 RESULT = TrainingResult(
     Accuracy(0.8269, 1.14512, (0.9, None)), 1, 2, 0.5, 0.25, (1.0, 0.5), False, Transcript(Directory.hierarchy(2, 2))

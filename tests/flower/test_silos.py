@@ -16,24 +16,24 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.silos import TOLD, SiloMailbox, fresh_session, silo_app
 from fgl_secure.flower.turns import KEY, WHO, Turn
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.learning.hifgl.program import hierarchy_of
-from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
-from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask
-from fgl_secure.learning.silos.neighbour_sums import ClearSums
-from fgl_secure.learning.silos.parcels import Array
-from fgl_secure.learning.silos.relay import RelayProgram
-from fgl_secure.learning.silos.relay_sums import RelaySums
-from fgl_secure.learning.silos.sealing import SealedParty
-from fgl_secure.learning.silos.share import SiloShare
-from fgl_secure.learning.silos.sum_server import SumServer
-from fgl_secure.learning.silos.sums import Company
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
+from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
+from fgl_secure.methods.silos.neighbour_sums import ClearSums
+from fgl_secure.methods.silos.parcels import Array
+from fgl_secure.methods.silos.relay import RelayProgram
+from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.sealing import SealedParty
+from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.methods.silos.sum_server import SumServer
+from fgl_secure.methods.silos.sums import Company
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Recording
 from tests.flower.fake_federation import FakeGrid
 from tests.graphs import two_communities
-from tests.learning.silos.runs import FEDSTRUCT, HIFGL, fedstruct_makes, hifgl_makes, same_everywhere, together
+from tests.methods.silos.runs import FEDSTRUCT, HIFGL, fedstruct_makes, hifgl_makes, same_everywhere, together
 
 SILOS = 3
 SCHEME = StagedPairwiseMasking()

@@ -28,9 +28,9 @@ from fgl_secure.dp import (
     grid_rows,
 )
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.learning.hifgl.exchange import exchange
-from fgl_secure.learning.hifgl.hierarchy import note_membership
-from fgl_secure.learning.hifgl.program import neighbour_sums
+from fgl_secure.methods.hifgl.exchange import exchange
+from fgl_secure.methods.hifgl.hierarchy import note_membership
+from fgl_secure.methods.hifgl.program import neighbour_sums
 from fgl_secure.protocols.grouped_sum import Grouping, Scheme, Session
 from fgl_secure.protocols.perturbed import PerMessage, Perturbed
 from fgl_secure.protocols.plaintext import Plaintext

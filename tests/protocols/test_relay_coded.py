@@ -214,7 +214,7 @@ def test_small_groups_are_left_out_as_in_plaintext(
 @given(federated_graphs(directed=False), st.integers(1, 4))
 def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> None:
     """Unnamed senders send zero to whom they would not have summed; messages and sizes say nothing of it."""
-    from fgl_secure.learning.hifgl.program import hierarchy_of, neighbour_sums
+    from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 
     scheme, grouping = RelayCoded(k_min=k_min, profile=Profile.ANON), neighbour_sums(graph)
     values = np.arange(1.0, graph.num_devices + 1)[:, None]

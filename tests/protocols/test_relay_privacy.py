@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.audit.exact import compare_exactly
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import MaskOrigin, Profile, RelayCoded
 from fgl_secure.runtime import Channel, Direction, Directory, Party, Phase, Recording, Role, Step
+from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
     NotPrivateError,
     NotSimulatableError,

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 _LOW = {"errors", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
-_HIGH = _MIDDLE | {"protocols", "aggregation", "learning", "audit", "attacks"}
+_HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "audit", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
@@ -21,16 +21,18 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": _LOW,
     "dp": _LOW,
     "graph": _LOW,
-    "audit": _LOW | {"runtime"},
-    "attacks": _MIDDLE - {"dp", "crypto"} | {"audit"},
+    "statistics": _LOW,
+    "audit": _LOW | {"runtime", "statistics"},
+    "attacks": _MIDDLE - {"dp", "crypto"} | {"audit", "statistics"},
     "protocols": _LOW | {"runtime", "dp"},
     "aggregation": _LOW | {"runtime", "dp", "protocols"},
-    "learning": _MIDDLE | {"protocols", "aggregation"},
-    "flower": _MIDDLE | {"protocols", "aggregation", "learning"},
-    "testing": _LOW | {"runtime", "audit", "protocols"},
-    "commands": _HIGH | {"testing"},
-    "arguments": _HIGH | {"commands"},
-    "cli": _HIGH | {"commands", "arguments"},
+    "training": _MIDDLE | {"protocols", "aggregation"},
+    "methods": _HIGH | {"testing", "commands"},
+    "flower": _MIDDLE | {"protocols", "aggregation", "training", "methods"},
+    "testing": _LOW | {"runtime", "statistics", "audit", "protocols"},
+    "commands": _HIGH | {"testing", "methods"},
+    "arguments": _HIGH | {"commands", "methods"},
+    "cli": _HIGH | {"commands", "arguments", "methods", "testing"},
     "__init__": {"aggregation"},
 }
 

@@ -15,9 +15,9 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import LagrangeCode, PrimeField
-from fgl_secure.audit.exact import compare_exactly
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
+from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import NotPrivateError, Protocol, VacuousTestError, assert_exactly_private
 from fgl_secure.testing.protocol import Inputs
 from tests.testing.mutations import Shape, Sharing, mutated, shared_across

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.audit.exact import compare_exactly
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
+from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
     NotPrivateError,
     Protocol,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import MERSENNE_31, PrimeField
-from fgl_secure.audit.statistical import SampleTooSmallError
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
+from fgl_secure.statistics.statistical import SampleTooSmallError
 from fgl_secure.testing import NotSimulatableError, Protocol, VacuousTestError, assert_simulatable
 from fgl_secure.testing.protocol import Inputs
 

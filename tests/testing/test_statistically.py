@@ -10,9 +10,12 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from fgl_secure.audit.features import Joins, Pairs, features_of
-from fgl_secure.audit.relations import affine_relations
-from fgl_secure.audit.statistical import (
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
+from fgl_secure.statistics.features import Joins, Pairs, features_of
+from fgl_secure.statistics.relations import affine_relations
+from fgl_secure.statistics.statistical import (
     Comparison,
     Power,
     SampleTooSmallError,
@@ -21,9 +24,6 @@ from fgl_secure.audit.statistical import (
     family_size,
     holm,
 )
-from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
 from fgl_secure.testing import NotPrivateError, Protocol, VacuousTestError, assert_statistically_private
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.protocol import Inputs

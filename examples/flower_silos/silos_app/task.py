@@ -11,18 +11,18 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.split import random_split
-from fgl_secure.learning.fedstruct.presets import FedStructPreset, fedstruct_preset
-from fgl_secure.learning.presets import HONEST, Preset
-from fgl_secure.learning.silos.fedstruct import FedStructSilo, FedStructTask
-from fgl_secure.learning.silos.hifgl import HiFGLSilo, HiFGLTask
-from fgl_secure.learning.silos.program import Program
-from fgl_secure.learning.silos.relay import RelayProgram
-from fgl_secure.learning.silos.relay_sums import RelaySums
-from fgl_secure.learning.silos.sealing import SealedParty
-from fgl_secure.learning.silos.share import SiloShare
-from fgl_secure.learning.silos.sums import Company
+from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
+from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
+from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
+from fgl_secure.methods.silos.program import Program
+from fgl_secure.methods.silos.relay import RelayProgram
+from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.sealing import SealedParty
+from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.methods.silos.sums import Company
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
+from fgl_secure.training.presets import HONEST, Preset
 
 NODES = 300
 RELAYS = RelayCoded()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fgl_secure.commands.tables import fed2gnn as reproduce_fed2gnn
-from fgl_secure.commands.tables import fedspray as reproduce_fedspray
-from fgl_secure.commands.tables import fedstruct as reproduce_fedstruct
-from fgl_secure.commands.tables import fedvn as reproduce_fedvn
-from fgl_secure.commands.tables import hifgl as reproduce_hifgl
 from fgl_secure.commands.tables.rows import Figure, Row, printed_figures
 from fgl_secure.commands.tables.table import Case, Choices, Data, Metric, PaperTable
 from fgl_secure.errors import UnknownNameError
-from fgl_secure.learning.presets import preset
+from fgl_secure.methods.fed2gnn import tables as reproduce_fed2gnn
+from fgl_secure.methods.fedspray import tables as reproduce_fedspray
+from fgl_secure.methods.fedstruct import tables as reproduce_fedstruct
+from fgl_secure.methods.fedvn import tables as reproduce_fedvn
+from fgl_secure.methods.hifgl import tables as reproduce_hifgl
 from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.training.presets import preset
 
 TABLES: Mapping[str, PaperTable] = {
     table.name: table

@@ -1,0 +1,186 @@
+"""Sums under CKKS: one hop's terms of a client, packed as sketch and dense, against one TenSEAL vector a row."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fgl_secure.algebra.linear_sketch import LinearSketch
+from fgl_secure.cli.bench.report import Report, copy_timing
+from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
+from fgl_secure.coins import SystemCoins
+from fgl_secure.crypto.ckks import Adder, ReceiverKey
+from fgl_secure.crypto.ckks_parameters import Parameters, limit
+from fgl_secure.crypto.ckks_rows import RowVectors
+from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.vector_sum import Integers, VectorGroup
+from fgl_secure.runtime import Channel, Directory, Role, Step
+
+SHAPE = (271, 2708)
+"""Nodes of one of ten clients of Cora, and all nodes."""
+TERMS, KEPT = 10, 3
+"""Clients that send a term, and entries of it for each row: ceil(p / K) for p = 30, as FedStruct's pruning keeps."""
+VALUE_BITS = 16
+"""Of one entry, in fixed point."""
+SAMPLED_ROWS = 8
+"""Of the matrix that the row-wise baseline sums; its time and bytes are proportional to rows."""
+TIME_BOUND, BYTES_BOUND = 10.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A way to add up the terms, measured.
+
+    Attributes:
+        timing: of one sum, all parties' work, the receiver's key included.
+        sent: bytes of one sum, keys included.
+        peak: bytes of arrays and messages held at most during one sum, all parties together and beside the terms;
+            SEAL's own buffers, a few ciphertexts, are not among them.
+    """
+
+    timing: Timing
+    sent: int
+    peak: int
+
+
+def run() -> Report:
+    """Measures single ciphertexts, then whole sums."""
+    terms = _terms()
+    ways = {"sketch": _sketch(terms), "dense": _dense(terms), "rows": _rows(terms), "plain": _plain(terms)}
+    copy = copy_timing(2**26)
+    return Report(
+        copy.moved / copy.median,
+        (copy, *_single_ciphertexts(), *map(_told, ways.values())),
+        tuple(_figures(ways["sketch"], ways["dense"], ways["rows"])),
+    )
+
+
+def _terms() -> Integers:
+    """int64 [clients, rows, columns], with KEPT positive entries in each row."""
+    draw = np.random.default_rng(0)
+    terms = np.zeros((TERMS, *SHAPE), dtype=np.int64)
+    for term in terms:
+        columns = draw.integers(0, SHAPE[1], (SHAPE[0], KEPT))
+        np.put_along_axis(term, columns, draw.integers(1, 2**VALUE_BITS, columns.shape), axis=1)
+    return terms
+
+
+def _sketch(terms: Integers) -> _Way:
+    plan = LinearSketch.for_entries(SHAPE, TERMS * KEPT * SHAPE[0], seed=1, split=False)
+    bound = limit(TERMS) // TERMS
+
+    def work() -> int:
+        places = [np.nonzero(term) for term in terms]
+        tables = np.stack([
+            plan.encode(rows, columns, term[rows, columns]) for term, (rows, columns) in zip(terms, places, strict=True)
+        ])  # fmt: skip
+        total, sent = _under_ckks(tables, bound)
+        rows, columns, values = plan.decode(total)
+        _check(values, terms.sum(axis=0)[rows, columns])
+        return sent
+
+    return _measured(work, f"a sketch of {plan.length:,} integers")
+
+
+def _dense(terms: Integers) -> _Way:
+    def work() -> int:
+        total, sent = _under_ckks(terms.reshape(TERMS, -1), 2**VALUE_BITS)
+        _check(total, terms.sum(axis=0).reshape(-1))
+        return sent
+
+    return _measured(work, "dense, packed")
+
+
+def _rows(terms: Integers) -> _Way:
+    """One TenSEAL vector a row, measured on a few rows and multiplied."""
+    sampled, rows = terms[:, :SAMPLED_ROWS].astype(np.float64), RowVectors()
+
+    def work() -> int:
+        sent = 0
+        for index in range(SAMPLED_ROWS):
+            made = [rows.encrypt(term[index].tolist()) for term in sampled]
+            total = rows.add(made)
+            rows.decrypt(total)
+            sent += sum(map(len, made)) + len(total)
+        return sent
+
+    way, factor = _measured(work, f"one TenSEAL vector a row, from {SAMPLED_ROWS} rows"), SHAPE[0] / SAMPLED_ROWS
+    timing = replace(
+        way.timing,
+        median=way.timing.median * factor,
+        least=way.timing.least * factor,
+        most=way.timing.most * factor,
+    )
+    return _Way(timing, int(way.sent * factor) + (TERMS + 1) * rows.context_bytes, way.peak)
+
+
+def _plain(terms: Integers) -> _Way:
+    def work() -> int:
+        return int(terms.sum(axis=0).nbytes) + terms.nbytes
+
+    return _measured(work, "integers in the clear")
+
+
+def _under_ckks(vectors: Integers, bound: int) -> tuple[Integers, int]:
+    """The sum of vectors [TERMS, length] and the bytes it took: a new channel each time, so the key is paid for."""
+    parties = Directory.hierarchy(TERMS + 1, 1)
+    channel, clients = Channel(parties, SystemCoins()), parties.ids(Role.SILO)
+    group = VectorGroup(clients[1:], int(clients[0]), int(parties.ids(Role.SERVER)[0]))
+    total = CkksVectors().open(channel, group, vectors.shape[1], bound).sum(vectors, Step(0))
+    return total, sum(batch.bytes for batch in channel.transcript.messages)
+
+
+def _check(found: Integers, expected: Integers) -> None:
+    assert (found == expected).all()
+
+
+def _measured(work: Callable[[], int], name: str) -> _Way:
+    label = f"sum of {TERMS} terms of {SHAPE[0]} x {SHAPE[1]}: {name}"
+    sent: list[int] = []
+    timing = measure(lambda: sent.append(work()), label, repeats=2)
+    return _Way(timing, sent[-1], _peak(work))
+
+
+def _peak(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def _told(way: _Way) -> Timing:
+    """The timing with bytes and memory in its name."""
+    told = f"{way.sent / 1e6:.1f} MB sent, {way.peak / 1e6:.1f} MB held at most"
+    return replace(way.timing, name=f"{way.timing.name}: {told}")
+
+
+def _single_ciphertexts() -> Iterator[Timing]:
+    parameters = Parameters.for_sums(TERMS, 2**VALUE_BITS)
+    key = ReceiverKey.generate(parameters)
+    adder, vector = Adder(key.public), np.arange(parameters.entries) % 2**VALUE_BITS
+    made = key.public.encrypt(vector) * TERMS
+    count, label = parameters.entries, f"ciphertext of {parameters.entries:,} entries"
+    yield measure(lambda: key.public.encrypt(vector), f"encrypt a {label}", repeats=15, items=count)
+    yield measure(lambda: adder.add(made), f"add {TERMS} such ciphertexts", repeats=9, items=TERMS * count)
+    yield measure(lambda: key.decrypt(made[:1], count), "decrypt such a ciphertext", repeats=9, items=count)
+    rows, row = RowVectors(), [1.0] * SHAPE[1]
+    theirs = [rows.encrypt(row)] * TERMS
+    yield measure(lambda: rows.encrypt(row), f"encrypt a TenSEAL vector of {SHAPE[1]:,}", repeats=9, items=SHAPE[1])
+    yield measure(lambda: rows.add(theirs), f"add {TERMS} TenSEAL vectors", repeats=9, items=TERMS * SHAPE[1])
+    yield measure(lambda: rows.decrypt(theirs[0]), "decrypt a TenSEAL vector", repeats=9, items=SHAPE[1])
+
+
+def _figures(sketch: _Way, dense: _Way, rows: _Way) -> Iterator[Figure]:
+    from_sample = f"extrapolated from {SAMPLED_ROWS} of {SHAPE[0]} rows"
+    for name, way in (("sketch", sketch), ("dense packing", dense)):
+        yield Figure(f"{name}: bytes of one TenSEAL vector a row over ours", rows.sent / way.sent, Side.AT_LEAST,
+                     BYTES_BOUND, f"{from_sample}; keys included")  # fmt: skip
+    yield Figure("sketch: time of one TenSEAL vector a row over ours", rows.timing.median / sketch.timing.median,
+                 Side.AT_LEAST, TIME_BOUND, f"{from_sample}; all parties' work, one after the other")  # fmt: skip
+    yield Figure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median, Side.AT_LEAST, 1,
+                 "a sketch of full rows is longer than the rows")  # fmt: skip

@@ -1,1 +1,0 @@
-"""Fed2GNN (anonymous submission)."""

@@ -1,1 +1,0 @@
-"""Federated averaging (AISTATS 2017)."""

@@ -1,1 +1,0 @@
-"""FedStruct (ICLR 2025)."""

@@ -1,0 +1,258 @@
+"""The models that Fed2GNN trains (section 5): GCN, GraphSAGE and DAGNN on one client's completed graph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import nn
+
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.methods.fedstruct.models import MOST_DENSE, Dropout
+from fgl_secure.training.sparse_products import multiply, to_torch
+
+
+class Propagation(StrEnum):
+    """What a model does with a node's neighbours."""
+
+    SYMMETRIC = "symmetric"
+    """D^-1/2 (A + I) D^-1/2 with D the degrees of A + I (Kipf and Welling 2017)."""
+    MEAN = "mean"
+    """The mean over the neighbours, the node itself left out (Hamilton et al. 2017)."""
+
+
+class Matrix:
+    """A matrix that never changes, kept sparse where that is worth it.
+
+    Args:
+        values: [n, m].
+        device: where products are computed.
+    """
+
+    def __init__(self, values: sparse.csr_array, device: torch.device | None = None) -> None:
+        self._transposed: torch.Tensor | None = None
+        if values.nnz <= MOST_DENSE * values.shape[0] * values.shape[1]:
+            self._matrix = to_torch(values, device)
+            self._transposed = to_torch(sparse.csr_array(values.T), device)
+        else:
+            self._matrix = torch.from_numpy(values.toarray().astype(np.float32)).to(device)
+
+    @property
+    def width(self) -> int:
+        """The number of columns."""
+        return int(self._matrix.shape[1])
+
+    def __matmul__(self, values: torch.Tensor) -> torch.Tensor:
+        """The product with values [m, c], differentiable in them: float [n, c]."""
+        return self._matrix @ values if self._transposed is None else multiply(self._matrix, self._transposed, values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Surroundings:
+    """One client's graph as a model computes on it.
+
+    Attributes:
+        rows: [n, d], features of all nodes.
+        neighbours: [n, n], what a node makes of its neighbours' rows, row by row.
+    """
+
+    rows: Matrix
+    neighbours: Matrix
+
+
+class NodeModel(nn.Module, ABC):
+    """From features and edges to one score a class and node."""
+
+    @abstractmethod
+    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+        """The scores, float [n, classes]; units are dropped in training mode alone."""
+
+
+def _linear(d_in: int, d_out: int, coins: torch.Generator) -> nn.Parameter:
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out), generator=coins))
+
+
+class GCNModel(NodeModel):
+    """Graph convolutions with ReLU and dropout between them.
+
+    Args:
+        widths: of the input and of every layer's output.
+        coins: draw the initial weights.
+    """
+
+    def __init__(self, widths: tuple[int, ...], coins: torch.Generator) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairwise(widths))
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for d_out in widths[1:])
+
+    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+        """The scores, float [n, classes]."""
+        hidden: torch.Tensor = graph.neighbours @ (graph.rows @ self.weights[0]) + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            hidden = dropout(torch.relu(hidden), training=self.training)
+            hidden = graph.neighbours @ (hidden @ weight) + bias
+        return hidden
+
+
+class SageModel(NodeModel):
+    """GraphSAGE layers W_own h + W_told mean(h of the neighbours) + b with ReLU and dropout between them.
+
+    Args:
+        widths: of the input and of every layer's output.
+        coins: draw the initial weights.
+    """
+
+    def __init__(self, widths: tuple[int, ...], coins: torch.Generator) -> None:
+        super().__init__()
+        self.own = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairwise(widths))
+        self.told = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairwise(widths))
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for d_out in widths[1:])
+
+    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+        """The scores, float [n, classes]."""
+        hidden: torch.Tensor = (
+            graph.rows @ self.own[0] + graph.neighbours @ (graph.rows @ self.told[0]) + self.biases[0]
+        )
+        for own, told, bias in zip(self.own[1:], self.told[1:], self.biases[1:], strict=True):
+            hidden = dropout(torch.relu(hidden), training=self.training)
+            hidden = hidden @ own + graph.neighbours @ (hidden @ told) + bias
+        return hidden
+
+
+class DAGNNModel(NodeModel):
+    """DAGNN (Liu, Gao and Ji, KDD 2020): a perceptron, K propagations of its outputs, and a gate that weighs them.
+
+    With Z the perceptron's outputs and H_l = A-hat^l Z, a node's scores are the sum over l = 0..K of
+    sigmoid(H_l s + b) H_l, where the gate s is learnt.
+
+    Args:
+        widths: of the input, of the perceptron's hidden layers and of the output.
+        hops: K.
+        coins: draw the initial weights.
+    """
+
+    def __init__(self, widths: tuple[int, ...], hops: int, coins: torch.Generator) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairwise(widths))
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for d_out in widths[1:])
+        self.gate = _linear(widths[-1], 1, coins)
+        self.gate_bias = nn.Parameter(torch.zeros(1))
+        self._hops = hops
+
+    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+        """The scores, float [n, classes]."""
+        hidden = graph.rows @ self.weights[0] + self.biases[0]
+        for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
+            hidden = dropout(torch.relu(hidden), training=self.training) @ weight + bias
+        total = self._gated(hidden)
+        for _ in range(self._hops):
+            hidden = graph.neighbours @ hidden
+            total = total + self._gated(hidden)
+        return total
+
+    def _gated(self, hidden: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(hidden @ self.gate + self.gate_bias) * hidden
+
+
+class PerceptronModel(NodeModel):
+    """Two linear layers with ReLU and dropout between them; edges are not looked at.
+
+    Args:
+        widths: of the input, of the hidden layer and of the output.
+        coins: draw the initial weights.
+    """
+
+    def __init__(self, widths: tuple[int, int, int], coins: torch.Generator) -> None:
+        super().__init__()
+        self.first = _linear(widths[0], widths[1], coins)
+        self.first_bias = nn.Parameter(torch.zeros(widths[1]))
+        self.second = _linear(widths[1], widths[2], coins)
+        self.second_bias = nn.Parameter(torch.zeros(widths[2]))
+
+    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+        """The scores, float [n, classes]."""
+        hidden = torch.relu(graph.rows @ self.first + self.first_bias)
+        return dropout(hidden, training=self.training) @ self.second + self.second_bias
+
+
+@dataclass(frozen=True, slots=True)
+class Backbone:
+    """A kind of model.
+
+    Attributes:
+        propagation: what it does with neighbours.
+        make: the model from the widths of input, hidden layer and output, the number of hops and coins.
+    """
+
+    propagation: Propagation
+    make: Callable[[tuple[int, int, int], int, torch.Generator], NodeModel]
+
+
+def _repeated(widths: tuple[int, int, int], hops: int) -> tuple[int, ...]:
+    return (widths[0], *(widths[1],) * (hops - 1), widths[2])
+
+
+BACKBONES: Mapping[str, Backbone] = MappingProxyType(
+    {
+        "gcn": Backbone(Propagation.SYMMETRIC, lambda widths, hops, coins: GCNModel(_repeated(widths, hops), coins)),
+        "sage": Backbone(Propagation.MEAN, lambda widths, hops, coins: SageModel(_repeated(widths, hops), coins)),
+        "dagnn": Backbone(Propagation.SYMMETRIC, DAGNNModel),
+    }
+)
+
+
+def backbone_of(name: str) -> Backbone:
+    """The backbone of a name."""
+    if name not in BACKBONES:
+        raise UnknownNameError("backbone", name, tuple(BACKBONES))
+    return BACKBONES[name]
+
+
+def make_model(name: str, widths: tuple[int, int, int], hops: int, seed: int) -> NodeModel:
+    """A model whose initial weights depend on the seed alone.
+
+    Args:
+        name: "gcn", "sage" or "dagnn".
+        widths: of input, hidden layers and output.
+        hops: K, the number of layers, or of propagations of a DAGNN.
+        seed: of the initial weights.
+    """
+    if hops < 1:
+        raise InputError(f"hops must be at least 1; found {hops}")
+    return backbone_of(name).make(widths, hops, torch.Generator().manual_seed(seed))
+
+
+def degree_weights(
+    source: np.ndarray, target: np.ndarray, count: np.ndarray, degree: np.ndarray, kind: Propagation
+) -> sparse.csr_array:
+    """The matrix of a propagation, where one node may stand for several.
+
+    With these weights a node that stands for n others sends what they would send together; for a GCN they give the
+    sums of Fed2GNN's appendix A, which scales features instead.
+
+    Args:
+        source: int64 [m], where each message comes from.
+        target: int64 [m], where it goes to.
+        count: float64 [m], for how many nodes the source stands, as seen from the target.
+        degree: float64 [n], numbers of neighbours in the whole graph.
+        kind: of propagation.
+
+    Returns:
+        float64 CSR [n, n], row `target`.
+    """
+    n = len(degree)
+    if kind is Propagation.MEAN:
+        weights = count / np.maximum(degree[target], 1)
+        return sparse.csr_array(sparse.coo_array((weights, (target, source)), shape=(n, n)))
+    root = np.sqrt(degree + 1)
+    weights = np.concatenate([count / (root[source] * root[target]), 1 / (degree + 1)])
+    nodes = np.arange(n)
+    places = (np.concatenate([target, nodes]), np.concatenate([source, nodes]))
+    return sparse.csr_array(sparse.coo_array((weights, places), shape=(n, n)))

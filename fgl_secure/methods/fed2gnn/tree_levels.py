@@ -1,0 +1,159 @@
+"""One level of a client's trees after the other, from sums alone (Fed2GNN, Algorithm 2) or from the true graph.
+
+A level is decoded into single nodes, or one node with the mean of the level stands for all of it (the last layer of the
+paper's trees, "a single node", and every layer below the decoded ones here). A node that stands for n others is joined
+to its father with weight n, which for linear propagation of sums is what n nodes of one degree would do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.decoder import Decoder
+from fgl_secure.methods.fed2gnn.neighbourhoods import walk_sums
+
+Ids = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+UNKNOWN = -1
+"""The node of a position that was decoded."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """Positions in one layer of a client's trees.
+
+    Attributes:
+        parent: int64 [b], the place of each father in the level above; -1 for roots.
+        value: float64 [b, w], rows as they are exchanged.
+        below: float64 [b, r, w], sums over the next r layers of the subtree of each position.
+        children: float64 [b], numbers of children.
+        neighbours: float64 [b], numbers of neighbours, father included.
+        count: float64 [b], for how many nodes a position stands.
+        node: int64 [b], which node it is, where that is known.
+        father: int64 [b], which node its father is, likewise.
+    """
+
+    parent: Ids
+    value: Reals
+    below: Reals
+    children: Reals
+    neighbours: Reals
+    count: Reals
+    node: Ids
+    father: Ids
+
+    @property
+    def size(self) -> int:
+        """Positions b."""
+        return len(self.parent)
+
+
+class Children(ABC):
+    """Where the nodes of a level come from.
+
+    Attributes:
+        longest: largest norm of a row. A sum over n rows is no longer than n such: that bounds n from below, where
+            predictions of n go wrong far down a tree.
+    """
+
+    longest: float = float("inf")
+
+    @abstractmethod
+    def single(self, level: Level) -> Level:
+        """The children of all positions of a level, one by one."""
+
+    @abstractmethod
+    def degrees(self, elements: Reals) -> Reals:
+        """Numbers of other neighbours of nodes with rows and first sums, float64 [b, at least 1, w] to [b]."""
+
+    def mean(self, level: Level) -> Level:
+        """One child for each position that has any: the mean of its children."""
+        parent = np.flatnonzero(level.children > 0)
+        least = np.linalg.norm(level.below[parent, 0], axis=1) / self.longest
+        count = np.maximum(np.rint(level.children[parent]), np.maximum(np.ceil(least), 1))
+        elements = level.below[parent] / count[:, None, None]
+        children = self.degrees(elements)
+        unknown = np.full(len(parent), UNKNOWN, dtype=np.int64)
+        return Level(
+            parent, elements[:, 0], elements[:, 1:], children, children + 1, count, unknown, level.node[parent]
+        )
+
+
+class DecodedChildren(Children):
+    """What a client's decoders make of sums.
+
+    Args:
+        decoders: by the number of parts that they are for.
+        most: d, most children.
+        usual: number of other neighbours of a node of which no sum is known.
+        longest: largest norm of a row.
+    """
+
+    def __init__(self, decoders: Mapping[int, Decoder], most: int, usual: float, longest: float = float("inf")) -> None:
+        self._decoders, self._most, self._usual, self.longest = decoders, most, usual, longest
+
+    def single(self, level: Level) -> Level:
+        """Decodes as many children as are known or predicted; beyond d, each stands for more than one node."""
+        decoder = self._decoders[level.below.shape[1]]
+        counts = np.clip(np.rint(level.children).astype(np.int64), 0, self._most)
+        above = np.flatnonzero(counts)
+        elements = decoder.decode(level.below[above], counts[above])
+        parent = np.repeat(above, counts[above])
+        children = self.degrees(elements)
+        unknown = np.full(len(parent), UNKNOWN, dtype=np.int64)
+        count = np.maximum(level.children[parent] / counts[parent], 1)
+        value, below = elements[:, 0] / count[:, None], elements[:, 1:] / count[:, None, None]
+        return Level(parent, value, below, children, children + 1, count, unknown, level.node[parent])
+
+    def degrees(self, elements: Reals) -> Reals:
+        """As the degree predictor believes; the usual number where there is no sum to look at, or no predictor."""
+        if elements.shape[1] < 2 or not self._decoders:  # a row and a sum
+            return np.full(len(elements), self._usual)
+        return self._decoders[max(self._decoders)].degrees(elements)
+
+
+class TrueChildren(Children):
+    """The children that are there: what no client knows, for comparison.
+
+    Args:
+        graph: who has what, with the edges of neighbours that are asked for.
+        values: float64 [n, w], rows as they are exchanged.
+        mu: float64 [K - 1, n, w], sums over walks.
+        usual: as in `DecodedChildren`.
+    """
+
+    def __init__(self, graph: FederatedGraph, values: Reals, mu: Reals, usual: float) -> None:
+        self._graph, self._usual = graph, usual
+        source, target = graph.edges
+        self._child, n = source, graph.num_devices
+        self._elements = walk_sums(np.stack([target, source]), values, mu)
+        self._first = np.searchsorted(target, np.arange(n + 1))
+        self._degree = graph.in_degree.astype(np.float64)
+
+    def single(self, level: Level) -> Level:
+        """Looks the neighbours up: of roots those at other clients, of other nodes all but the father."""
+        counts = np.diff(self._first)[level.node]
+        parent = np.repeat(np.arange(level.size), counts)
+        edge = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts - self._first[level.node], counts)
+        node = self._child[edge]
+        silo = self._graph.silo_of
+        root = level.father[parent] == UNKNOWN
+        kept = np.where(root, silo[node] != silo[level.node[parent]], node != level.father[parent])
+        parent, edge, node = parent[kept], edge[kept], node[kept]
+        elements = self._elements[edge][:, : level.below.shape[1]]
+        neighbours = self._degree[node]
+        ones = np.ones(len(node))
+        return Level(
+            parent, elements[:, 0], elements[:, 1:], neighbours - 1, neighbours, ones, node, level.node[parent]
+        )
+
+    def degrees(self, elements: Reals) -> Reals:
+        """The usual number: no true node is the mean of others."""
+        return np.full(len(elements), self._usual)

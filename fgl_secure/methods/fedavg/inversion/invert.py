@@ -1,0 +1,155 @@
+"""Inverts the gradients of one round as its server sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+from fgl_secure.attacks.base import Attack, Measurement, guess_of
+from fgl_secure.attacks.gradient_filter import GradientFilter
+from fgl_secure.attacks.gradient_matching.attacks import (
+    DeepLeakage,
+    FeaturesAndEdges,
+    GradientMatching,
+    ImprovedDeepLeakage,
+    InvertingGradients,
+    WithEffort,
+)
+from fgl_secure.attacks.gradient_matching.measures import Inverted
+from fgl_secure.attacks.gradient_model import Activation, Convolution
+from fgl_secure.attacks.gradient_single import GradientSingleRow
+from fgl_secure.attacks.gradient_span import GradientSpan
+from fgl_secure.commands.options import Options, federated_graph
+from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.errors import InputError
+from fgl_secure.methods.fedavg.inversion.figures import Rows, Structure, rows_of, structure_of
+from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
+from fgl_secure.methods.fedavg.inversion.rounds import drawn_batches, fresh_model, recorded_round
+from fgl_secure.protocols.staged.registry import staged
+
+ATTACKS: Mapping[str, Attack[Any]] = MappingProxyType({
+    "dlg": DeepLeakage(),
+    "idlg": ImprovedDeepLeakage(),
+    "inverting": InvertingGradients(),
+    "joint": FeaturesAndEdges(),
+    "analytic": GradientSingleRow(),
+    "span": GradientSpan(),
+    "filter": GradientFilter(),
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the attack, and the same against permuted truth."""
+
+    found: Measurement
+    null: Measurement
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inversion:
+    """What came of one run.
+
+    Attributes:
+        options: the choices.
+        figures: of the attack, with their null controls.
+        rows: the nodes of the batches; None for attacks that find no rows.
+        structure: edges; None for attacks that look for none.
+        epsilon: of the noise, at the options' delta; None without noise.
+        image_shape: (height, width) where rows are pictures.
+        summed: whether the server saw the sum of all gradients only.
+    """
+
+    options: InvertOptions
+    figures: tuple[Figure, ...]
+    rows: Rows | None
+    structure: Structure | None
+    epsilon: float | None
+    image_shape: tuple[int, int] | None
+    summed: bool
+
+
+def invert(options: InvertOptions) -> Inversion:
+    """One round of small batches at a fresh model, and an attack on what its server sees.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, or the attack can make nothing of what is seen.
+    """
+    options.check()
+    run = round_of(options)
+    each = attack_of(options)
+    with one_thread():
+        guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    if guess is None:
+        raise InputError(
+            f"attack must be one that can read such a round; {options.attack} makes nothing of {options.batch} nodes a "
+            f"batch of {options.dataset} under {options.scheme}: it needs smaller batches, or single clients' gradients"
+        )
+    nulls = {null.metric: null for null in each.score(guess, run.truth.permuted(options.seed + 1))}
+    figures = tuple(
+        Figure(found, nulls[found.metric]) for found in each.score(guess, run.truth) if found.metric in nulls
+    )
+    matched = isinstance(guess, Inverted)
+    return Inversion(
+        options,
+        figures,
+        rows_of(guess, run.truth, options.seed) if matched else None,
+        structure_of(guess, run.truth) if matched else None,
+        _epsilon(options, run),
+        run.auxiliary.image_shape,
+        options.scheme != CLEAR,
+    )
+
+
+def round_of(options: InvertOptions) -> RecordedRun:
+    """The round that is attacked."""
+    graph = federated_graph(
+        Options(
+            dataset=options.dataset,
+            partition=options.partition,
+            silos=options.silos,
+            seed=options.seed,
+            data_root=options.data_root,
+        )
+    )
+    layers = 1 if options.attack == SINGLE else 2
+    activation = Activation(options.activation)
+    model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)
+    scheme = None if options.scheme == CLEAR else staged(options.scheme)
+    batches = drawn_batches(graph, options.batch, options.seed)
+    return recorded_round(graph, model, batches, scheme=scheme, noise=options.chosen_noise(), seed=options.seed)
+
+
+def attack_of(options: InvertOptions) -> Attack[Any]:
+    """The attack, with the effort that was asked for."""
+    each = ATTACKS[options.attack]
+    if not isinstance(each, GradientMatching):
+        return each
+    effort = replace(
+        each.effort,
+        steps=options.steps or each.effort.steps,
+        restarts=options.restarts or each.effort.restarts,
+        seed=options.seed,
+    )
+    return WithEffort(each, effort)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread for a while: matrices are small here, and threads would wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:
+    noise, model = options.chosen_noise(), run.auxiliary.gradient_model
+    return None if noise is None or model is None else noise.epsilon(model.layout.size, options.delta)

@@ -1,0 +1,84 @@
+"""What a caller of `attack gradient-inversion` chooses, checked before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fgl_secure.attacks.gradient_model import Activation, Convolution
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.methods.fedavg.inversion.noise import GradientNoise
+from fgl_secure.protocols.staged.registry import STAGED
+
+CLEAR = "plaintext"
+MATCHING = ("dlg", "idlg", "inverting", "joint")
+"""Attacks that look for inputs with the same gradient."""
+ATTACKS = (*MATCHING, "analytic", "span", "filter")
+SINGLE = "analytic"
+"""It is about one layer and one node a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvertOptions:
+    """The choices of one run.
+
+    Attributes:
+        dataset: name of a data set, or path of an .npz file.
+        backbone: "gcn", "sage" or "sgc".
+        batch: labelled nodes behind each client's gradient.
+        silos: number of clients.
+        partition: how nodes are assigned to them.
+        scheme: how gradients are summed; "plaintext" sends each to the server as it is.
+        noise: noise multiplier z; None for none.
+        clip: norm that gradients are cut down to where there is noise.
+        delta: of the statement of differential privacy.
+        attack: one of `ATTACKS`.
+        activation: between layers; attacks that match gradients want a smooth one.
+        steps: of the optimiser; None takes the attack's own.
+        restarts: tries; None takes the attack's own.
+        seed: of partition, batches, weights, coins and first guesses.
+        data_root: folder of raw data sets; None takes the environment's.
+    """
+
+    dataset: str = "digits"
+    backbone: str = "sage"
+    batch: int = 1
+    silos: int = 5
+    partition: str = "random"
+    scheme: str = CLEAR
+    noise: float | None = None
+    clip: float = 1.0
+    delta: float = 1e-5
+    attack: str = "inverting"
+    activation: str = "softplus"
+    steps: int | None = None
+    restarts: int | None = None
+    seed: int = 0
+    data_root: Path | None = None
+
+    def check(self) -> None:
+        """Raises unless every choice is a known name or a number in range."""
+        for kind, name, known in (
+            ("backbone", self.backbone, tuple(Convolution)),
+            ("attack", self.attack, ATTACKS),
+            ("activation", self.activation, tuple(each.value for each in Activation)),
+            ("scheme", self.scheme, tuple(dict.fromkeys((CLEAR, *STAGED)))),
+        ):
+            if name not in known:
+                raise UnknownNameError(kind, name, known)
+        for label, value in (("batch", self.batch), ("steps", self.steps), ("restarts", self.restarts)):
+            if value is not None and value < 1:
+                raise InputError(f"{label} must be at least 1; found {value}")
+        if not 0 < self.delta < 1:
+            raise InputError(f"delta must lie inside (0, 1); found {self.delta}")
+        if self.silos < 2 and self.scheme != CLEAR:
+            raise InputError(f"silos must be at least 2 for sums under {self.scheme}; found {self.silos}")
+        if self.attack == SINGLE and self.batch != 1:
+            raise InputError(f"batch must be 1 for the analytic attack on single nodes; found {self.batch}")
+        if self.attack not in MATCHING and (self.steps or self.restarts):
+            raise InputError(f"steps and restarts must be left out for {self.attack}, which takes none; found some")
+        self.chosen_noise()
+
+    def chosen_noise(self) -> GradientNoise | None:
+        """The noise, checked."""
+        return None if self.noise is None else GradientNoise(self.noise, self.clip)

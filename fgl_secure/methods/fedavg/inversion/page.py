@@ -1,0 +1,92 @@
+"""The result of an inversion as one self-contained page and a file of figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from fgl_secure.methods.fedavg.inversion.figures import Rows
+from fgl_secure.methods.fedavg.inversion.invert import Inversion
+from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
+from fgl_secure.methods.fedavg.inversion.print import as_json, heading, structure_means
+
+MOST_PICTURES = 24
+COLUMNS = ("value", "95 % interval", "random", "prior", "permuted truth", "n")
+NAMES = {"this run": "Found", "prior": "Mean of the node's class (prior)", "random": "Some other node (random)"}
+
+
+def write_inversion(result: Inversion, folder: Path, command: str) -> tuple[Path, Path]:
+    """Writes inversion.html and inversion.json into a folder, which is made if it isn't there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page, figures = folder / "inversion.html", folder / "inversion.json"
+    page.write_text(render_inversion(result, command), encoding="utf-8")
+    figures.write_text(json.dumps({**as_json(result), "command": command}, indent=2) + "\n", encoding="utf-8")
+    return page, figures
+
+
+def render_inversion(result: Inversion, command: str) -> str:
+    """The page as text; it refers to nothing outside itself."""
+    environment = Environment(
+        autoescape=True,
+        loader=PackageLoader("fgl_secure.audit", "templates"),
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    return environment.get_template("inversion.html.j2").render(
+        title=f"Gradient inversion on {result.options.dataset}",
+        summary=heading(result),
+        subject=_subject(result),
+        columns=COLUMNS,
+        figures=_figures(result),
+        rows=_rows(result),
+        pictures=_pictures(result.rows, result.image_shape),
+        command=command,
+    )
+
+
+def _subject(result: Inversion) -> list[tuple[str, str]]:
+    chosen = result.options
+    pairs = [(name.capitalize(), str(getattr(chosen, name)))
+             for name in ("dataset", "backbone", "silos", "batch", "scheme", "attack", "seed")]  # fmt: skip
+    if result.epsilon is not None:
+        pairs.append(("Noise", f"z = {chosen.noise:g}, epsilon {result.epsilon:.3g} at delta {chosen.delta:g}"))
+    return pairs
+
+
+def _figures(result: Inversion) -> list[tuple[str, list[str]]]:
+    table = [
+        (each.found.metric, [
+            f"{each.found.value:.3f}", f"{each.found.interval.low:.2f} to {each.found.interval.high:.2f}",
+            f"{each.found.random:.3f}", f"{each.found.prior:.3f}", f"{each.null.value:.3f}", str(each.found.n),
+        ])
+        for each in result.figures
+    ]  # fmt: skip
+    means = {} if result.structure is None else structure_means(result.structure)
+    return table + [(name, [f"{value:.3f}", "", "", "", "", ""]) for name, value in means.items()]
+
+
+def _rows(result: Inversion) -> list[tuple[str, list[str]]]:
+    if result.rows is None:
+        return []
+    return [
+        (NAMES[name], [f"{each.rmse:.3f}", f"{each.cosine:.3f}", f"{each.exact:.2f}"])
+        for name, each in result.rows.scores.items()
+    ]
+
+
+def _pictures(rows: Rows | None, shape: tuple[int, int] | None) -> list[tuple[int, int, list[Markup]]]:
+    """Node, label, and the original, what was found and the prior."""
+    if rows is None or shape is None:
+        return []
+    kinds = (("original", rows.original), ("found", rows.found), ("prior", rows.prior))
+    return [
+        (int(rows.devices[at]), int(rows.labels[at]), [
+            Markup(picture_svg(values[at], shape, f"{kind} of node {rows.devices[at]}"))  # noqa: S704  # digits and names
+            for kind, values in kinds
+        ])
+        for at in range(min(len(rows.devices), MOST_PICTURES))
+    ]  # fmt: skip

@@ -1,0 +1,110 @@
+"""The personal graph neural networks: two layers, or two hops, on a client's own subgraph."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fgl_secure.methods.fedspray.affine import Affine
+from fgl_secure.methods.fedspray.subgraph import Subgraph
+
+
+class Network(nn.Module, ABC):
+    """Class scores from features and edges."""
+
+    @abstractmethod
+    def scores(self, subgraph: Subgraph) -> torch.Tensor:
+        """Of all nodes of a client, float32 [m, C]."""
+
+
+class GCN(Network):
+    """Two graph convolutions (Kipf and Welling 2017).
+
+    Args:
+        features: input width.
+        hidden: width between the layers.
+        classes: output width.
+    """
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = Affine(features, hidden)
+        self.second = Affine(hidden, classes)
+
+    def scores(self, subgraph: Subgraph) -> torch.Tensor:
+        """A^ relu(A^ X W_1 + b_1) W_2 + b_2."""
+        h = functional.relu(subgraph.convolution(subgraph.features(self.first.weight)) + self.first.bias)
+        return subgraph.convolution(h @ self.second.weight) + self.second.bias
+
+
+class SGC(Network):
+    """One linear map of features that are averaged over two hops (Wu et al. 2019); it has no hidden layer.
+
+    Args:
+        features: input width.
+        hidden: of no account.
+        classes: output width.
+    """
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:  # noqa: ARG002  # as the others are made
+        super().__init__()
+        self.only = Affine(features, classes)
+
+    def scores(self, subgraph: Subgraph) -> torch.Tensor:
+        """A^ A^ X W + b."""
+        return subgraph.convolution(subgraph.convolution(subgraph.features(self.only.weight))) + self.only.bias
+
+
+class GraphSAGE(Network):
+    """Two layers with mean aggregation (Hamilton et al. 2017).
+
+    Args:
+        features: input width.
+        hidden: width between the layers.
+        classes: output width.
+    """
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first_neighbours = Affine(features, hidden)
+        self.first_own = nn.Parameter(torch.zeros(features, hidden))
+        self.second_neighbours = Affine(hidden, classes)
+        self.second_own = nn.Parameter(torch.zeros(hidden, classes))
+
+    def scores(self, subgraph: Subgraph) -> torch.Tensor:
+        """In each layer the mean of the neighbours and the own row, each by a map of its own."""
+        both = torch.cat([self.first_neighbours.weight, self.first_own], dim=1)
+        neighbours, own = subgraph.features(both).chunk(2, dim=1)
+        h = functional.relu(subgraph.neighbour_mean(neighbours) + own + self.first_neighbours.bias)
+        sums = subgraph.neighbour_mean(h @ self.second_neighbours.weight)
+        return sums + h @ self.second_own + self.second_neighbours.bias
+
+
+MakeNetwork = Callable[[int, int, int], Network]
+
+NETWORKS: Mapping[str, MakeNetwork] = MappingProxyType({"gcn": GCN, "sgc": SGC, "sage": GraphSAGE})
+
+
+@torch.no_grad()
+def draw_weights(module: nn.Module, draws: torch.Generator, uniform: bool) -> None:
+    """Draws all weights anew.
+
+    Args:
+        module: whose.
+        draws: on the CPU; where the module lives makes no difference.
+        uniform: whether every entry is uniform in [0, 1), biases too; otherwise matrices are Glorot's and biases 0.
+    """
+    for parameter in module.parameters():
+        fresh = torch.empty(parameter.shape)
+        if uniform:
+            fresh.uniform_(0, 1, generator=draws)
+        elif parameter.ndim > 1:
+            nn.init.xavier_uniform_(fresh, generator=draws)
+        else:
+            fresh.zero_()
+        parameter.copy_(fresh)

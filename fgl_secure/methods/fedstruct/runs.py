@@ -1,0 +1,254 @@
+"""Runs of FedStruct for attacks: what attackers know beside their views, and the runs that they must break."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Auxiliary, Material, Reference
+from fgl_secure.attacks.hop_sums import noted_embeddings
+from fgl_secure.attacks.truth import Truth
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.graph.structure_features import structure_features
+from fgl_secure.methods.fedstruct.exchange import (
+    HOP2VEC,
+    Exchange,
+    FeatureSharing,
+    HopwiseExchange,
+    RowExchange,
+    client_features,
+    relays_of,
+    run_fedstruct,
+)
+from fgl_secure.methods.fedstruct.models import Dropout, LearntRows, Perceptron
+from fgl_secure.methods.fedstruct.presets import FedStructPreset
+from fgl_secure.methods.fedstruct.program import FedStruct
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+
+CRAWLED = 0.9
+"""Share of the edges that a crawl has."""
+
+Ids = NDArray[np.int64]
+
+
+class Knowledge:
+    """What attackers on a run know beside their views: the model, how features are computed, and a crawl."""
+
+    def __init__(self) -> None:
+        self._models: list[Perceptron | None] = []
+        self._start: NDArray[np.float32] | None = None
+
+    def see(self, method: FedStruct) -> None:
+        """Keeps g and the structure features, before the first round, and g once more after the last."""
+        if not self._models:
+            self._start = method.structure_features
+        self._models.append(method.embedding_model())
+
+    def auxiliary(
+        self, graph: FederatedGraph, preset: FedStructPreset, features: str, seed: int, rate: float = CRAWLED
+    ) -> Auxiliary:
+        """What is known of a run on a graph.
+
+        Args:
+            graph: who has what.
+            preset: how it was trained.
+            features: name of the structure features.
+            seed: of node2vec's walks and of the crawl.
+            rate: share of the edges that the crawl has.
+        """
+        crawl = thinned(graph, rate, seed)
+        first, last = (self._models[0], self._models[-1]) if self._models else (None, None)
+        learnt = features == HOP2VEC
+        return Auxiliary(
+            crawl=crawl,
+            crawl_owner=graph.silo_of,
+            crawl_rate=rate,
+            structure_features=None if learnt else _rule(graph, preset, features, seed),
+            embed=_embedding(last) if learnt and last is not None else None,
+            embed_jacobian=_jacobian(first, self._start) if first is not None and self._start is not None else None,
+        )
+
+
+def thinned(graph: FederatedGraph, rate: float, seed: int) -> Ids:
+    """Both directions of a share of the edges, int64 [2, m]."""
+    one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
+    kept = one_way[:, np.random.default_rng(seed).random(one_way.shape[1]) < rate]
+    return np.concatenate([kept, kept[::-1]], axis=1)
+
+
+def _rule(
+    graph: FederatedGraph, preset: FedStructPreset, features: str, seed: int
+) -> Callable[[Ids, Ids], NDArray[Any]]:
+    """How clients compute features, for whoever has edges of the whole graph and who owns which node."""
+
+    def compute(edges: Ids, owners: Ids) -> NDArray[np.float32]:
+        blank = np.zeros((len(owners), 1), dtype=np.float32)
+        copied = Graph.from_arrays(graph.graph.name, blank, np.zeros(len(owners), dtype=np.int64), edges)
+        if preset.name == "paper":
+            return structure_features(features, copied, preset.structure_width, seed)
+        return client_features(replace(graph, graph=copied, silo_of=owners), preset, features, seed)
+
+    return compute
+
+
+def _embedding(model: Perceptron) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    def embed(rows: NDArray[Any]) -> NDArray[Any]:
+        with torch.no_grad():
+            outputs: NDArray[Any] = _outputs(model, torch.from_numpy(rows.astype(np.float32))).cpu().numpy()
+        return outputs
+
+    return embed
+
+
+def _jacobian(model: Perceptron, start: NDArray[np.float32]) -> Callable[[Ids], NDArray[Any]]:
+    def jacobian(nodes: Ids) -> NDArray[Any]:
+        rows = torch.from_numpy(start[nodes]).requires_grad_()
+        outputs = _outputs(model, rows)
+        each = [torch.autograd.grad(column.sum(), rows, retain_graph=True)[0] for column in outputs.T]
+        stacked: NDArray[Any] = torch.stack(each, dim=1).numpy()
+        return stacked
+
+    return jacobian
+
+
+def _outputs(model: Perceptron, rows: torch.Tensor) -> torch.Tensor:
+    outputs: torch.Tensor = model.cpu()(LearntRows(rows), Dropout(0.0, 0, torch.device("cpu")))
+    return outputs
+
+
+def recorded_structure(
+    graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str, what: str
+) -> RecordedRun:
+    """FedStruct, recorded up to the first round, under repeatable coins; attackers have a crawl of all edges."""
+    knowledge = Knowledge()
+    parties = hierarchy_of(graph, relays_of(exchange))
+    channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
+    run_fedstruct(graph, preset, exchange, channel, features=features, seen=knowledge.see)
+    truth = structure_truth(channel.transcript, graph)
+    auxiliary = knowledge.auxiliary(graph, preset, features, 0, 1.0)
+    public = structure_public(exchange)
+    return RecordedRun("drawn for attacks", what, Material.STRUCTURE, public, channel.transcript, truth, auxiliary)
+
+
+def structure_public(exchange: Exchange) -> PublicParameters:
+    """What everybody knows of the schemes of an exchange."""
+    return exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
+
+
+def structure_truth(transcript: Transcript, graph: FederatedGraph) -> Truth:
+    """The secrets of a recorded run."""
+    noted = Truth.of(transcript, graph).embeddings
+    rows = {**noted, **noted_embeddings(transcript)}  # a scheme notes field elements, and clients their own real rows
+    return replace(Truth.of_graph(transcript.parties, graph), embeddings=rows)
+
+
+def structure_reference(which: Reference) -> RecordedRun:
+    """The run that an attack on structure must break; made when it is first asked for.
+
+    Raises:
+        KeyError: the attack is on something else.
+    """
+    return _REFERENCES[which]()
+
+
+@cache
+def _in_the_clear() -> RecordedRun:
+    """Hop2Vec as published, clients dealt at random."""
+    return recorded_structure(_communities(apart=False), _PRESET, RowExchange(), HOP2VEC, "reference, hop2vec")
+
+
+@cache
+def _apart() -> RecordedRun:
+    """FedStar's features as published, clients along communities."""
+    preset = replace(_PRESET, structure_hidden=(8,), epochs=1)
+    return recorded_structure(
+        _communities(apart=True, links=1, classes=3), preset, RowExchange(), "fedstar", "reference, fedstar"
+    )
+
+
+@cache
+def _counted() -> RecordedRun:
+    """Aggregated queries that clients count, as published."""
+    exchange = RowExchange(sharing=FeatureSharing.QUERIES, rule=None)
+    preset = replace(_PRESET, epochs=1)
+    return recorded_structure(_communities(apart=False), preset, exchange, HOP2VEC, "reference, queries")
+
+
+@cache
+def _hop_by_hop() -> RecordedRun:
+    """Sums over foreign neighbours in the clear."""
+    preset = replace(_PRESET, epochs=1, hops=5)
+    return recorded_structure(_scale_free(), preset, HopwiseExchange(Plaintext()), HOP2VEC, "reference, hopwise")
+
+
+_REFERENCES: Mapping[Reference, Callable[[], RecordedRun]] = MappingProxyType({
+    Reference.FEDSTRUCT: _in_the_clear,
+    Reference.FEDSTRUCT_LOUVAIN: _apart,
+    Reference.FEDSTRUCT_QUERIES: _counted,
+    Reference.FEDSTRUCT_HOPWISE: _hop_by_hop,
+})  # fmt: skip
+
+_PRESET = FedStructPreset(
+    "reference",
+    epochs=60,
+    learning_rate=0.05,
+    structure_rate=0.05,
+    weight_decay=5e-4,
+    dropout=0.0,
+    feature_hidden=(8,),
+    feature_hops=1,
+    sage_widths=(8,),
+    structure_hidden=None,
+    hops=2,
+    kept=None,
+    selection=None,
+)
+
+
+def _communities(
+    *, apart: bool, links: int = 2, nodes: int = 240, clients: int = 3, classes: int = 4
+) -> FederatedGraph:
+    """Preferential attachment inside each class, a few edges between classes; a quarter of the nodes is labelled.
+
+    Args:
+        apart: whether clients go along classes; else nodes are dealt to them at random.
+        links: edges that each node comes with; with one, surroundings recur.
+        nodes: how many.
+        clients: how many.
+        classes: how many, of equal size.
+    """
+    rng = np.random.default_rng(0)
+    parts = [nx.barabasi_albert_graph(nodes // classes, links, seed=each) for each in range(classes)]
+    inside: Ids = np.array(nx.disjoint_union_all(parts).edges, dtype=np.int64)
+    pairs = np.concatenate([inside, rng.integers(nodes, size=(nodes // 8, 2))])
+    client_of = np.arange(nodes) * clients // nodes if apart else rng.permutation(nodes) % clients
+    return _federated(pairs, np.arange(nodes) // (nodes // classes), client_of, rng)
+
+
+def _scale_free(nodes: int = 600, clients: int = 2) -> FederatedGraph:
+    """A preferential-attachment tree dealt to two clients at random: many nodes have a single foreign neighbour."""
+    rng = np.random.default_rng(0)
+    pairs: Ids = np.array(nx.barabasi_albert_graph(nodes, 1, seed=0).edges, dtype=np.int64)
+    return _federated(pairs, np.arange(nodes) % 4, rng.permutation(nodes) % clients, rng)
+
+
+def _federated(pairs: Ids, labels: Ids, client_of: Ids, rng: np.random.Generator) -> FederatedGraph:
+    nodes = len(labels)
+    train = rng.random(nodes) < 0.25
+    train[[int(np.flatnonzero(client_of == client)[0]) for client in np.unique(client_of)]] = True
+    edges = np.concatenate([pairs, pairs[:, ::-1]]).T
+    words = rng.normal(size=(nodes, 8)).astype(np.float32)
+    graph = Graph.from_arrays("reference", words, labels, edges)
+    return FederatedGraph.from_assignment(graph, client_of, SplitMasks(train, np.zeros_like(train), ~train))

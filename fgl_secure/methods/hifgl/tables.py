@@ -1,0 +1,122 @@
+"""The tables of HiFGL (KDD 2024, section 6) and its Figure 5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fgl_secure.commands.tables.table import Case, Derived, Metric, PaperTable
+from fgl_secure.methods.hifgl.baselines import FEDAVG, FEDPER, FEDPROX, GLOBAL, HIFGL, LOCAL, LOCAL_MLP, Framework
+from fgl_secure.methods.hifgl.table_runs import ACCURACY, MEMORY, SECONDS, SILOS, Alone, Training
+
+GAIN = Metric("gain (%)", 2)
+"""Graph information gain (6.1): (acc - acc of Local-MLP) / (acc of Global - acc of Local-MLP), of mean accuracies."""
+
+DATASETS = ("Cora", "CiteSeer", "PubMed")
+BACKBONES = {"GCN": "gcn", "GraphSage": "sage"}
+NOT_IMPLEMENTED = ("FedPerGNN", "FedSage+", "FED-PUB")
+
+
+def _cases(frameworks: tuple[Framework, ...]) -> tuple[Case, ...]:
+    return tuple(
+        Case(f"silos {1 if framework is GLOBAL else SILOS}", f"{framework.name}-{name}", Training(framework, backbone))
+        for name, backbone in BACKBONES.items()
+        for framework in frameworks
+    )
+
+
+def _gains(accuracy: Mapping[Case, float]) -> Mapping[Case, float | None]:
+    by_method = {case.method: value for case, value in accuracy.items()}
+    lowest = by_method[LOCAL_MLP.name]
+    gains: dict[Case, float | None] = {}
+    for case, value in accuracy.items():
+        backbone = case.method.rpartition("-")[2]
+        span = by_method.get(f"{GLOBAL.name}-{backbone}", lowest) - lowest
+        gains[case] = 100 * (value - lowest) / span if span else None
+    gains[next(case for case in accuracy if case.method == LOCAL_MLP.name)] = 0.0
+    return gains
+
+
+FRAMEWORKS = PaperTable(
+    name="hifgl-table3",
+    title="HiFGL (KDD 2024), Table 3: accuracy and graph information gain of frameworks",
+    datasets=DATASETS,
+    cases=(
+        Case(f"silos {SILOS}", LOCAL_MLP.name, Training(LOCAL_MLP, "gcn")),
+        *_cases((LOCAL, FEDAVG, HIFGL, GLOBAL)),
+    ),
+    metrics=(ACCURACY,),
+    derived=(Derived(GAIN, ACCURACY, _gains),),
+    printed="hifgl_table3.csv",
+    notes=(
+        "The graph information gain is computed from mean accuracies, as in the paper, and has no deviation.",
+        "One round is reported for all silos, by pooled accuracy, also where silos train alone.",
+    ),
+)
+
+ALGORITHMS = PaperTable(
+    name="hifgl-table4",
+    title="HiFGL (KDD 2024), Table 4: accuracy of federated algorithms",
+    datasets=DATASETS,
+    cases=(
+        *_cases((FEDAVG, FEDPROX, FEDPER)),
+        *(Case(f"silos {SILOS}", name, None) for name in NOT_IMPLEMENTED),
+        *_cases((HIFGL,)),
+    ),
+    metrics=(ACCURACY,),
+    printed="hifgl_table4.csv",
+    notes=(
+        "A round is one local step, which starts at the server's model: there FedProx's term has no gradient, so "
+        "FedProx is FedAvg. The paper does not say how many local steps its FedProx took, nor its mu.",
+        f"Not implemented: {', '.join(NOT_IMPLEMENTED)}.",
+    ),
+)
+
+_MEMORY_NOTE = (
+    "Memory is the peak resident memory of a process that loads the data set and trains once, Python and its "
+    "libraries included, in GB of 10^9 bytes; the paper does not say what it measured."
+)
+_TIME_NOTE = "Time is that of this machine under the chosen protocol; the paper's is SecMP's on a V100."
+
+DEPTHS = PaperTable(
+    name="hifgl-table5",
+    title="HiFGL (KDD 2024), Table 5: number of layers",
+    datasets=("CiteSeer",),
+    cases=tuple(
+        Case(f"layers {layers}", "HiFGL-GCN", Alone(Training(HIFGL, "gcn", layers=layers, hidden=64)))
+        for layers in (1, 2, 4, 8, 16)
+    ),
+    metrics=(ACCURACY, SECONDS, MEMORY),
+    printed="hifgl_table5.csv",
+    notes=(_TIME_NOTE, _MEMORY_NOTE),
+)
+
+WIDTHS = PaperTable(
+    name="hifgl-table6",
+    title="HiFGL (KDD 2024), Table 6: hidden dimension",
+    datasets=("PubMed",),
+    cases=tuple(
+        Case(f"hidden {hidden}", "HiFGL-GCN", Alone(Training(HIFGL, "gcn", layers=2, hidden=hidden)))
+        for hidden in (4, 8, 16, 32, 64, 128)
+    ),
+    metrics=(ACCURACY, SECONDS, MEMORY),
+    printed="hifgl_table6.csv",
+    notes=(_TIME_NOTE, _MEMORY_NOTE, "The paper prints one memory for all dimensions."),
+)
+
+SILO_NUMBERS = PaperTable(
+    name="hifgl-fig5",
+    title="HiFGL (KDD 2024), Figure 5: number of silos",
+    datasets=("Cora",),
+    cases=tuple(
+        Case(f"silos {silos}", f"{framework.name}-GraphSage", Training(framework, "sage", silos=silos))
+        for framework in (HIFGL, FEDAVG, LOCAL)
+        for silos in (1, 5, 10, 20, 30, 50)
+    ),
+    metrics=(ACCURACY, SECONDS),
+    notes=(
+        "The paper prints no numbers for this figure, does not name its data set, and has no Local in it.",
+        _TIME_NOTE,
+    ),
+)
+
+TABLES = (FRAMEWORKS, ALGORITHMS, DEPTHS, WIDTHS, SILO_NUMBERS)

@@ -1,0 +1,45 @@
+"""What optimisers remember, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from fgl_secure.methods.silos.parcels import Array, Arrays
+
+
+def remembered(optimiser: torch.optim.Optimizer) -> dict[str, Array]:
+    """What it keeps of every parameter, by number of the parameter and name."""
+    state = optimiser.state_dict()["state"]
+    return {f"{n}/{name}": value.cpu().numpy().copy() for n, kept in state.items() for name, value in kept.items()}
+
+
+def remind(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
+    """Gives it back what `remembered` found."""
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for key, value in arrays.items():
+        number, name = key.split("/")
+        state.setdefault(int(number), {})[name] = torch.from_numpy(np.array(value))
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def flat(tensors: Sequence[torch.Tensor]) -> Array:
+    """Parameters one after the other, float32."""
+    parts = [tensor.detach().cpu().reshape(-1).numpy() for tensor in tensors]
+    return np.concatenate(parts) if parts else np.empty(0, dtype=np.float32)
+
+
+def unflatten(values: Array, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors of the same shapes, types and devices as others from their entries one after the other."""
+    whole = torch.from_numpy(np.array(values))
+    parts = torch.split(whole, [tensor.numel() for tensor in like])
+    return [part.reshape(t.shape).to(dtype=t.dtype, device=t.device) for part, t in zip(parts, like, strict=True)]
+
+
+def overwrite(tensors: Sequence[torch.Tensor], values: Array) -> None:
+    """Sets parameters to entries one after the other."""
+    with torch.no_grad():
+        for tensor, value in zip(tensors, unflatten(values, tensors), strict=True):
+            tensor.copy_(value)

@@ -1,0 +1,177 @@
+"""What one silo holds of a federated graph, and what everybody knows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.silos.parcels import named_from_bytes, named_to_bytes, under
+
+Ids = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What everybody knows before a run.
+
+    Attributes:
+        sizes: nodes of each silo.
+        features: d, of a node.
+        classes: of labels.
+        labelled: training nodes of all silos together.
+        largest_degree: a bound on the edges that end in one node, and on those that start in one.
+    """
+
+    sizes: tuple[int, ...]
+    features: int
+    classes: int
+    labelled: int
+    largest_degree: int
+
+    @property
+    def silos(self) -> int:
+        """K."""
+        return len(self.sizes)
+
+    @property
+    def nodes(self) -> int:
+        """n, of all silos together."""
+        return sum(self.sizes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiloShare:
+    """What one silo holds: its nodes, all edges that end or start in one, and who has their other ends.
+
+    Attributes:
+        facts: what everybody knows.
+        silo: its number.
+        nodes: int64 [m], the numbers of its nodes in the whole graph, ascending.
+        features: float32 [m, d].
+        labels: int64 [m].
+        train: bool [m].
+        validation: bool [m].
+        test: bool [m].
+        edges: int64 [2, e], numbers of sources above those of targets, sorted by target, then source; one end of each
+            is the silo's, or both.
+        foreign: int64 [f, 3], for each end that is not: its number, ascending, its silo, and its place among the nodes
+            of that silo.
+    """
+
+    facts: Facts
+    silo: int
+    nodes: Ids
+    features: NDArray[np.float32]
+    labels: Ids
+    train: Mask
+    validation: Mask
+    test: Mask
+    edges: Ids
+    foreign: Ids
+
+    def __post_init__(self) -> None:
+        size = self.facts.sizes[self.silo] if 0 <= self.silo < self.facts.silos else -1
+        if size != len(self.nodes):
+            raise InputError(f"silo must be one of {self.facts.silos} with {size} nodes; found {len(self.nodes)}")
+        rows = {name: len(getattr(self, name)) for name in ("features", "labels", "train", "validation", "test")}
+        if set(rows.values()) != {size} or self.edges.shape[:1] != (2,) or self.foreign.shape[1:] != (3,):
+            raise InputError(f"share must have {size} rows of everything and edges of two ends; found {rows}")
+        ends = np.union1d(self.nodes, self.foreign[:, 0])
+        if not np.isin(self.edges, ends).all() or not np.isin(self.edges, self.nodes).any(axis=0).all():
+            raise InputError(
+                "edges must have an end in the silo, and the other one there or among foreign; one has not"
+            )
+
+    @classmethod
+    def of(cls, graph: FederatedGraph, silo: int) -> SiloShare:
+        """Cuts a silo out of a whole graph, where somebody has it: for simulations and for tests.
+
+        Raises:
+            InputError: there is no such silo.
+        """
+        own = graph.devices_of(silo)
+        inside = graph.silo_of == silo
+        edges = graph.edges[:, inside[graph.edges].any(axis=0)]
+        ends = np.unique(edges)
+        foreign = ends[~inside[ends]]
+        places = np.empty(graph.num_devices, dtype=np.int64)
+        for other in range(graph.num_silos):
+            places[graph.silo_of == other] = np.arange((graph.silo_of == other).sum())
+        table = np.stack([foreign, graph.silo_of[foreign], places[foreign]], axis=1)
+        masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
+        return cls(facts_of(graph), silo, own, graph.features[own], graph.labels[own], *masks, edges, table)
+
+    @property
+    def others(self) -> list[int]:
+        """The numbers of all other silos."""
+        return [silo for silo in range(self.facts.silos) if silo != self.silo]
+
+    def local(self, numbers: Ids) -> Ids:
+        """The places of own nodes among them."""
+        return np.searchsorted(self.nodes, numbers)
+
+    @property
+    def inside(self) -> tuple[Mask, Mask]:
+        """Whether the source, and the target, of each edge is the silo's: bool [e] each."""
+        source, target = np.isin(self.edges, self.nodes)
+        return source, target
+
+    def owners(self, numbers: Ids) -> tuple[Ids, Ids]:
+        """The silos of nodes that this one knows of, and their places there."""
+        own = np.isin(numbers, self.nodes)
+        silos, places = np.full(len(numbers), self.silo), np.empty(len(numbers), dtype=np.int64)
+        places[own] = self.local(numbers[own])
+        row = np.searchsorted(self.foreign[:, 0], numbers[~own])
+        silos[~own], places[~own] = self.foreign[row, 1], self.foreign[row, 2]
+        return silos, places
+
+    def save(self, path: Path) -> None:
+        """Writes the share into a file of plain arrays."""
+        facts = {name: np.asarray(getattr(self.facts, name), dtype=np.int64) for name in _FACTS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        path.write_bytes(
+            named_to_bytes({"silo": np.asarray(self.silo, dtype=np.int64), **under("facts", facts), **arrays})
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> SiloShare:
+        """Reads a file that `save` wrote.
+
+        Raises:
+            MalformedMessageError: it holds something else.
+            InputError: something is missing, of another kind, or does not fit together.
+        """
+        found = named_from_bytes(path.read_bytes())
+        kinds = {"silo": ("<i8", 0), **{f"facts/{name}": kind for name, kind in _FACTS.items()}, **_ARRAYS}
+        for name, kind in kinds.items():
+            if name not in found or (found[name].dtype.str, found[name].ndim) != kind:
+                raise InputError(f"{path.name} must hold {name} of type {kind[0]} with {kind[1]} axes; it does not")
+        facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name != "sizes"}
+        sizes = tuple(found["facts/sizes"].tolist())
+        return cls(Facts(sizes, **facts), int(found["silo"]), **{name: found[name] for name in _ARRAYS})
+
+
+_FACTS = {"sizes": ("<i8", 1), **dict.fromkeys(("features", "classes", "labelled", "largest_degree"), ("<i8", 0))}
+_ARRAYS = {
+    "nodes": ("<i8", 1),
+    "features": ("<f4", 2),
+    "labels": ("<i8", 1),
+    **dict.fromkeys(("train", "validation", "test"), ("|b1", 1)),
+    "edges": ("<i8", 2),
+    "foreign": ("<i8", 2),
+}
+"""Type and number of axes of what a file holds."""
+
+
+def facts_of(graph: FederatedGraph) -> Facts:
+    """What everybody knows of a whole graph."""
+    sizes = tuple(int(size) for size in np.bincount(graph.silo_of))
+    out_degree = np.bincount(graph.edges[0], minlength=1)
+    largest = max(int(graph.in_degree.max()), int(out_degree.max()))
+    return Facts(sizes, graph.graph.num_features, graph.num_classes, int(graph.train_mask.sum()), largest)

@@ -1,0 +1,234 @@
+"""Empirical lower bounds on epsilon: what a mechanism's output gave away, whatever its analysis says.
+
+A bound says epsilon >= x with the stated confidence, and never epsilon <= x. Scores come from two worst-case inputs,
+with and without a canary; higher scores speak for the canary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+
+from fgl_secure.errors import InputError
+from fgl_secure.statistics.intervals import clopper_pearson
+
+Scores = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+
+class Method(StrEnum):
+    """How the bound follows from the scores."""
+
+    CLASSIC = "Jagielski et al. 2020"
+    GAUSSIAN = "Nasr et al. 2023, Gaussian"
+    ONE_RUN = "Steinke, Nasr, Jagielski 2023"
+
+
+class ThresholdPolicy(StrEnum):
+    """Where the threshold between the two inputs comes from."""
+
+    SEPARATE_SPLIT = "chosen on a separate half of the scores"
+    FIXED = "fixed in advance"
+
+
+@dataclass(frozen=True, slots=True)
+class EpsilonLowerBound:
+    """A lower bound on epsilon that held for one audit.
+
+    Attributes:
+        method: how it follows from the scores.
+        epsilon: the bound, 0 where the scores show nothing.
+        n: scores of each input that were counted; for one run the number of guesses.
+        confidence: probability that the bound holds.
+        delta: the delta at which it bounds epsilon.
+        policy: where the threshold came from.
+    """
+
+    method: Method
+    epsilon: float
+    n: int
+    confidence: float
+    delta: float
+    policy: ThresholdPolicy
+
+
+def classic_bound(present: Scores, absent: Scores, *, delta: float, confidence: float = 0.95) -> EpsilonLowerBound:
+    """ln((TPR_low - delta) / FPR_up), or the same of the opposite decision, whichever is more.
+
+    Both rates have Clopper-Pearson intervals at `confidence`, whose used ends fail with half the rest each, so they
+    hold jointly. With n right answers of n the bound is at most 3.28 for n = 100 and 5.60 for n = 1000.
+
+    Args:
+        present: float [2 n], scores of runs with the canary.
+        absent: float [2 n], scores of runs without it. The first half of each chooses the threshold.
+        delta: 0 or more, below 1.
+        confidence: inside (0, 1).
+
+    Source: Jagielski, Ullman, Oprea 2020.
+    """
+
+    def of_rates(tpr_low: Scores, fpr_up: Scores) -> Scores:
+        with np.errstate(divide="ignore"):
+            decided = np.log(np.maximum(tpr_low - delta, 0) / fpr_up)
+            opposite = np.log(np.maximum(1 - fpr_up - delta, 0) / (1 - tpr_low))
+        return np.maximum(decided, opposite)
+
+    return _from_rates(Method.CLASSIC, of_rates, float, _share_from, present, absent, delta, confidence)
+
+
+def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence: float = 0.95) -> EpsilonLowerBound:
+    """For mechanisms that are at best mu-Gaussian: mu >= quantile(TPR_low) - quantile(FPR_up), then epsilon at delta.
+
+    Far tighter than the classic bound, and sound only where the trade-off curve of the mechanism is Gaussian. The
+    threshold is the best for two normal distributions fitted to the first half: the best of all observed ones follows
+    the chances of the tails.
+
+    Args:
+        present: float [2 n], scores of runs with the canary.
+        absent: float [2 n], scores of runs without it. The first half of each chooses the threshold.
+        delta: inside (0, 1).
+        confidence: inside (0, 1).
+
+    Source: Nasr et al. 2023, section 4; Dong, Roth, Su 2022, Corollary 1.
+    """
+
+    def of_rates(tpr_low: Scores, fpr_up: Scores) -> Scores:
+        return np.asarray(stats.norm.ppf(tpr_low) - stats.norm.ppf(fpr_up))
+
+    def epsilon(mu: float) -> float:
+        return gaussian_epsilon_of(mu, delta)
+
+    return _from_rates(Method.GAUSSIAN, of_rates, epsilon, _fitted_share_from, present, absent, delta, confidence)
+
+
+def one_run_bound(
+    correct: int, guesses: int, canaries: int, *, delta: float, confidence: float = 0.95
+) -> EpsilonLowerBound:
+    """From one run into which each of many canaries went or not by a fair coin.
+
+    The bound is the largest epsilon for which that many right guesses have a probability below 1 - confidence, which
+    is at most P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i for B binomial (r, e^eps / (1 + e^eps)).
+
+    Args:
+        correct: v, right guesses.
+        guesses: r, how many canaries were guessed, fixed in advance.
+        canaries: m, how many there were.
+        delta: 0 or more, below 1.
+        confidence: inside (0, 1).
+
+    Source: Steinke, Nasr, Jagielski 2023, Theorem 5.2.
+    """
+    _check_levels(delta, confidence)
+    if not 0 <= correct <= guesses <= canaries:
+        raise InputError(f"counts must satisfy 0 <= correct <= guesses <= canaries; found {correct, guesses, canaries}")
+
+    def excess(epsilon: float) -> float:
+        return _one_run_p_value(correct, guesses, canaries, epsilon, delta) - (1 - confidence)
+
+    top = 1.0
+    while excess(top) < 0 and top < 64:
+        top *= 2
+    found = 0.0 if excess(0.0) >= 0 else float(optimize.brentq(excess, 0.0, top, xtol=1e-9))
+    return EpsilonLowerBound(Method.ONE_RUN, found, guesses, confidence, delta, ThresholdPolicy.FIXED)
+
+
+def gaussian_epsilon_of(mu: float, delta: float) -> float:
+    """Epsilon at delta of a mu-Gaussian mechanism; 0 for mu <= 0.
+
+    Raises:
+        InputError: when delta is outside (0, 1).
+    """
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be inside (0, 1); found {delta}")
+
+    def excess(epsilon: float) -> float:
+        log_first = stats.norm.logcdf(mu / 2 - epsilon / mu)
+        log_second = epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)
+        return float(math.exp(log_first) - math.exp(log_second) - delta)
+
+    if mu <= 0 or excess(0.0) <= 0:
+        return 0.0
+    top = mu * mu / 2 + mu * (2 + math.sqrt(2 * math.log(1 / delta)))
+    return float(optimize.brentq(excess, 0.0, top, xtol=1e-12))
+
+
+def _from_rates(
+    method: Method,
+    of_rates: Callable[[Scores, Scores], Scores],
+    epsilon: Callable[[float], float],
+    share_from: Callable[[Scores, Scores], Scores],
+    present: Scores,
+    absent: Scores,
+    delta: float,
+    confidence: float,
+) -> EpsilonLowerBound:
+    """Chooses the threshold on the first half of the scores and counts on the second."""
+    _check_levels(delta, confidence)
+    _check_scores(present, absent)
+    half = len(present) // 2
+    thresholds = _between(np.concatenate([present[:half], absent[:half]]))
+    expected = [half * share_from(scores[:half], thresholds) for scores in (present, absent)]
+    ends = _ends(expected[0], expected[1], half, confidence)
+    threshold = thresholds[int(np.argmax(of_rates(*ends)))]
+    n = len(present) - half
+    hits, alarms = (int((scores[half:] >= threshold).sum()) for scores in (present, absent))
+    low, high = clopper_pearson(hits, n, confidence).low, clopper_pearson(alarms, n, confidence).high
+    found = float(of_rates(np.array([low]), np.array([high]))[0])
+    bound = max(epsilon(found), 0.0)
+    return EpsilonLowerBound(method, bound, n, confidence, delta, ThresholdPolicy.SEPARATE_SPLIT)
+
+
+def _between(scores: Scores) -> Scores:
+    """Thresholds that fall between different scores, and one below all of them."""
+    distinct = np.unique(scores)
+    return np.concatenate([distinct[:1] - 1, (distinct[:-1] + distinct[1:]) / 2])
+
+
+def _share_from(scores: Scores, thresholds: Scores) -> Scores:
+    """The share of scores at or above each threshold."""
+    return 1 - np.searchsorted(np.sort(scores), thresholds) / len(scores)
+
+
+def _fitted_share_from(scores: Scores, thresholds: Scores) -> Scores:
+    """The same for the normal distribution that fits the scores."""
+    spread = max(float(scores.std()), 1e-12 * float(np.abs(scores).max()), 1e-300)
+    return np.asarray(stats.norm.sf((thresholds - scores.mean()) / spread))
+
+
+def _ends(hits: Scores, alarms: Scores, n: int, confidence: float) -> tuple[Scores, Scores]:
+    """Lower Clopper-Pearson ends of hits out of n, and upper ones of alarms; counts may be fractional."""
+    tail, least = (1 - confidence) / 2, 1e-9
+    low = stats.beta.ppf(tail, np.maximum(hits, least), n - hits + 1)
+    high = stats.beta.ppf(1 - tail, alarms + 1, np.maximum(n - alarms, least))
+    return np.where(hits > least, low, 0.0), np.where(alarms < n - least, high, 1.0)
+
+
+def _one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    rate = 1 / (1 + math.exp(-epsilon))
+    counts = stats.binom.sf(correct - 1 - np.arange(correct + 1), guesses, rate)  # P[B >= v - i] for i = 0 .. v
+    if correct == 0 or delta == 0:
+        return float(counts[0])
+    worst = ((counts[1:] - counts[0]) / np.arange(1, correct + 1)).max()
+    return float(min(counts[0] + 2 * canaries * delta * worst, 1.0))
+
+
+def _check_levels(delta: float, confidence: float) -> None:
+    if not 0 <= delta < 1:
+        raise InputError(f"delta must be inside [0, 1); found {delta}")
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence must be inside (0, 1); found {confidence}")
+
+
+def _check_scores(present: Scores, absent: Scores) -> None:
+    if present.ndim != 1 or present.shape != absent.shape or len(present) < 2:
+        raise InputError(
+            f"present and absent must be vectors of one length, at least 2; found {present.shape} and {absent.shape}"
+        )
+    if not (np.isfinite(present).all() and np.isfinite(absent).all()):
+        raise InputError("scores must be finite; found NaN or infinity")

@@ -1,0 +1,229 @@
+"""Two-sample tests on views: can anybody who saw them tell which of two inputs was there?
+
+Marginal tests (chi-square, Kolmogorov-Smirnov) look at every coordinate, and the same tests and a classifier look at
+pairs of coordinates. Holm's procedure keeps the false-alarm probability of the whole family below `alpha`, and every
+result says the smallest advantage that it would have detected, the share that Holm takes included.
+
+Sources: Lopez-Paz and Oquab, Revisiting Classifier Two-Sample Tests (ICLR 2017); Holm, Scand. J. Statist. 6 (1979).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from fgl_secure.errors import InputError
+from fgl_secure.statistics.features import Features, Joins
+from fgl_secure.statistics.intervals import smallest_detectable, units_per_arm
+
+Ints = NDArray[np.int64]
+
+ALPHA = 1e-3
+POWER = 0.99
+BUCKETS = 64
+_RARE = 10  # pooled observations below which a bucket is merged with the other rare ones
+_TREES, _TREE_SAMPLE, _TREE_DEPTH = 40, 2000, 6
+
+
+class SampleTooSmallError(InputError):
+    """A sample cannot show the advantage that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test of the family.
+
+    Attributes:
+        test: which test.
+        on: which column of the views, or what is derived from them.
+        statistic: its value, as `test` defines it.
+        p_value: probability of such a value when the two inputs cannot be told apart.
+    """
+
+    test: str
+    on: str
+    statistic: float
+    p_value: float
+
+    def __str__(self) -> str:
+        return f"{self.test} of {self.on}: {self.statistic:.4g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """What a family of tests detects with probability .99.
+
+    Attributes:
+        n: sample size of each arm.
+        tests: how many tests share the false-alarm probability.
+        alpha: false-alarm probability of the family.
+    """
+
+    n: int
+    tests: int
+    alpha: float = ALPHA
+
+    @classmethod
+    def for_advantage(cls, advantage: float, tests: int, alpha: float = ALPHA) -> Power:
+        """The smallest sample that shows an advantage: 14.7 / advantage^2 for one one-sided test at alpha = 1e-3."""
+        return cls(units_per_arm(advantage, alpha / (2 * tests), POWER), tests, alpha)
+
+    @property
+    def fixed(self) -> float:
+        """Smallest advantage that a two-sided test of one bit of a view detects."""
+        return smallest_detectable(self.n, self.alpha / (2 * self.tests), POWER)
+
+    @property
+    def classifier(self) -> float:
+        """Smallest advantage that a classifier must reach on the held-out half to be noticed."""
+        return smallest_detectable(max(self.n // 2, 1), self.alpha / self.tests, POWER)
+
+    def require(self, advantage: float) -> None:
+        """Raises `SampleTooSmallError` unless an advantage is detected."""
+        needed = Power.for_advantage(advantage, self.tests, self.alpha).n
+        if self.n < needed:
+            raise SampleTooSmallError(
+                f"samples must number at least {needed} per arm to detect an advantage of {advantage:g} with "
+                f"probability {POWER:g} ({self.tests} tests at {self.alpha:g} together); found {self.n}, which "
+                f"detect {self.fixed:.3g}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The family of tests on one pair of samples.
+
+    Attributes:
+        outcomes: every test, in the order in which they were made.
+        power: what the family detects.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    power: Power
+
+    @property
+    def adjusted(self) -> tuple[float, ...]:
+        """Holm's adjusted p-values, in the order of `outcomes`."""
+        return tuple(holm(np.array([outcome.p_value for outcome in self.outcomes]), self.power.tests).tolist())
+
+    @property
+    def p_value(self) -> float:
+        """Adjusted p-value of the family: of its strongest test."""
+        return min(self.adjusted, default=1.0)
+
+    @property
+    def strongest(self) -> Outcome | None:
+        """The test with the smallest p-value; None where there was nothing to look at."""
+        return min(self.outcomes, key=lambda outcome: outcome.p_value, default=None)
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the two samples were told apart."""
+        return self.p_value <= self.power.alpha
+
+
+def holm(p_values: NDArray[np.float64], tests: int) -> NDArray[np.float64]:
+    """Holm's step-down adjustment: float64 [m] in the order given, for a family of `tests` >= m."""
+    order = np.argsort(p_values, kind="stable")
+    factors = tests - np.arange(len(p_values))
+    adjusted = np.empty(len(p_values))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
+    return adjusted
+
+
+def family_size(coordinates: int, joins: Joins, modulus: int) -> int:
+    """How many tests `compare_samples` makes of views with that many coordinates; at least 1."""
+    return 5 * coordinates + 2 * joins.columns(modulus) + len(joins.pairs.chosen) + 1
+
+
+def compare_samples(
+    a: Features, b: Features, modulus: int, labels: tuple[str, ...], *, alpha: float = ALPHA, seed: int = 0
+) -> Comparison:
+    """Runs the whole family on two samples of equal size.
+
+    Args:
+        a: features of the first input's views.
+        b: features of the second input's views.
+        modulus: size of the ring that messages live in.
+        labels: names of the coordinates.
+        alpha: false-alarm probability of the family.
+        seed: of the classifier.
+
+    Raises:
+        InputError: for samples of different size or with different columns.
+    """
+    if a.raw.shape != b.raw.shape or a.joint_names != b.joint_names:
+        raise InputError(
+            f"a and b must be samples of one size and one layout; found {list(a.raw.shape)} and {list(b.raw.shape)}"
+        )
+    outcomes = [*_single_columns(a, b, labels), *_joined_columns(a, b)]
+    if a.raw.shape[1]:
+        outcomes.append(classifier_test(_design(a, modulus), _design(b, modulus), seed))
+    return Comparison(tuple(outcomes), Power(len(a.raw), max(len(outcomes), 1), alpha))
+
+
+def chi_square(a: Ints, b: Ints, buckets: int) -> tuple[float, float]:
+    """Two-sample chi-square statistic and p-value of bucket numbers a [n] and b [n], 0 .. buckets - 1."""
+    counts = np.stack([np.bincount(a, minlength=buckets), np.bincount(b, minlength=buckets)])
+    rare = counts.sum(axis=0) < _RARE
+    counts = np.concatenate([counts[:, ~rare], counts[:, rare].sum(axis=1, keepdims=True)], axis=1)
+    counts = counts[:, counts.sum(axis=0) > 0]
+    if counts.shape[1] < 2:
+        return 0.0, 1.0
+    statistic = float(((counts[0] - counts[1]) ** 2 / counts.sum(axis=0)).sum())
+    return statistic, float(stats.chi2.sf(statistic, counts.shape[1] - 1))
+
+
+def classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -> Outcome:
+    """A random forest learns from the first half of both samples; its accuracy on the rest against one half."""
+    from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415  # slow to import, needed for samples only
+
+    half = len(a) // 2
+    train, held_out = np.concatenate([a[:half], b[:half]]), np.concatenate([a[half:], b[half:]])
+    forest = RandomForestClassifier(
+        _TREES, max_depth=_TREE_DEPTH, max_samples=min(_TREE_SAMPLE, len(train)), random_state=seed % 2**32
+    )
+    forest.fit(train, np.repeat([0, 1], half))
+    right = forest.predict(held_out) == np.repeat([0, 1], len(a) - half)
+    z = float((right.mean() - 0.5) * 2 * np.sqrt(len(held_out)))
+    return Outcome("held-out accuracy, in deviations,", "a random forest on all features", z, float(stats.norm.sf(z)))
+
+
+def _single_columns(a: Features, b: Features, labels: tuple[str, ...]) -> Iterator[Outcome]:
+    for label, x, y in zip(labels, a.raw.T, b.raw.T, strict=True):
+        yield from _bucketed(label, x, y)
+        ks = stats.ks_2samp(x, y, method="asymp")
+        yield Outcome("Kolmogorov-Smirnov distance", label, float(ks.statistic), float(ks.pvalue))
+        yield Outcome("chi-square", f"lowest bit of {label}", *chi_square(x & 1, y & 1, 2))
+        yield Outcome("chi-square", f"upper half of {label}", *chi_square(*_levels(x, y, 2), 2))
+
+
+def _joined_columns(a: Features, b: Features) -> Iterator[Outcome]:
+    for name, x, y in zip(a.joint_names, a.joint.T, b.joint.T, strict=True):
+        yield from _bucketed(name, x, y)
+    for name, p, q in zip(a.equal_names, a.equal.T, b.equal.T, strict=True):
+        yield Outcome("chi-square", name, *chi_square(p.astype(np.int64), q.astype(np.int64), 2))
+
+
+def _bucketed(name: str, x: Ints, y: Ints) -> Iterator[Outcome]:
+    yield Outcome("chi-square", f"low bits of {name}", *chi_square(x % BUCKETS, y % BUCKETS, BUCKETS))
+    yield Outcome("chi-square", f"high bits of {name}", *chi_square(*_levels(x, y, BUCKETS), BUCKETS))
+
+
+def _levels(x: Ints, y: Ints, levels: int) -> tuple[Ints, Ints]:
+    """Cuts the common range of two samples into equal parts: the number of the part of each value."""
+    low, high = float(min(x.min(), y.min())), float(max(x.max(), y.max()))
+    cut = partial(np.interp, xp=[low, np.nextafter(high, np.inf)], fp=[0, levels])
+    first, second = (np.minimum(cut(values.astype(np.float64)).astype(np.int64), levels - 1) for values in (x, y))
+    return first, second
+
+
+def _design(features: Features, modulus: int) -> NDArray[np.float32]:
+    """All features as one matrix; low bits have columns of their own, because single precision loses them."""
+    columns = [features.raw / modulus, features.raw % BUCKETS, features.joint / modulus, features.joint % BUCKETS]
+    return np.concatenate([*columns, features.equal], axis=1).astype(np.float32)

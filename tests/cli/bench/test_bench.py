@@ -1,0 +1,145 @@
+"""`fgl-secure bench`: sizes made small, so that what is tested is what is said and not how fast this machine is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from fgl_secure.cli.bench import bench
+from fgl_secure.cli.bench import ckks as bench_ckks
+from fgl_secure.cli.bench import field as bench_field
+from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
+from fgl_secure.cli.bench import lcc as bench_lcc
+from fgl_secure.cli.bench import report as bench_report
+from fgl_secure.cli.bench import secagg as bench_secagg
+from fgl_secure.cli.bench import secmp as bench_secmp
+from fgl_secure.cli.bench.timing import Figure, Side, Timing, line, measure, verdict
+from fgl_secure.cli.main import BAD_INPUT, OK, main
+from fgl_secure.commands.options import Options, Prepared, prepare
+from fgl_secure.errors import DataNotFoundError
+from fgl_secure.protocols.staged.registry import STAGED
+
+SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every size a few thousandths of the real one."""
+    for name, size in SMALL.items():
+        monkeypatch.setattr(bench_lcc, name, size)
+    monkeypatch.setattr(bench_field, "LENGTH", 2**12)
+    monkeypatch.setattr(bench_secmp, "DATASETS", ("digits",))
+    monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
+    for name, value in {"SHAPE": (6, 300), "TERMS": 3, "SAMPLED_ROWS": 2}.items():
+        monkeypatch.setattr(bench_ckks, name, value)
+    for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():
+        monkeypatch.setattr(bench_hop_adjacency, name, value)
+    few = {"CLIENTS": (4, 10), "LENGTH": 2000, "SHARES_OF_LENGTH": (20, 4), "ROUND_CLIENTS": 10}
+    for name, value in {**few, "IN_FULL": dict.fromkeys(STAGED, 4)}.items():
+        monkeypatch.setattr(bench_secagg, name, value)
+
+
+@pytest.mark.parametrize("part", bench.PARTS)
+def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The object names the command and the machine; each median lies between its extremes."""
+    assert main(["bench", part, "--json"]) == OK
+    report = json.loads(capsys.readouterr().out)
+    assert report["command"] == f"fgl-secure bench {part} --json"
+    assert report["machine"]["cores"] >= 1
+    assert report["copy_bytes_per_second"] > 0
+    assert len(report["timings"]) >= 5
+    for timing in report["timings"]:
+        assert 0 < timing["least"] <= timing["median"] <= timing["most"]
+
+
+def test_every_bounded_figure_is_named_with_its_bound_and_outcome(capsys: pytest.CaptureFixture[str]) -> None:
+    """The eight figures that have a bound appear with it, as reached or not, and a miss says what limits it."""
+    assert main(["bench", "lcc"]) == OK
+    lines = capsys.readouterr().out.splitlines()
+    figures = [text for text in lines if "(bound: " in text]
+    assert [text.split("(bound: ")[1].split(",")[0] for text in figures] == [
+        "at least 20", "at least 20", "at most 5", "at least 8", "at least 8", "at least 40", "at most 2",
+    ]  # fmt: skip
+    assert all("reached" in text for text in figures)
+    for text, after in zip(lines, [*lines[1:], ""], strict=True):
+        if "NOT reached" in text:
+            assert after.startswith("    limited by")
+
+
+def test_without_galois_the_rest_is_measured_and_the_lack_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where galois isn't installed its ratios are missing, with the reason and the remedy."""
+    monkeypatch.setattr(bench_report, "find_spec", lambda _: None)
+    monkeypatch.setattr(bench, "_installed", lambda _: None)
+    assert main(["bench", "lcc"]) == OK
+    said = capsys.readouterr().out
+    assert "galois is not installed: pip install 'fgl-secure[bench]'" in said
+    assert said.count("not measured, galois is not installed") == 5
+    assert main(["bench", "field"]) == OK
+    assert "galois," not in capsys.readouterr().out
+
+
+def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """There are two benchmarks, and bad usage exits 2 with one line."""
+    with pytest.raises(SystemExit) as left:
+        main(["bench", "speed"])
+    assert left.value.code == BAD_INPUT
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("side", "value", "reached"),
+    [(Side.AT_LEAST, 2.0, True), (Side.AT_LEAST, 1.9, False), (Side.AT_MOST, 2.0, True), (Side.AT_MOST, 2.1, False)],
+)
+def test_a_bound_is_reached_on_its_side_only(side: Side, value: float, reached: bool) -> None:
+    """A figure at its bound reaches it; the line of one that misses goes on with what limits it."""
+    figure = Figure("ratio", value, side, 2.0, "limited by memory")
+    assert figure.reached is reached
+    assert ("NOT reached" in verdict(figure)) is not reached
+    assert ("limited by memory" in verdict(figure)) is not reached
+
+
+def test_repeats_are_counted_without_the_first_call() -> None:
+    """One call warms up, the others are timed."""
+    calls: list[int] = []
+    timing = measure(lambda: calls.append(1), "nothing", repeats=4)
+    assert (len(calls), timing.repeats) == (5, 4)
+
+
+def test_a_line_has_throughput_and_share_of_a_copy() -> None:
+    """Elements, products and bytes a second follow from the median."""
+    text = line(Timing("work", "cpu", 0.5, 0.4, 0.6, 3, 10**6, 10**9, 2 * 10**9), 4e9)
+    for part in ("500.00 ms", "(400.00-600.00)", "2.0 M elements/s", "4.00 G multiply-adds/s", "2.00 GB/s = 50%"):
+        assert part in text
+
+
+def test_secured_epochs_are_held_against_plain_pyg(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every protocol has its ratio and the time of its first epoch; a data set that is not there is named."""
+    monkeypatch.setattr(bench_secmp, "DATASETS", ("digits", "Cora"))
+    monkeypatch.setattr(bench_secmp, "prepare", _without("Cora", prepare))
+    assert main(["bench", "secmp", "--json"]) == OK
+    report = json.loads(capsys.readouterr().out)
+    figures = {figure["name"]: figure for figure in report["figures"]}
+    for protocol in ("relay-coded", "secmp", "plaintext"):
+        assert figures[f"digits: epoch under {protocol} over plain PyG"]["value"] > 0
+        assert any(t["name"] == f"digits: first epoch with set-up, {protocol}" for t in report["timings"])
+    per_message = figures["digits: bytes a message over the published 532"]
+    assert per_message["value"] == (16 + 2 * 35 + 256) / 532
+    assert per_message["reached"]
+    assert figures["Cora: secured epoch over plain PyG"]["value"] is None
+
+
+def _without(dataset: str, preparation: Callable[..., Prepared]) -> Callable[..., Prepared]:
+    """Preparation that does not find a data set."""
+
+    def found(options: Options, protocols: tuple[str, ...]) -> Prepared:
+        if options.dataset == dataset:
+            raise DataNotFoundError(f"{dataset} is not there")
+        return preparation(options, protocols)
+
+    return found

@@ -1,0 +1,112 @@
+"""`fgl-secure bench secagg`, on rounds made small: what is tested is what is said, and not how fast this machine is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+
+from fgl_secure.cli.bench import bench
+from fgl_secure.cli.bench import secagg as bench_secagg
+from fgl_secure.cli.bench.report import Report
+from fgl_secure.cli.bench.secagg_round import Round, timed_round
+from fgl_secure.cli.bench.timing import verdict
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.staged.registry import STAGED, staged
+
+SMALL = {
+    "CLIENTS": (4, 10), "LENGTH": 2000, "IN_FULL": dict.fromkeys(STAGED, 4), "SHARES_OF_LENGTH": (20, 4),
+    "ROUND_CLIENTS": 10,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """A run over rounds of four and ten clients, the larger ones from shorter vectors."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SMALL.items():
+            patch.setattr(bench_secagg, name, value)
+        return bench_secagg.run()
+
+
+def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> None:
+    """Each scheme has a round for each number of clients and of drop-outs, with bytes up and down."""
+    names = [timing.name for timing in report.timings]
+    for scheme in STAGED:
+        for clients in (4, 10):
+            for gone in ("", ", 10 % drop out", ", 30 % drop out"):
+                (line,) = [name for name in names if name.startswith(f"{scheme}, {clients} clients{gone}: ")]
+                assert "MB up" in line
+                assert "MB down a client" in line
+                assert ("from 500 parameters" in line) == (clients == 10)
+    assert all(0 < timing.least <= timing.median <= timing.most for timing in report.timings)
+
+
+def test_figures_have_their_bounds_and_say_what_limits_them(report: Report) -> None:
+    """Masks against Flower's in two fields, and a round against the plain sum; a miss is explained."""
+    assert [figure.bound for figure in report.figures] == [5.0, 5.0, 6.0]
+    for figure in report.figures:
+        assert figure.value is None or figure.value > 0
+        assert "limited by" in figure.note or figure.value is None
+        assert figure.reached in (None, "NOT reached" not in verdict(figure))
+    assert f"limited by {PairwiseMasking().degree_for(10) + 1} masks a client" in report.figures[2].note
+
+
+def test_the_round_is_held_against_plain_sum_and_key_agreement() -> None:
+    """The figure is the secured round over the sum of both."""
+    rounds = {
+        ("pairwise-masking", 100, 0): Round(2.0, 0, 28.0, 1.0, 1.0),
+        ("plaintext", 100, 0): Round(0.0, 0, 3.0, 1.0, 1.0),
+    }
+    some = bench_secagg._once("masks", 0.02)
+    (figure,) = bench_secagg._round_figures(rounds, some, some)
+    assert figure.value == 6.0
+    assert figure.reached
+
+
+@pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed")
+def test_flower_is_named_with_its_version(report: Report) -> None:
+    """Its masks are measured in the same run, expanded alone and added as well."""
+    flower = [timing.name for timing in report.timings if "Flower" in timing.name]
+    assert len(flower) == 2
+    assert all("SecAgg+" in name and "." in name.split("Flower ")[1].split(" ")[0] for name in flower)
+
+
+def test_without_flower_the_rest_is_measured_and_the_lack_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Flower isn't installed its ratios are missing, with the reason."""
+    for name, value in {**SMALL, "CLIENTS": (4,), "ROUND_CLIENTS": 4}.items():
+        monkeypatch.setattr(bench_secagg, name, value)
+    monkeypatch.setattr(bench_secagg, "find_spec", lambda _: None)
+    found = bench_secagg.run()
+    assert [figure.value for figure in found.figures[:2]] == [None, None]
+    assert "not measured, Flower is not installed" in verdict(found.figures[0])
+    text = json.dumps(bench.as_json(bench.Machine.here(), found))
+    assert "Flower is not installed" in text
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_bytes_of_a_longer_round_follow_from_two_shorter_ones(name: str) -> None:
+    """A client's messages grow in line with the length; under CKKS nearly so, where other ciphertexts fit better."""
+    scheme = staged(name)
+    short, long, full = (timed_round(scheme, 4, length, bench_secagg.BOUND) for length in (8192, 3 * 8192, 9 * 8192))
+    longer = long.at(9 * 8192, short, (8192, 3 * 8192))
+    assert longer.up == pytest.approx(full.up, rel=0.1)
+    assert longer.down == pytest.approx(full.down, rel=0.1)
+    assert longer.agreed == pytest.approx(full.agreed, rel=0.1)
+    assert (longer.agreed == long.agreed) == (name != "lightsecagg")
+
+
+def test_time_grows_in_line_with_the_length() -> None:
+    """Through two points, and never falls; time for shares grows only where their bytes do."""
+    few, many = Round(1.0, 10, 2.0, 10.0, 5.0), Round(1.5, 10, 3.0, 20.0, 4.0)
+    assert many.at(40, few, (10, 20)) == Round(1.5, 10, 5.0, 40.0, 4.0)
+    assert replace(many, agreed=20).at(40, few, (10, 20)) == Round(2.5, 40, 5.0, 40.0, 4.0)
+
+
+def test_who_drops_out_sends_no_vector() -> None:
+    """Three of ten fewer vectors reach the server, and the round is exact all the same."""
+    scheme = staged("plaintext")
+    assert timed_round(scheme, 10, 100, 7, gone=3).up == timed_round(scheme, 10, 100, 7).up
+    assert timed_round(staged("pairwise-masking"), 10, 100, 7, gone=3).seconds > 0

@@ -1,0 +1,483 @@
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure import __version__
+from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.graph import available
+from fgl_secure.protocols.registry import PROTOCOLS
+from fgl_secure.runtime import Channel
+
+INSTALLED = Path(sys.executable).with_name("fgl-secure")
+AUDIT = ("audit", "--epochs", "1", "--device", "cpu")
+CHEAP = ("--protocol", "plaintext", "--attack", "clear-values")
+TRAIN = ("train", "hifgl", "--epochs", "2", "--device", "cpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a call of the command line left: exit status and both streams."""
+
+    status: int
+    out: str
+    err: str
+
+
+class Cli:
+    """Runs the command line in this process, in an empty folder."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> Result:
+        """Runs `fgl-secure` with these words."""
+        self._capsys.readouterr()
+        try:
+            status = main(words)
+        except SystemExit as left:
+            status = left.code if isinstance(left.code, int) else -1
+        said = self._capsys.readouterr()
+        return Result(status, said.out, said.err)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line, called from an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return Cli(capsys)
+
+
+def _separate(folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """The command line as a process of its own whose output goes into pipes."""
+    quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
+    command = [sys.executable, "-W", "error", "-m", "fgl_secure.cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
+    """One audit of the published scheme: what it left on the streams, and the folder of its report."""
+    folder = tmp_path_factory.mktemp("audited")
+    out, err = io.StringIO(), io.StringIO()
+    words = (*AUDIT, "--protocol", "secmp", "--attack", "all-codes", "--out", "here/a folder")
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(words)
+    return Result(status, out.getvalue(), err.getvalue()), folder / "here/a folder"
+
+
+class TestAudit:
+    def test_demonstration_finds_breaks_and_exits_0(self, cli: Cli, tmp_path: Path) -> None:
+        """Without --protocol what is found is the finding: the report names contradictions, and the status is 0."""
+        result = cli(*AUDIT, "--attack", "visible-devices")
+        assert (result.status, result.err) == (OK, "")
+        assert "broken" in result.out
+        assert "Contradicted claims" in result.out
+        assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == {"report.json", "report.html"}
+
+    def test_contradicted_protocol_exits_3(self, audited: tuple[Result, Path]) -> None:
+        """With --protocol secmp evidence contradicts its claim, and the status is 3, with both reports written."""
+        result, folder = audited
+        assert (result.status, result.err) == (CONTRADICTED, "")
+        assert "broken" in result.out
+        data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+        assert data["run"]["protocols"] == ["secmp"]
+        assert any(record["contradicts_claim"] for record in data["records"])
+        assert {path.name for path in folder.iterdir()} == {"report.json", "report.html"}
+
+    def test_report_names_the_command(self, audited: tuple[Result, Path]) -> None:
+        """The report holds the command that repeats it, quoted for a shell."""
+        data = json.loads((audited[1] / "report.json").read_text(encoding="utf-8"))
+        words = f"fgl-secure {' '.join(AUDIT)} --protocol secmp --attack all-codes --out 'here/a folder'"
+        assert data["run"]["command"] == words
+
+    def test_html_needs_no_network(self, audited: tuple[Result, Path]) -> None:
+        """The page loads nothing: no scripts or styles from elsewhere, no images, fonts or imports by address."""
+        page = (audited[1] / "report.html").read_text(encoding="utf-8")
+        assert page.lstrip().lower().startswith("<!doctype html>")
+        assert page.rstrip().endswith("</html>")
+        assert not re.search(r"<(link|iframe|object|embed)\b|@import|\burl\(\s*['\"]?(?!data:|#)", page)
+        assert not re.search(r"\b(?:src|srcset|poster|action|data)\s*=\s*['\"]?(?!data:)\S*//", page)
+        assert not re.search(r"<script[^>]*\bsrc\b", page)
+        assert "all-codes" in page
+
+    def test_protocol_without_a_claim_exits_0(self, cli: Cli) -> None:
+        """Plaintext promises nothing, so reading it completely contradicts nothing."""
+        result = cli(*AUDIT, *CHEAP)
+        assert (result.status, result.err) == (OK, "")
+        assert "broken" in result.out
+
+    def test_contradiction_of_one_among_several_exits_3(self, cli: Cli) -> None:
+        """One contradicted protocol among those named is enough for status 3."""
+        names = ("--protocol", "secmp", "--protocol", "plaintext")
+        assert cli(*AUDIT, *names, "--attack", "visible-devices").status == CONTRADICTED
+
+    def test_protocol_that_is_not_contradicted_exits_0(self, cli: Cli) -> None:
+        """Attacks that find nothing leave the status 0: where there is one silo, it sees no foreign device."""
+        result = cli(*AUDIT, "--silos", "1", "--protocol", "secmp", "--attack", "visible-devices")
+        assert (result.status, result.err) == (OK, "")
+        assert "not detected" in result.out
+        assert "Contradicted" not in result.out
+
+    def test_declared_leak_exits_0(self, cli: Cli) -> None:
+        """What a protocol says of itself contradicts nothing, however completely it is read."""
+        result = cli(*AUDIT, "--preset", "paper", "--protocol", "secmp", "--attack", "single-neighbour-device")
+        assert (result.status, result.err) == (OK, "")
+        assert "broken" in result.out
+
+    def test_few_devices_of_one_neighbour_exit_3(self, cli: Cli, tmp_path: Path) -> None:
+        """Ten devices of one neighbour among two hundred are enough for a silo to contradict the claim."""
+        ring, leaves = np.arange(190), np.arange(190, 200)
+        pairs = np.hstack([np.stack([ring, np.roll(ring, -1)]), np.stack([leaves, ring[:10]])])
+        rows, edges = np.random.default_rng(0).random((200, 8)), np.hstack([pairs, pairs[::-1]])
+        np.savez(tmp_path / "mine.npz", x=rows, y=np.arange(200) % 3, edge_index=edges)
+        words = ("--dataset", "mine.npz", "--protocol", "secmp", "--attack", "single-neighbour-silo")
+        result = cli(*AUDIT, *words)
+        assert (result.status, result.err) == (CONTRADICTED, "")
+        report = json.loads((tmp_path / "fgl-secure-report/report.json").read_text(encoding="utf-8"))
+        found = [record for record in report["records"] if record["metric"] == "exact recovery"]
+        assert "secmp" in {record["protocol"] for record in found}
+        assert {(record["value"], record["n"], record["contradicts_claim"]) for record in found} == {(1, 10, True)}
+
+    def test_report_is_replaced(self, cli: Cli, tmp_path: Path) -> None:
+        """A second audit into the same folder replaces the report and leaves other files alone."""
+        folder = tmp_path / "fgl-secure-report"
+        folder.mkdir()
+        (folder / "notes.txt").write_text("mine", encoding="utf-8")
+        (folder / "report.json").write_text("old", encoding="utf-8")
+        assert cli(*AUDIT, *CHEAP).status == OK
+        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 1
+        assert {path.name for path in folder.iterdir()} == {"notes.txt", "report.json", "report.html"}
+
+
+class TestTrain:
+    def test_prints_figures(self, cli: Cli) -> None:
+        """Accuracy pooled and per silo, validation accuracy, rounds, messages, bytes and seconds are printed."""
+        result = cli(*TRAIN)
+        assert (result.status, result.err) == (OK, "")
+        for word in (
+            "test accuracy",
+            "per silo",
+            "validation",
+            "rounds",
+            "messages",
+            "bytes",
+            "seconds",
+            "relay-coded",
+        ):
+            assert word in result.out
+
+    def test_json_parses(self, cli: Cli) -> None:
+        """With --json one object is printed and nothing else."""
+        result = cli(*TRAIN, "--json", "--protocol", "plaintext", "--backbone", "sage", "--silos", "3")
+        data = json.loads(result.out)
+        assert (result.status, result.err) == (OK, "")
+        assert (data["protocol"], data["backbone"], data["silos"]) == ("plaintext", "sage", 3)
+        assert 0 <= data["accuracy"]["test"] <= 1
+        assert len(data["accuracy"]["per_silo"]) == 3
+        assert data["cost"]["rounds"] == 2
+        assert min(data["cost"][key] for key in ("messages", "bytes", "seconds")) > 0
+
+    def test_secured_and_plain_training_agree(self, cli: Cli) -> None:
+        """With one seed both protocols reach the same accuracy within .2 points, and codes cost more bytes."""
+        secured, plain = (json.loads(cli(*TRAIN, "--json", "--protocol", name).out) for name in ("secmp", "plaintext"))
+        assert abs(secured["accuracy"]["test"] - plain["accuracy"]["test"]) <= 0.002
+        assert secured["cost"]["bytes"] > plain["cost"]["bytes"]
+
+    def test_writes_nothing(self, cli: Cli, tmp_path: Path) -> None:
+        """Training leaves no files behind."""
+        cli(*TRAIN, "--silos", "2")
+        assert not list(tmp_path.iterdir())
+
+
+class TestList:
+    def test_names_everything(self, cli: Cli) -> None:
+        """All data sets, protocols, attacks and methods are listed by name."""
+        result = cli("list")
+        assert (result.status, result.err) == (OK, "")
+        names = {line.split()[0] for line in result.out.splitlines() if line.strip()}
+        assert names >= {*available(), *PROTOCOLS, *ATTACKS, "hifgl"}
+
+    @pytest.mark.parametrize("kind", ["datasets", "protocols", "attacks", "methods"])
+    def test_names_one_kind(self, cli: Cli, kind: str) -> None:
+        """One kind is listed alone."""
+        result = cli("list", kind)
+        assert result.status == OK
+        assert result.out.splitlines()[0] == kind
+        assert [line for line in result.out.splitlines() if not line.startswith("  ")] == [kind]
+
+
+class TestHelp:
+    @pytest.mark.parametrize("words", [("--help",), ("audit", "--help"), ("train", "--help"), ("list", "--help")])
+    def test_is_everywhere(self, cli: Cli, words: tuple[str, ...]) -> None:
+        """Every command explains itself and exits with 0."""
+        result = cli(*words)
+        assert (result.status, result.err) == (OK, "")
+        assert "usage: fgl-secure" in result.out
+
+    @pytest.mark.parametrize("command", ["audit", "train"])
+    def test_says_every_option_and_its_default(self, cli: Cli, command: str) -> None:
+        """The options of the issue are all there, with their defaults and bits, primes and counts named."""
+        out = " ".join(cli(command, "--help").out.split())
+        for option in ("--dataset", "--partition", "--silos", "--protocol", "--preset", "--epochs", "--seed",
+                       "--data-root", "--device", "--backbone"):  # fmt: skip
+            assert option in out
+        for default in ("random", "5", "honest", "0", "auto"):
+            assert f"(default: {default})" in out
+        assert "None takes digits, or Motif-mini for fedvn" in out
+        assert "bits behind the binary point" in out
+
+    def test_version(self, cli: Cli) -> None:
+        """The version is that of the package."""
+        assert cli("--version").out.split() == ["fgl-secure", __version__]
+
+
+BAD = {
+    "no command": (),
+    "unknown command": ("attack",),
+    "unknown option": ("audit", "--speed", "9"),
+    "unknown data set": ("audit", "--dataset", "Imagenet"),
+    "unknown protocol": ("audit", "--protocol", "magic"),
+    "unknown attack": ("audit", "--attack", "x-ray"),
+    "unknown method": ("audit", "--method", "fedprox"),
+    "unknown partition": ("audit", "--partition", "metis"),
+    "unknown preset": ("audit", "--preset", "best"),
+    "unknown backbone": ("audit", "--backbone", "gat"),
+    "unknown device": ("audit", "--device", "tpu"),
+    "unknown mu": ("audit", "--mu", "server"),
+    "data folder without files": ("audit", "--dataset", "Cora", "--data-root", "nowhere"),
+    "own graph that is not there": ("audit", "--dataset", "mine.npz"),
+    "silo file that is not there": ("audit", "--silo-file", "silos.txt"),
+    "value beyond the bound": (*AUDIT, "--bound", "1e-6"),
+    "bound of zero": ("audit", "--bound", "0"),
+    "T too large for the field": ("audit", "--field", "11", "--T", "5"),
+    "T of zero": ("audit", "--T", "0"),
+    "T beyond what a message carries": ("audit", "--T", "65"),
+    "attack that measures nothing of its protocol": (*AUDIT, "--protocol", "secmp", "--attack", "clear-values"),
+    "attack that has nothing to measure": (*AUDIT, "--protocol", "secmp", "--attack", "visible-edges"),
+    "attack that measures one protocol of two": (*AUDIT, *CHEAP, "--protocol", "secmp"),
+    "field too small for the sums": ("audit", "--field", "11"),
+    "field too small for points": ("audit", "--field", "3", "--allow-wrap"),
+    "field not a prime": ("audit", "--field", "12"),
+    "field too large": ("audit", "--field", "2305843009213693951"),
+    "too many fraction bits": ("audit", "--fraction-bits", "53"),
+    "negative silos": ("audit", "--silos", "-1"),
+    "no silos": ("audit", "--silos", "0"),
+    "more silos than devices": ("audit", "--silos", "1798"),
+    "more silos than communities": ("audit", "--partition", "louvain", "--silos", "1000"),
+    "no epochs": ("audit", "--epochs", "0"),
+    "negative seed": ("audit", "--seed", "-1"),
+    "epochs no integer": ("audit", "--epochs", "two"),
+    "silos no integer": ("audit", "--silos", "2.5"),
+    "field no integer": ("audit", "--field", "p"),
+    "bound no number": ("audit", "--bound", "big"),
+    "training an unknown method": ("train", "fedprox"),
+    "training no method": ("train",),
+    "training under an unknown protocol": ("train", "hifgl", "--protocol", "magic"),
+    "listing an unknown kind": ("list", "colours"),
+}
+
+
+USELESS = {
+    "exchange of fedspray": ("fedspray", "--exchange", "nonsense"),
+    "hops of fedspray": ("fedspray", "--hops", "7"),
+    "neighbours of fedspray": ("fedspray", "--neighbours", "3"),
+    "virtual_nodes of fedspray": ("fedspray", "--virtual-nodes", "5"),
+    "relays of fedspray": ("fedspray", "--relays", "4"),
+    "clip of fedspray": ("fedspray", "--clip", "9"),
+    "virtual_nodes of hifgl": ("hifgl", "--virtual-nodes", "4"),
+    "neighbours of hifgl": ("hifgl", "--neighbours", "9"),
+    "scheme of hifgl": ("hifgl", "--scheme", "ckks"),
+    "hops of fedvn": ("fedvn", "--hops", "3"),
+    "exchange of fedvn": ("fedvn", "--exchange", "ckks"),
+    "silos of fedvn": ("fedvn", "--silos", "9"),
+    "partition of fedvn": ("fedvn", "--partition", "louvain"),
+    "batch of fed2gnn": ("fed2gnn", "--batch", "4"),
+    "local_steps of fed2gnn": ("fed2gnn", "--local-steps", "3"),
+    "clip of fed2gnn": ("fed2gnn", "--clip", "2"),
+    "neighbours of fedstruct": ("fedstruct", "--neighbours", "2"),
+    "scheme of fedstruct": ("fedstruct", "--scheme", "ckks"),
+    "protocol of fedstruct's exchange of rows": ("fedstruct", "--exchange", "ckks", "--protocol", "relay-coded"),
+    "k_min of fedavg": ("fedavg", "--k-min", "4"),
+    "clip of fedavg without noise": ("fedavg", "--clip", "2"),
+    "dp_rounds without dp_epsilon": ("hifgl", "--dp-rounds", "2"),
+    "threshold of fedavg in the clear": ("fedavg", "--threshold", "99", "--scheme", "plaintext"),
+    "threshold of fedspray in the clear": ("fedspray", "--threshold", "99", "--scheme", "plaintext"),
+    "threshold of fedvn in the clear": ("fedvn", "--threshold", "99", "--scheme", "plaintext"),
+    "threshold of fed2gnn in the clear": ("fed2gnn", "--threshold", "99", "--protocol", "plaintext"),
+}
+
+
+def _check_refused(result: Result, folder: Path) -> None:
+    assert result.status == BAD_INPUT
+    assert result.out == ""
+    assert re.fullmatch(r"fgl-secure( \w+)?: error: \S[^\n]*\n", result.err)
+    assert "Traceback" not in result.err
+    assert not list(folder.iterdir())
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("words", BAD.values(), ids=BAD.keys())
+    def test_exits_2_with_one_line(self, cli: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
+        """Bad input gives status 2 and one line on the error stream; nothing is printed and nothing written."""
+        _check_refused(cli(*words), tmp_path)
+
+    @pytest.mark.parametrize("command", ["train", "audit"])
+    @pytest.mark.parametrize(("case", "words"), USELESS.items(), ids=USELESS.keys())
+    def test_useless_options_exit_2(
+        self, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, words: tuple[str, ...], command: str
+    ) -> None:
+        """An option that the method has no use for is refused by name, and no message is sent."""
+        monkeypatch.setattr(Channel, "send", lambda *_: pytest.fail("something ran"))
+        method, *rest = words
+        result = cli(command, *((method,) if command == "train" else ("--method", method)), *rest)
+        _check_refused(result, tmp_path)
+        assert f" error: {case.split(maxsplit=1)[0]} must " in result.err
+
+    @pytest.mark.parametrize("bound", ["nan", "inf", "1e300"])
+    @pytest.mark.parametrize("command", [("audit",), ("train", "hifgl")])
+    def test_bounds_beyond_numbers_exit_2(self, cli: Cli, tmp_path: Path, command: tuple[str, ...], bound: str) -> None:
+        """A bound that is no number, infinite or astronomical is refused like any other."""
+        _check_refused(cli(*command, "--bound", bound), tmp_path)
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+    def test_absent_cuda_exits_2(self, cli: Cli, tmp_path: Path) -> None:
+        """CUDA asked for and absent is said in one line."""
+        result = cli("audit", "--device", "cuda")
+        _check_refused(result, tmp_path)
+        assert "CUDA" in result.err
+
+    def test_a_file_in_place_of_the_folder_exits_2(self, cli: Cli, tmp_path: Path) -> None:
+        """A report cannot go into a file, and the file stays as it was."""
+        (tmp_path / "report").write_text("mine", encoding="utf-8")
+        result = cli("audit", "--out", "report")
+        assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
+        assert (tmp_path / "report").read_text(encoding="utf-8") == "mine"
+        below = cli(*AUDIT, *CHEAP, "--out", "report/deep")
+        assert (below.status, below.out, below.err.count("\n")) == (BAD_INPUT, "", 1)
+        assert [path.name for path in tmp_path.iterdir()] == ["report"]
+
+    @pytest.mark.parametrize(
+        ("words", "known"),
+        [
+            (("--dataset", "Imagenet"), available()),
+            (("--protocol", "magic"), tuple(PROTOCOLS)),
+            (("--attack", "x-ray"), tuple(ATTACKS)),
+        ],
+        ids=["data set", "protocol", "attack"],
+    )
+    def test_unknown_names_come_with_the_known_ones(
+        self, cli: Cli, words: tuple[str, ...], known: Sequence[str]
+    ) -> None:
+        """The line says which names exist, and which was found."""
+        err = cli("audit", *words).err
+        assert all(name in err for name in known)
+        assert words[1] in err
+
+    def test_a_folder_without_the_files_is_named(self, cli: Cli) -> None:
+        """The line says where the files were looked for, which are missing and how to get them."""
+        err = cli("audit", "--dataset", "CiteSeer", "--data-root", "nowhere").err
+        assert str(Path("nowhere/Planetoid/CiteSeer/raw")) in err
+        assert "ind.citeseer.x" in err
+        assert "download" in err
+
+    @pytest.mark.parametrize(
+        ("features", "silos", "rule"),
+        [
+            ([[1.0], [float("nan")], [1.0], [1.0]], "0 0 1 1", "features must be finite; node 1"),
+            ([[1.0], [1.0], [1.0], [-float("inf")]], "0 0 1 1", "features must be finite; node 3"),
+            ([[1.0]] * 4, "0 0 1", "silo_of must have shape (4,)"),
+            ([[1.0]] * 4, "0 0 2 2", "silo 1 has no node"),
+            ([[1.0]] * 4, "0 0 one one", "must hold one integer a device"),
+        ],
+        ids=["NaN", "infinite", "too few", "empty silo", "words"],
+    )
+    def test_bad_graphs_of_ones_own_exit_2(
+        self, cli: Cli, tmp_path: Path, features: list[list[float]], silos: str, rule: str
+    ) -> None:
+        """Features that are not finite and assignments of the wrong length or with an empty silo are refused."""
+        ring = np.arange(4)
+        np.savez(tmp_path / "mine.npz", x=np.array(features), y=ring % 2, edge_index=np.stack([ring, (ring + 1) % 4]))
+        (tmp_path / "silos.txt").write_text(silos, encoding="utf-8")
+        result = cli("audit", "--dataset", "mine.npz", "--silo-file", "silos.txt")
+        assert (result.status, result.out, result.err.count("\n")) == (BAD_INPUT, "", 1)
+        assert rule in result.err
+        assert {path.name for path in tmp_path.iterdir()} == {"mine.npz", "silos.txt"}
+
+    def test_failure_leaves_an_old_report_alone(self, cli: Cli, tmp_path: Path) -> None:
+        """An audit that stops in its first round leaves the report of an earlier one as it was."""
+        folder = tmp_path / "old"
+        folder.mkdir()
+        (folder / "report.json").write_text("{}", encoding="utf-8")
+        assert cli(*AUDIT, "--bound", "1e-6", "--out", "old").status == BAD_INPUT
+        assert [path.name for path in folder.iterdir()] == ["report.json"]
+        assert (folder / "report.json").read_text(encoding="utf-8") == "{}"
+
+
+class TestProcess:
+    def test_audit_in_a_pipe(self, tmp_path: Path) -> None:
+        """In a pipe there is no progress bar, no colour and no warning, and the status is 3."""
+        done = _separate(tmp_path, (*AUDIT, "--protocol", "secmp", "--attack", "all-codes", "--out", "out"))
+        assert (done.returncode, done.stderr) == (CONTRADICTED, "")
+        assert "\x1b" not in done.stdout
+        assert "\r" not in done.stdout
+        assert "training under" not in done.stdout
+        assert (tmp_path / "out/report.json").is_file()
+
+    @pytest.mark.parametrize(
+        ("words", "status"),
+        [
+            (("list",), OK),
+            ((*TRAIN, "--json"), OK),
+            ((*AUDIT, "--protocol", "secmp", "--attack", "all-codes"), CONTRADICTED),
+        ],
+        ids=["list", "train", "audit"],
+    )
+    def test_closed_pipe_keeps_the_status(self, tmp_path: Path, words: tuple[str, ...], status: int) -> None:
+        """A reader who has gone away changes neither the exit status nor what is written, and is not complained of."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-W", "error", "-m", "fgl_secure.cli.main", *words]
+        with open(writing, "wb") as closed:
+            done = subprocess.run(
+                command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False, timeout=120
+            )
+        assert (done.returncode, done.stderr) == (status, b"")
+        assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
+
+    def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:
+        """A mistake gives status 2 and one line, no traceback."""
+        done = _separate(tmp_path, ("train", "hifgl", "--dataset", "Imagenet"))
+        _check_refused(Result(done.returncode, done.stdout, done.stderr), tmp_path)
+
+    def test_help_loads_no_torch(self, tmp_path: Path) -> None:
+        """Help answers before torch is loaded."""
+        lines = (
+            "import sys",
+            "from fgl_secure.cli.main import main",
+            "try: main(['audit', '--help'])",
+            "finally: assert 'torch' not in sys.modules",
+        )
+        done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, cwd=tmp_path, check=False)
+        assert done.returncode == OK
+
+    @pytest.mark.skipif(not INSTALLED.is_file(), reason="the command fgl-secure is not installed")
+    def test_installed_command(self, tmp_path: Path) -> None:
+        """The installed command is the same program."""
+        done = subprocess.run([INSTALLED, "list", "methods"], capture_output=True, text=True, cwd=tmp_path,
+                              check=False, timeout=60)  # fmt: skip
+        assert done.returncode == OK
+        assert "hifgl" in done.stdout

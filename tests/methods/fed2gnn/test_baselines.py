@@ -1,0 +1,81 @@
+"""What Fed2GNN is compared with sees what its name says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_graphs, train_fed2gnn_baseline
+from fgl_secure.methods.fed2gnn.models import Propagation
+from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.training.server_sums import server_sums
+from tests.methods.fed2gnn.oracles import graph_of
+from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits
+
+GRAPH = some_digits(200, 3)
+PATH = graph_of([[0, 1], [1, 2], [2, 3], [3, 4]], 5, [0, 0, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("baseline", "hops", "nodes"),
+    [(Fed2GNNBaseline.FEDAVG, 2, 2), (Fed2GNNBaseline.FULL, 1, 3), (Fed2GNNBaseline.FULL, 2, 4)],
+)
+def test_a_client_has_so_many_hops(baseline: Fed2GNNBaseline, hops: int, nodes: int) -> None:
+    """On a path of five nodes, of which it has the first two."""
+    first = baseline_graphs(PATH, baseline, hops, Propagation.MEAN, torch.device("cpu"))[0]
+    assert (first.surroundings.neighbours @ torch.ones(nodes, 1)).shape == (nodes, 1)
+    assert first.members.tolist() == [0, 1]
+
+
+def test_without_cross_edges_fedavg_lacks_nothing() -> None:
+    """FedAvg and FedAvg-Full then are one, bit for bit; with cross edges they are not."""
+    apart = GRAPH.restricted_to_silos()
+    one, same, other = (
+        train_fed2gnn_baseline(graph, baseline, PLAIN).losses
+        for graph, baseline in (
+            (apart, Fed2GNNBaseline.FEDAVG),
+            (apart, Fed2GNNBaseline.FULL),
+            (GRAPH, Fed2GNNBaseline.FULL),
+        )
+    )
+    assert one == same
+    assert one != other
+
+
+def test_central_training_does_not_depend_on_who_has_what() -> None:
+    """One party has everything: other clients, the same result."""
+    other = some_digits(200, 5)
+    central = Fed2GNNBaseline.CENTRAL
+    assert train_fed2gnn_baseline(GRAPH, central, QUICK).losses == train_fed2gnn_baseline(other, central, QUICK).losses
+
+
+def test_masked_models_average_to_the_same() -> None:
+    """Pairwise masking of what clients send changes no bit of FedAvg."""
+    channel = channel_of(GRAPH)
+    sums = server_sums(staged("pairwise-masking", None), channel)
+    masked = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, channel=channel, sums=sums)
+    assert masked.losses == train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK).losses
+
+
+def test_the_latent_map_can_be_shared_or_not() -> None:
+    """What Fed2GNN is compared with starts from the same mapped features, unless the preset says otherwise."""
+    shared, own = (
+        train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, replace(QUICK, shared_latent=share)).losses
+        for share in (True, False)
+    )
+    plain = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, replace(QUICK, latent=None)).losses
+    assert own == plain
+    assert shared != plain
+
+
+def test_adam_may_start_anew_every_round() -> None:
+    """The first round is the same, later ones are not."""
+    going_on, anew = (
+        train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, replace(PLAIN, keep_moments=keep)).losses
+        for keep in (True, False)
+    )
+    assert going_on[:2] == anew[:2]
+    assert not np.allclose(going_on[3:], anew[3:])

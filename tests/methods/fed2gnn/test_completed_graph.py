@@ -1,0 +1,139 @@
+"""With the true nodes in the trees, a completed graph is as good as the whole neighbourhood."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_graphs
+from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
+from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
+from fgl_secure.methods.fed2gnn.models import Propagation, Surroundings, backbone_of, make_model
+from fgl_secure.methods.fed2gnn.tree_levels import DecodedChildren, Level, TrueChildren
+from fgl_secure.methods.fedstruct.models import Dropout
+from fgl_secure.protocols.plaintext import Plaintext
+from tests.methods.fed2gnn.oracles import graph_of, random_graph
+from tests.methods.fed2gnn.small import channel_of
+
+CPU = torch.device("cpu")
+NO_DROPOUT = Dropout(0.0, 0, CPU)
+
+
+def with_sums(graph: FederatedGraph, hops: int, kind: Propagation) -> tuple[np.ndarray, HopSums, np.ndarray]:
+    degree = graph.in_degree.astype(np.float64)
+    values = sent_values(graph.features.astype(np.float64), degree, kind)
+    foreign = np.bincount(graph.edges[1, graph.crosses_silos], minlength=graph.num_devices)
+    return values, hop_sums(graph, values, hops, Plaintext(), channel_of(graph)), foreign
+
+
+def completed(graph: FederatedGraph, client: int, hops: int, decoded: int, kind: Propagation) -> CompletedGraph:
+    values, sums, foreign = with_sums(graph, hops, kind)
+    children = TrueChildren(graph, values, sums.mu[: hops - 1], 2.5)
+    return complete(graph, client, roots_of(graph, client, values, sums, foreign), children, decoded, kind)
+
+
+def scores(backbone: str, hops: int, surroundings: Surroundings, own: int) -> torch.Tensor:
+    model = make_model(backbone, (3, 5, 2), hops, seed=1).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "bias" in name:
+                parameter.fill_(0.3)
+        found: torch.Tensor = model(surroundings, NO_DROPOUT)[:own]
+    return found
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from(["gcn", "sage", "dagnn"]), st.integers(1, 4), st.integers(1, 4), st.integers(0, 1000), st.booleans()
+)
+def test_true_trees_give_the_scores_of_the_whole_graph(
+    backbone: str, hops: int, silos: int, seed: int, summed: bool
+) -> None:
+    """A client's own nodes score the same, for every model and depth; with last layers summed up for GCN and GraphSAGE.
+
+    DAGNN's perceptron is not linear, so that a sum of rows is no row to it, and its last layer is left as it is.
+    """
+    graph = random_graph(20, 25, silos, seed)
+    kind = backbone_of(backbone).propagation
+    decoded = hops - 1 if summed and backbone != "dagnn" else hops
+    whole = baseline_graphs(graph, Fed2GNNBaseline.FULL, hops, kind, CPU)
+    for client in range(graph.num_silos):
+        own = len(graph.devices_of(client))
+        trees = completed(graph, client, hops, decoded, kind).surroundings(kind)
+        wanted = scores(backbone, hops, whole[client].surroundings, own)
+        torch.testing.assert_close(scores(backbone, hops, trees, own), wanted, rtol=1e-3, atol=1e-4)
+
+
+def test_a_forgotten_level_shows() -> None:
+    """With a level of means above the last the scores differ: the comparison above can fail."""
+    graph = random_graph(20, 25, 3, 4)
+    kind, own = Propagation.SYMMETRIC, len(graph.devices_of(0))
+    exact, coarse = (completed(graph, 0, 3, decoded, kind).surroundings(kind) for decoded in (2, 1))
+    assert (scores("gcn", 3, exact, own) - scores("gcn", 3, coarse, own)).abs().max() > 1e-3
+
+
+def test_one_tree_by_hand() -> None:
+    """Node 0 is alone at its client and joined to 1, which has neighbours 2 and 3 as well."""
+    graph = graph_of([[0, 1], [1, 2], [1, 3]], 4, [0, 1, 1, 1], np.array([[1.0], [2.0], [5.0], [7.0]]))
+    found = completed(graph, 0, 2, 1, Propagation.MEAN)
+    assert found.rows[:, 0].tolist() == [1, 2, 6]  # the root, its child, and the mean of 5 and 7
+    assert sorted(zip(found.source, found.target, found.count, strict=True)) == [
+        (0, 1, 1),
+        (1, 0, 1),
+        (1, 2, 1),
+        (2, 1, 2),
+    ]
+    assert found.neighbours[:2].tolist() == [1, 3]
+
+
+def test_a_client_without_cross_edges_has_its_local_graph() -> None:
+    """No tree hangs on it, however deep trees are."""
+    graph = graph_of([[0, 1], [2, 3]], 5, [0, 0, 1, 1, 1])
+    found = completed(graph, 0, 3, 2, Propagation.SYMMETRIC)
+    assert len(found.rows) == 2
+    assert sorted(zip(found.source, found.target, strict=True)) == [(0, 1), (1, 0)]
+    alone = completed(graph, 1, 3, 2, Propagation.SYMMETRIC)  # node 4 is isolated
+    assert len(alone.rows) == 3
+
+
+def test_a_graph_without_edges_is_left_as_it_is() -> None:
+    """Every node is a root without children."""
+    graph = graph_of([], 4, [0, 0, 1, 1])
+    found = completed(graph, 0, 2, 1, Propagation.SYMMETRIC)
+    assert len(found.rows) == 2
+    assert len(found.source) == 0
+
+
+def test_more_levels_than_sums_are_refused() -> None:
+    """The message says how many there can be."""
+    graph = graph_of([[0, 1]], 2, [0, 1])
+    with pytest.raises(InputError, match=r"decoded must be in 0\.\.2 levels, the sums at hand; found 3"):
+        completed(graph, 0, 2, 3, Propagation.MEAN)
+
+
+def test_a_mean_keeps_the_sum() -> None:
+    """One node for a level, times what it stands for, is the sum of the level; so are sums further below."""
+    rng = np.random.default_rng(0)
+    nobody = np.full(3, -1)
+    level = Level(
+        nobody, rng.normal(size=(3, 2)), rng.normal(size=(3, 4, 2)), np.array([3.0, 0.0, 0.2]), np.ones(3), np.ones(3),
+        np.arange(3), nobody,
+    )  # fmt: skip
+    found = DecodedChildren({}, 10, 2.0).mean(level)
+    assert found.parent.tolist() == [0, 2]
+    assert found.count.tolist() == [3, 1]
+    np.testing.assert_allclose(found.value * found.count[:, None], level.below[[0, 2], 0])
+    np.testing.assert_allclose(found.below * found.count[:, None, None], level.below[[0, 2], 1:])
+
+
+def test_what_is_summed_is_that_of_appendix_a() -> None:
+    """GCN sums x / sqrt(degree + 1), and x itself for an isolated node; the mean sums x."""
+    rows = np.full((3, 1), 2.0)
+    degrees = np.array([1.0, 3.0, 0.0])
+    np.testing.assert_allclose(sent_values(rows, degrees, Propagation.SYMMETRIC)[:, 0], [2**0.5, 1, 2])
+    np.testing.assert_array_equal(sent_values(rows, degrees, Propagation.MEAN), rows)

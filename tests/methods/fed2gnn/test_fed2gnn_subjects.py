@@ -1,0 +1,269 @@
+"""Fed2GNN on the command line: choices, claims, audits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from fgl_secure.attacks.base import Attack, Reference, guess_of
+from fgl_secure.attacks.hop_feature_differencing import HopFeatureDifferencing, HopFeatureTopology
+from fgl_secure.attacks.hop_feature_edges import HopFeatureEdges
+from fgl_secure.attacks.hop_feature_single import HopFeatureSingle, SingleRows
+from fgl_secure.audit import Report, Verdict, contradictions
+from fgl_secure.commands.audit import audit
+from fgl_secure.commands.options import Options
+from fgl_secure.commands.privacy import PrivacyChoice
+from fgl_secure.errors import FglSecureError
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.fed2gnn.choice import TreeChoice
+from fgl_secure.methods.fed2gnn.claims import claim_of
+from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
+from fgl_secure.methods.fed2gnn.references import along_communities, hop_reference
+from fgl_secure.methods.fed2gnn.runs import trained_hops
+from fgl_secure.methods.fed2gnn.subjects import DEMONSTRATED, fed2gnn_plan
+from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.registry import Parameters
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
+from fgl_secure.runtime import Circumstance, Recording, Role, Secret
+
+SINGLE = Circumstance.SINGLE_NEIGHBOUR
+SUBTRACTED = Circumstance.REPEATED_SUM
+OPTIONS = Options(method="fed2gnn", epochs=1, device="cpu")
+ON_HOP_SUMS: tuple[Attack[Any], ...] = (
+    HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology(), HopFeatureEdges()
+)  # fmt: skip
+
+
+def attached(nodes: int = 150, clients: int = 5) -> FederatedGraph:
+    """A preferential-attachment graph with normal features, dealt to clients at random."""
+    rng = np.random.default_rng(0)
+    pairs = np.array(nx.barabasi_albert_graph(nodes, 2, seed=0).edges, dtype=np.int64)
+    edges = np.concatenate([pairs, pairs[:, ::-1]]).T
+    labels = np.arange(nodes) % 3
+    graph = Graph.from_arrays("reference", rng.normal(size=(nodes, 12)).astype(np.float32), labels, edges)
+    parts = rng.permutation(nodes) % 3
+    return FederatedGraph.from_assignment(
+        graph, rng.permutation(nodes) % clients, SplitMasks(parts == 0, parts == 1, parts == 2)
+    )
+
+
+QUICK = Fed2GNNPreset(
+    "honest", epochs=1, neighbours=10, decoder=DecoderPreset(blocks=1, width=8, epochs=1), latent=LatentPreset(6, 2)
+)
+
+
+@pytest.mark.parametrize("each", ON_HOP_SUMS, ids=lambda each: each.card.name)
+def test_every_attack_on_hop_sums_breaks_its_reference(each: Attack[Any]) -> None:
+    """The run in the clear that each attack refers to is broken, so that finding nothing elsewhere means something."""
+    run = hop_reference(each.card.reference)
+    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    assert guess is not None
+    for found in each.score(guess, run.truth):
+        assert found.value >= each.card.minimum * found.reachable > 0, found.metric
+
+
+def test_the_reference_follows_communities() -> None:
+    """Of the reference, as its name says; most of its edges stay at home."""
+    graph = along_communities(nx.random_regular_graph(3, 90, seed=0), 2)
+    assert graph.partition == "louvain"
+    assert graph.crosses_silos.mean() < 0.4
+    with pytest.raises(KeyError):
+        hop_reference(Reference.FEDAVG)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "k_min"), [(Plaintext(), 1), (RelayCoded(bound=64.0, k_min=1), 1), (RelayCoded(bound=64.0), 3)]
+)
+def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
+    """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
+    run = trained_hops(attached(), QUICK, scheme, None, backbone="gcn", seed=0, device=fed2gnn_plan(OPTIONS, ()).device)
+    guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
+    assert isinstance(guess, SingleRows)
+    assert bool(len(guess.nodes)) is (k_min == 1)
+    assert guess.values.shape[1] == 6
+    assert guess.values == pytest.approx(run.truth.features[guess.nodes], abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """An audit of both demonstrated protocols on a small graph of the caller's own, over few rounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        return audit(OPTIONS, graph=attached(), command="fgl-secure audit --method fed2gnn")
+
+
+def _figures(report: Report, protocol: str) -> dict[tuple[str, str], float]:
+    chosen = [record for record in report.records if record.protocol.startswith(protocol)]
+    return {(record.attack, record.metric): record.value for record in chosen}
+
+
+def test_both_protocols_are_demonstrated(report: Report) -> None:
+    """A protocol in the clear and one that hides messages, in that order."""
+    assert [name.split("[")[0] for name in report.claims] == list(DEMONSTRATED)
+
+
+def test_single_neighbours_are_read_in_the_clear_and_not_under_the_scheme(report: Report) -> None:
+    """The scheme refuses sums over fewer than three clients: no sum is one node's row."""
+    clear, hidden = _figures(report, "plaintext"), _figures(report, "relay-coded")
+    name = ("hop-feature-single", "nodes with one at a client")
+    assert clear["hop-feature-single", "exact recovery"] == 1
+    assert clear[name] > 0.5
+    assert hidden[name] == 0
+    assert ("hop-feature-single", "exact recovery") not in hidden
+
+
+def test_what_remains_under_the_scheme_is_declared(report: Report) -> None:
+    """Nothing that is found contradicts a claim: what subtraction tells is named in it, and is less than before."""
+    assert not contradictions(report)
+    name = ("hop-feature-topology", "nodes exposed")
+    clear, hidden = _figures(report, "plaintext"), _figures(report, "relay-coded")
+    assert hidden.get(name, 0.0) < clear[name] / 4
+
+
+def test_verdicts_come_with_controls(report: Report) -> None:
+    """Every measured finding has a positive and a null control that hold."""
+    measured = [record for record in report.records if record.verdict is not Verdict.CONTEXT]
+    assert measured
+    assert all(record.controls_hold for record in measured)
+
+
+def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
+    """With the claim of k_min = 3, a scheme that answers every group is caught by the attack on single neighbours."""
+    twin, claimed = RelayCoded(bound=64.0, k_min=1), RelayCoded(bound=64.0)
+    device = fed2gnn_plan(OPTIONS, ()).device
+    run = trained_hops(attached(), QUICK, twin, None, backbone="gcn", seed=0, device=device)
+    card = HopFeatureSingle().card
+    guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
+    assert guess is not None
+    found = HopFeatureSingle().score(guess, run.truth)
+    assert found[0].value == 1
+    assert claim_of(claimed, None, 5).broken_by(card.secret, card.coalition, card.circumstance) is not None
+    assert claim_of(twin, None, 5).broken_by(card.secret, card.coalition, card.circumstance) is None
+
+
+def test_claims_follow_the_schemes() -> None:
+    """In the clear nothing is promised; a scheme promises single neighbours, and admits what subtraction tells."""
+    clear = claim_of(Plaintext(), None, 5)
+    hidden = claim_of(RelayCoded(), StagedPairwiseMasking(None), 5)
+    client = {Role.SILO: 1}
+    assert not clear.guarantees
+    assert hidden.broken_by(Secret.NODE_FEATURES, client, SINGLE) is not None
+    assert hidden.broken_by(Secret.NODE_FEATURES, client, SUBTRACTED) is None
+    assert hidden.broken_by(Secret.FOREIGN_EDGE, client, Circumstance.ANY) is None
+    assert hidden.broken_by(Secret.EMBEDDING, {Role.RELAY: 1}, Circumstance.ANY) is not None
+    assert hidden.broken_by(Secret.EMBEDDING, {Role.RELAY: 2}, Circumstance.ANY) is None
+    assert any(leak.secret is Secret.SUMMAND for leak in clear.leaks_by_design)
+
+
+def test_two_clients_know_each_other_s_model() -> None:
+    """Of two clients each subtracts its own part from the mean, and the claim says so; of three none can."""
+    for clients, told in ((2, True), (3, False)):
+        claim = claim_of(RelayCoded(), StagedPairwiseMasking(None), clients)
+        leaks = {(leak.secret, leak.role) for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY}
+        assert ((Secret.SUMMAND, Role.SILO) in leaks) is told
+
+
+def test_what_picks_tell_is_declared() -> None:
+    """A client that hears nothing of an edge knows that its other end has more than d neighbours elsewhere."""
+    for scheme in (Plaintext(), RelayCoded()):
+        claim = claim_of(scheme, None, 5)
+        assert (Secret.DEGREE, Role.SILO) in {(leak.secret, leak.role) for leak in claim.leaks_by_design}
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda: replace(OPTIONS, trees=TreeChoice(hops=0)), "hops must be at least 1; found 0"),
+        (lambda: replace(OPTIONS, trees=TreeChoice(neighbours=0)), "neighbours must be at least 1; found 0"),
+        (lambda: replace(OPTIONS, silos=1), "silos must be at least 2"),
+        (lambda: replace(OPTIONS, silos=3), "k_min must leave some node a sum under relay-coded.*found at most 2"),
+        (lambda: replace(OPTIONS, backbone="sgc"), "backbone must be one of gcn, sage, dagnn"),
+        (lambda: replace(OPTIONS, privacy=PrivacyChoice(1.0)), "dp_epsilon must be left out for fed2gnn"),
+        (lambda: replace(OPTIONS, static_first_layer=True), "static_first_layer must be left out"),
+        (lambda: replace(OPTIONS, updates=UpdateChoice(noise=1.0)), "noise must be left out"),
+        (lambda: replace(OPTIONS, updates=UpdateChoice(schemes=("ckks", "plaintext"))), "scheme must be given once"),
+        (lambda: replace(OPTIONS, updates=UpdateChoice(schemes=("magic",))), "scheme must be one of"),
+        (lambda: replace(OPTIONS, preset="magic"), "preset must be one of"),
+    ],
+)  # fmt: skip
+def test_bad_choices_are_refused_before_anything_runs(change: Callable[[], Options], rule: str) -> None:
+    """Each message names the argument and the rule."""
+    with pytest.raises(FglSecureError, match=rule):
+        fed2gnn_plan(change(), ())
+
+
+def test_a_round_needs_nodes_to_be_chosen_on() -> None:
+    """Without validation nodes the honest preset would report the untrained model, and is refused."""
+    graph = attached()
+    unchecked = replace(graph, validation_mask=np.zeros_like(graph.validation_mask))
+    with pytest.raises(FglSecureError, match=r"masks.validation must mark at least one node"):
+        fed2gnn_plan(OPTIONS, ("plaintext",), unchecked)
+    assert fed2gnn_plan(replace(OPTIONS, preset="paper"), ("plaintext",), unchecked).subjects
+
+
+def test_least_sums_are_looked_for_among_sampled_neighbours() -> None:
+    """A node that asks about one neighbour has it at one client, and no sum over three."""
+    graph = attached()
+    with pytest.raises(FglSecureError, match=r"k_min must leave.*found at most 1 over 5 silos and 1 sampled"):
+        fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(neighbours=1)), ("relay-coded",), graph)
+    assert fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(neighbours=10)), ("relay-coded",), graph).subjects
+
+
+def test_secmp_is_refused() -> None:
+    """Under it the client that a sum is for would decode every part."""
+    with pytest.raises(FglSecureError, match="protocol must not be secmp"):
+        fed2gnn_plan(OPTIONS, ("secmp",))
+
+
+def test_a_graph_without_cross_edges_trains_in_the_clear() -> None:
+    """Nobody asks anybody; there is nothing to attack, and a scheme that refuses small sums has none to compute."""
+    whole = attached(60)
+    inside = whole.restricted_to_silos()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        (subject,) = fed2gnn_plan(OPTIONS, ("plaintext",), inside).subjects
+    result = subject.train(recording=Recording.everything(1))
+    (run,) = subject.runs(result)
+    for each in ON_HOP_SUMS:
+        assert guess_of(each, run.transcript.views(Role.SILO), run.public, run.auxiliary) is None
+    with pytest.raises(FglSecureError, match="k_min must leave some node a sum"):
+        fed2gnn_plan(OPTIONS, ("relay-coded",), inside)
+
+
+def test_sums_have_room_unless_a_field_was_chosen() -> None:
+    """The default field holds sums of several hops; a field of the caller's own stays."""
+    graph = attached()
+    named = [
+        fed2gnn_plan(replace(OPTIONS, parameters=each), ("relay-coded",), graph).subjects[0].name
+        for each in (Parameters(), Parameters(T=2), Parameters(modulus=2**19 - 1))
+    ]
+    large = "p=2305843009213693951"
+    assert named == [f"relay-coded[{large}]", f"relay-coded[{large},T=2]", "relay-coded[p=524287]"]
+
+
+def test_models_are_masked_where_messages_are_hidden() -> None:
+    """Unless a scheme is named, which then goes with every protocol."""
+    graph = attached()
+    named = replace(OPTIONS, updates=UpdateChoice(schemes=("lightsecagg",)))
+    for options, masked in ((OPTIONS, [False, True]), (named, [True, True])):
+        claims = [each.claims[each.name] for each in fed2gnn_plan(options, (), graph).subjects]
+        assert [any(g.secret is Secret.SUMMAND for g in claim.guarantees) for claim in claims] == masked
+
+
+def test_trees_are_as_asked() -> None:
+    """Depth and breadth reach the exchange."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
+        plan = fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(3, 2)), ("plaintext",), attached())
+    result = plan.subjects[0].train(recording=Recording.everything(1))
+    run = next(iter(plan.subjects[0].runs(result)))
+    assert len({rows.step.layer for rows in run.transcript.views(Role.SILO).own("hop sums")}) == 3
+    asked = np.concatenate([rows.values for rows in run.transcript.views(Role.SILO).own("asked neighbours")])
+    assert np.bincount(asked[:, 0]).max() == 2

@@ -1,0 +1,229 @@
+"""Fed2GNN trains to what its sums allow, whoever computes them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.fed2gnn import training
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
+from fgl_secure.methods.fed2gnn.layout import UpdateLayout
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.server_sums import SERVER_SUM, server_sums
+from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train
+
+GRAPH = some_digits()
+
+
+def losses(result: TrainingResult) -> np.ndarray:
+    return np.array(result.losses)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+def test_true_children_train_like_full_neighbourhoods(backbone: str) -> None:
+    """With what is there in place of what was decoded, every round is that of FedAvg-Full, up to rounding."""
+    ours = train(GRAPH, PLAIN, backbone=backbone, children=true_children)
+    full = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, PLAIN, backbone=backbone)
+    np.testing.assert_allclose(losses(ours), losses(full), rtol=1e-5)
+    assert ours.accuracy == full.accuracy
+    less = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, PLAIN, backbone=backbone)
+    assert np.abs(losses(ours) - losses(less)).max() > 1e-3
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
+def test_equal_seeds_give_equal_bits(backbone: str) -> None:
+    """Losses, accuracies and messages repeat; another seed gives others."""
+    one, same, other = (train(GRAPH, backbone=backbone, seed=seed) for seed in (0, 0, 1))
+    assert one.losses == same.losses
+    assert one.accuracy == same.accuracy
+    assert one.losses != other.losses
+
+
+def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
+    """Pairwise masking of the clients' models gives the same bits as models in the clear."""
+    clear, masked = train(GRAPH), train(GRAPH, updates=staged("pairwise-masking", None))
+    assert clear.losses == masked.losses
+    assert clear.accuracy == masked.accuracy
+
+
+def test_secured_and_clear_training_agree() -> None:
+    """Sums over relays and masked models, against sums of the same groups in the clear: within .2 points."""
+    graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
+    scheme = make_scheme("relay-coded", Parameters())
+    secured = train(graph, preset, scheme, staged("pairwise-masking", None))
+    clear = train(graph, preset, Plaintext(minimum_group=scheme.minimum_group))
+    assert secured.accuracy.test is not None
+    assert clear.accuracy.test is not None
+    assert abs(secured.accuracy.test - clear.accuracy.test) <= 0.002
+    np.testing.assert_allclose(losses(secured), losses(clear), rtol=1e-3)
+
+
+def test_the_server_learns_sums_alone_under_a_scheme() -> None:
+    """No client's row travels in the clear, and what the server is left with is one row a call."""
+    secured = train(GRAPH, updates=staged("pairwise-masking", None), recording=Recording.everything())
+    view = secured.transcript.views(Role.SERVER)
+    assert len(view.messages(Phase.SUMMANDS)) == 0
+    calls = QUICK.latent.epochs + 1 + QUICK.epochs + 1 if QUICK.latent else 0
+    assert len(view.own(SERVER_SUM)) == calls
+    clear = train(GRAPH, recording=Recording.everything())
+    seen = clear.transcript.views(Role.SERVER)
+    assert len(seen.messages(Phase.SUMMANDS)) == calls
+
+
+def test_seconds_count_from_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exchange that takes a thousand seconds is in the total, and not in the median of the rounds."""
+    clock = [0.0]
+
+    def slow(*args: Any, **named: Any) -> training.Exchanged:
+        clock[0] += 1000
+        return exchange(*args, **named)
+
+    exchange = training.exchange
+    monkeypatch.setattr(training, "exchange", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    result = train(GRAPH)
+    assert result.seconds == 1000
+    assert result.seconds_per_round == 0
+
+
+def test_what_a_layout_names_is_what_is_sent() -> None:
+    """Slices cover a row once and in order."""
+    layout = UpdateLayout(7)
+    row = np.arange(layout.width)
+    parts = [row[part] for part in (layout.model, layout.weight, layout.right, layout.scored)]
+    assert [len(part) for part in parts] == [7, 1, 1, 1]
+    assert np.array_equal(np.concatenate(parts), row)
+
+
+def test_the_validation_counts_in_the_rows_are_those_that_choose_the_round() -> None:
+    """The sums over clients give the pooled validation accuracy of every round: the best is the reported one."""
+    preset = replace(PLAIN, epochs=6)
+    result = train(GRAPH, preset, recording=Recording.everything(), children=true_children)
+    view = result.transcript.views(Role.SERVER)
+    totals = [np.asarray(batch.payload).sum(axis=0) for batch in view.messages(Phase.SUMMANDS)]
+    accuracy = [total[-2] / total[-1] for total in totals]
+    assert len(totals) == preset.epochs + 1
+    assert int(np.argmax(accuracy)) == result.selected_round
+    assert max(accuracy) == pytest.approx(result.accuracy.validation)
+    assert totals[0][-1] * GRAPH.num_devices == pytest.approx(GRAPH.validation_mask.sum())
+    assert totals[-1][:-2].max() == 0  # the last call scores, and carries no model
+
+
+def small(pairs: list[list[int]], silo_of: list[int]) -> FederatedGraph:
+    """Two classes, every node trains."""
+    n = len(silo_of)
+    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    edges = np.concatenate([ends, ends[::-1]], axis=1)
+    rows = np.random.default_rng(0).normal(size=(n, 3))
+    everyone, nobody = np.ones(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+    graph = Graph.from_arrays("small", rows, np.arange(n) % 2, edges)
+    return FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, nobody, nobody))
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        pytest.param([], id="no edges"),
+        pytest.param([[0, 1], [2, 3], [3, 4]], id="no cross edges, isolated node"),
+        pytest.param([[0, 2], [1, 3]], id="cross edges alone"),
+    ],
+)
+def test_sparse_graphs_train(backbone: str, pairs: list[list[int]]) -> None:
+    """A graph without edges, a client without cross edges, an isolated node, clients without edges of their own."""
+    result = train(small(pairs, [0, 0, 1, 1, 1, 2]), QUICK, backbone=backbone)
+    assert np.isfinite(result.losses).all()
+    assert result.accuracy.test is None
+
+
+def test_one_client_needs_nobody() -> None:
+    """Without cross edges the completed graph is the whole graph: central training, in the latent space or not."""
+    graph = GRAPH.in_one_silo()
+    ours = train(graph, PLAIN)
+    central = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.CENTRAL, PLAIN)
+    np.testing.assert_allclose(losses(ours), losses(central), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("hops", "decoded"), [(1, 1), (2, 0), (3, 2), (10, 1)])
+def test_trees_of_any_depth_train(hops: int, decoded: int) -> None:
+    """From one layer, where sums are all there is, to ten; from no decoded level to all but the last."""
+    graph, preset = some_digits(150, 3), replace(QUICK, epochs=2, hops=hops, decoded=decoded, neighbours=3)
+    assert np.isfinite(train(graph, preset, backbone="dagnn").losses).all()
+
+
+def test_fewer_neighbours_are_asked_for() -> None:
+    """With d = 1 fewer requests are sent than with d = 10."""
+    few, many = (
+        train(GRAPH, replace(QUICK, epochs=1, neighbours=most), recording=Recording.everything()) for most in (1, 10)
+    )
+
+    def requests(result: TrainingResult) -> int:
+        return sum(len(batch.senders) for batch in result.transcript.views(Role.SILO).messages(Phase.WANTED))
+
+    assert 0 < requests(few) < requests(many)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hops": 0}, "hops must be at least 1; found 0"),
+        ({"neighbours": 0}, "neighbours must be at least 1; found 0"),
+        ({"decoded": -1}, "decoded must be 0 levels or more; found -1"),
+        ({"dropout": 1.0}, r"dropout must be in \[0, 1\); found 1.0"),
+        ({"epochs": 0}, "epochs must be at least 1; found 0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
+    """K = 0, d = 0 and their like: the message names the argument, the rule and what was found."""
+    with pytest.raises(InputError, match=message):
+        replace(QUICK, **change)
+
+
+def test_a_directed_graph_is_refused() -> None:
+    """A rooted tree is undirected."""
+    base = small([[0, 1], [2, 3]], [0, 0, 1, 1])
+    directed = Graph.from_arrays("directed", base.features, base.labels, base.edges[:, :1])
+    graph = FederatedGraph.from_assignment(
+        directed, base.silo_of, SplitMasks(base.train_mask, base.validation_mask, base.test_mask)
+    )
+    with pytest.raises(InputError, match="graph must have every edge in both directions"):
+        train(graph)
+    with pytest.raises(InputError, match="graph must have every edge in both directions"):
+        train_fed2gnn_baseline(graph, Fed2GNNBaseline.FULL, QUICK)
+
+
+def test_other_parties_and_backbones_are_refused() -> None:
+    """The channel must have the scheme's relays, and the backbone a name."""
+    channel = channel_of(GRAPH)
+    with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
+        train_fed2gnn(GRAPH, channel, QUICK, make_scheme("relay-coded", Parameters()), server_sums(None, channel))
+    with pytest.raises(UnknownNameError, match="gat"):
+        train(GRAPH, backbone="gat")
+
+
+def test_features_that_say_nothing_are_refused() -> None:
+    """A latent map of nothing but zeros has no scale."""
+    zeros = Graph.from_arrays("zeros", np.zeros_like(GRAPH.features), GRAPH.labels, GRAPH.edges)
+    with pytest.raises(InputError, match="features must not all be mapped to zero"):
+        train(replace(GRAPH, graph=zeros))
+
+
+def test_the_method_learns() -> None:
+    """On a few hundred digits, far better than chance after 60 rounds, and the training loss falls."""
+    preset: Fed2GNNPreset = replace(QUICK, epochs=60)
+    result = train(GRAPH, preset)
+    assert result.accuracy.test is not None
+    assert result.accuracy.test > 0.5
+    assert result.losses[-1] < 0.5 * result.losses[0]

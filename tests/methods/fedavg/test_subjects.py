@@ -1,0 +1,143 @@
+"""Federated averaging as an audit runs it: which subjects, what attacks find, what is claimed, and bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fgl_secure.audit import Record, Verdict, contradictions
+from fgl_secure.audit.schema import Report
+from fgl_secure.cli.main import BAD_INPUT, OK, main
+from fgl_secure.commands.audit import audit
+from fgl_secure.commands.options import Options
+from fgl_secure.commands.plans import planned
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.runtime import Secret, Strength
+
+QUICK = Options(method="fedavg", epochs=1)
+READING = ("gradient-single-row", "gradient-labels", "gradient-span")
+
+
+def options(*schemes: str, **choice: object) -> Options:
+    """A short run under some schemes."""
+    return replace(QUICK, updates=UpdateChoice(schemes, **choice))  # type: ignore[arg-type]  # one of several
+
+
+@cache
+def report() -> Report:
+    """Updates in the clear and under masks, read by three attacks."""
+    return audit(options("plaintext", "pairwise-masking"), (), READING)
+
+
+def found(protocol: str, attack: str) -> list[Record]:
+    """What an attack found under a protocol."""
+    return [
+        record for record in report().records if record.protocol.split("[")[0] == protocol and record.attack == attack
+    ]
+
+
+def test_single_rows_are_read_in_the_clear_and_not_under_masks() -> None:
+    """From a single node's update the server reads its row exactly; from the sum of five it reads none."""
+    assert any(record.verdict is Verdict.BROKEN for record in found("plaintext", "gradient-single-row"))
+    assert not any(record.verdict is Verdict.BROKEN for record in found("pairwise-masking", "gradient-single-row"))
+
+
+def test_labels_are_read_from_the_sum_as_well() -> None:
+    """How often a label is trained on shows in the last bias, of one client or of all together; the claim admits it."""
+    for protocol in ("plaintext", "pairwise-masking"):
+        assert any(record.verdict.is_exposure for record in found(protocol, "gradient-labels"))
+    assert "how often each label is trained on" in str(report().claims["pairwise-masking"])
+
+
+def test_no_finding_contradicts_masks() -> None:
+    """Masks promise that no single update is seen, and no attack here sees one."""
+    assert not contradictions(report())
+
+
+def test_every_scheme_trains_to_the_same_model() -> None:
+    """Rounding apart, accuracy does not depend on how updates are summed."""
+    reached = set()
+    for scheme in STAGED:
+        (subject,) = planned(options(scheme)).subjects
+        reached.add(subject.train().accuracy.test)
+    assert len(reached) == 1
+
+
+def test_noise_is_claimed_measured_and_priced() -> None:
+    """With noise the claim has an epsilon, canaries stay below it, and accuracy without noise is reported."""
+    (subject,) = planned(options("pairwise-masking", noise=8.0)).subjects
+    assert subject.name == "pairwise-masking+dp"
+    promises = subject.claims[subject.name].guarantees
+    assert [each.secret for each in promises if each.strength is Strength.DIFFERENTIAL_PRIVACY] == [Secret.SUMMAND]
+    cost = subject.privacy_cost(subject.train(), lambda _: lambda *_: None)
+    assert cost is not None
+    assert 0 <= cost.measured.bound.epsilon <= cost.measured.claimed
+    assert cost.accuracy_without is not None
+
+
+def test_less_noise_than_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: clients that add a tenth of their share are caught by the canaries."""
+    from fgl_secure.dp.mechanisms import DiscreteGaussian
+
+    (subject,) = planned(replace(options("pairwise-masking", noise=2.0), epochs=4)).subjects
+    honest = DiscreteGaussian.sample
+    monkeypatch.setattr(DiscreteGaussian, "sample", lambda *given: honest(*given) // 10)
+    cost = subject.privacy_cost(subject.train(), lambda _: lambda *_: None)
+    assert cost is not None
+    assert cost.measured.bound.epsilon > cost.measured.claimed
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"schemes": ("secmp",)}, "scheme must be one of plaintext"),
+        ({"threshold": 0}, "threshold must be at least 1"),
+        ({"schemes": ("pairwise-masking",), "threshold": 2}, "threshold must lie in"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"local_steps": 0}, "steps must be at least 1"),
+        ({"local_rate": -1.0}, "rate must be positive"),
+        ({"noise": 0.0}, "noise must be positive"),
+        ({"noise": float("nan")}, "noise must be positive"),
+        ({"noise": 1.0, "clip": 0.0}, "clip must be a positive number"),
+        ({"clip": 2.0}, "clip must go with noise, without which nothing is clipped; found 2.0"),
+        ({"schemes": ("plaintext",), "threshold": 3}, "threshold must go with a scheme other than plaintext; found 3"),
+        ({"schemes": ("plaintext",), "noise": 1.0}, "noise must go with a scheme other than plaintext"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_bad_choices_are_refused_before_anything_runs(choice: dict[str, object], message: str) -> None:
+    """The message names the argument, the rule and the value."""
+    with pytest.raises(InputError, match=message):
+        planned(replace(QUICK, updates=UpdateChoice(**choice)))  # type: ignore[arg-type]  # one of several
+
+
+def test_choices_of_other_methods_are_refused() -> None:
+    """A protocol for neighbourhood sums, the paper preset and noise on embeddings are not federated averaging's."""
+    with pytest.raises(InputError, match="protocol must be left out for fedavg"):
+        planned(QUICK, ("secmp",))
+    with pytest.raises(InputError, match="preset must be honest for fedavg"):
+        planned(replace(QUICK, preset="paper"))
+    with pytest.raises(UnknownNameError):
+        planned(replace(QUICK, backbone="gat"))
+
+
+def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) -> None:
+    """`train fedavg` runs under masks unless told otherwise, and under one scheme alone."""
+    assert main(["train", "fedavg", "--epochs", "1", "--json"]) == OK
+    assert json.loads(capsys.readouterr().out)["protocol"] == "pairwise-masking"
+    assert main(["train", "fedavg", "--scheme", "ckks", "--scheme", "plaintext"]) == BAD_INPUT
+    assert "scheme must be given once" in capsys.readouterr().err
+
+
+def test_an_audit_of_a_named_scheme_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing contradicts LightSecAgg, and the report is written."""
+    words = ["audit", "--method", "fedavg", "--scheme", "lightsecagg", "--attack", "gradient-labels", "--epochs", "1"]
+    assert main([*words, "--out", str(tmp_path)]) == OK
+    assert "lightsecagg" in capsys.readouterr().out
+    assert (tmp_path / "report.html").exists()

@@ -1,0 +1,85 @@
+"""FedSpray's one sum is FedAvg of the encoder and alignment of the proxies, whatever clients have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.attacks.proxy_views import ProxySlices
+from fgl_secure.errors import InputError
+from fgl_secure.methods.fedspray.alignment import align, summand
+from fgl_secure.methods.fedspray.layout import ProxyLayout
+
+Seed = st.integers(0, 2**32 - 1)
+
+
+def drawn_clients(seed: int, clients: int, classes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers of nodes [K], counts of labels [K, C] with absent classes, and values of any kind by their generator."""
+    draws = np.random.default_rng(seed)
+    counts = draws.integers(0, 4, (clients, classes)) * draws.integers(0, 2, (clients, classes))
+    counts[:, 0] += counts.sum(axis=1) == 0  # a client has a labelled node
+    return draws.integers(1, 50, clients), counts, draws.uniform(-3, 3, (clients, 100))
+
+
+@given(seed=Seed, clients=st.integers(1, 6), classes=st.integers(1, 5), width=st.integers(1, 4))
+def test_the_sum_gives_equations_14_and_15(seed: int, clients: int, classes: int, width: int) -> None:
+    """Encoder and proxies of the server are the weighted means that the paper writes down, for all clients' numbers."""
+    nodes, counts, values = drawn_clients(seed, clients, classes)
+    layout = ProxyLayout(7, classes, width)
+    encoders, proxies = values[:, :7], values[:, 7 : 7 + classes * width].reshape(clients, classes, width)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    proxies = proxies * (counts > 0)[..., None]
+    before = np.full((classes, width), 9.0)
+    rows = [
+        summand(layout, encoders[k], nodes[k] / 1000, proxies[k], shares[k], (k / 1000, 2 / 1000))
+        for k in range(clients)
+    ]
+    found = align(layout, np.sum(rows, axis=0), before)
+    omega = sum(nodes[k] / nodes.sum() * encoders[k] for k in range(clients))
+    np.testing.assert_allclose(found.encoder, omega, atol=1e-12)
+    for j in range(classes):
+        a_j = sum(shares[k, j] for k in range(clients))
+        expected = sum(shares[k, j] / a_j * proxies[k, j] for k in range(clients)) if a_j else before[j]
+        np.testing.assert_allclose(found.proxies[j], expected, atol=1e-12)
+    assert found.figure == pytest.approx(sum(range(clients)) / (2 * clients))
+
+
+@given(seed=Seed)
+def test_a_client_without_a_class_has_no_say_in_its_proxy(seed: int) -> None:
+    """Whatever vector such a client puts in, its share of zero leaves a zero in its summand."""
+    draws = np.random.default_rng(seed)
+    layout, shares = ProxyLayout(2, 3, 4), np.array([0.25, 0.0, 0.75])
+    row = summand(layout, np.zeros(2), 0.5, draws.normal(size=(3, 4)), shares, (0.0, 0.0))
+    assert not row[layout.proxies].reshape(3, 4)[1].any()
+    assert row[layout.proxies].reshape(3, 4)[[0, 2]].any(axis=1).all()
+
+
+def test_a_class_that_nobody_has_keeps_its_proxy() -> None:
+    """Its denominator is zero; the proxy stays and nothing is divided by zero."""
+    layout, before = ProxyLayout(1, 2, 2), np.array([[1.0, 2.0], [3.0, 4.0]])
+    row = summand(layout, np.ones(1), 1.0, np.ones((2, 2)), np.array([1.0, 0.0]), (0.0, 0.0))
+    found = align(layout, row, before)
+    np.testing.assert_array_equal(found.proxies, [[1.0, 1.0], [3.0, 4.0]])
+    assert np.isnan(found.figure)  # nobody has a validation node
+
+
+@given(p=st.integers(1, 50), classes=st.integers(1, 9), width=st.integers(1, 9))
+def test_the_parts_of_a_summand_meet_end_to_end(p: int, classes: int, width: int) -> None:
+    """Every entry belongs to one part, in the stated order, and attacks look in the same places."""
+    layout = ProxyLayout(p, classes, width)
+    parts = (
+        layout.model, layout.weight, layout.proxies, layout.shares, layout.right, layout.scored
+    )  # fmt: skip
+    places = np.concatenate([np.arange(layout.length)[part] for part in parts])
+    np.testing.assert_array_equal(places, np.arange(layout.length))
+    seen = ProxySlices(p, classes, width)
+    assert (seen.proxies, seen.shares) == (layout.proxies, layout.shares)
+
+
+@pytest.mark.parametrize("wrong", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_an_empty_part_is_refused(wrong: tuple[int, int, int]) -> None:
+    """No parameters, no classes and no columns raise by name."""
+    with pytest.raises(InputError, match="must be at least 1; found 0"):
+        ProxyLayout(*wrong)

@@ -1,0 +1,143 @@
+"""FedStruct trains alike under every exchange, and says only what the exchange says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedstruct.exchange import (
+    Exchange,
+    FeatureSharing,
+    GradientDelivery,
+    HopwiseExchange,
+    RowExchange,
+    client_features,
+    relays_of,
+    run_fedstruct,
+)
+from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.hop_adjacency import Pruning
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.query_audit import AuditRule
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.training.loop import TrainingResult
+from tests.graphs import two_communities
+
+MASKS = PairwiseMasking()
+EXCHANGES: dict[str, Exchange] = {
+    "plaintext": RowExchange(),
+    "plaintext to owners": RowExchange(delivery=GradientDelivery.OWNER),
+    "pairwise-masking": RowExchange(MASKS, MASKS),
+    "masks to owners": RowExchange(MASKS, MASKS, delivery=GradientDelivery.OWNER),
+    "ckks": RowExchange(CkksVectors(), MASKS),
+    "queries": RowExchange(sharing=FeatureSharing.QUERIES, rule=None),
+    "queries under masks": RowExchange(
+        MASKS, MASKS, sharing=FeatureSharing.QUERIES, delivery=GradientDelivery.OWNER, rule=AuditRule(1.0, 1)
+    ),
+    "hopwise": HopwiseExchange(Plaintext()),
+    "hopwise over relays": HopwiseExchange(RelayCoded(k_min=1), MASKS),
+}
+HOPWISE = ("hopwise", "hopwise over relays")
+
+
+@pytest.fixture(scope="module")
+def graph() -> FederatedGraph:
+    return two_communities(devices=60, silos=3)
+
+
+@pytest.fixture(scope="module")
+def preset() -> FedStructPreset:
+    return replace(
+        fedstruct_preset("honest", "Cora"), epochs=4, hops=3, kept=None, structure_width=8, structure_hidden=(8,),
+        feature_hidden=(8,), dropout=0.3, learning_rate=0.05, structure_rate=0.05,
+    )  # fmt: skip
+
+
+def trained(
+    graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str = "hop2vec"
+) -> TrainingResult:
+    parties = hierarchy_of(graph, relays_of(exchange))
+    channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
+    return run_fedstruct(graph, preset, exchange, channel, features=features)
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_losses_are_those_of_the_exchange_in_the_clear(
+    graph: FederatedGraph, preset: FedStructPreset, name: str
+) -> None:
+    """With equal seeds every round's loss agrees up to fixed point, and so does the accuracy."""
+    clear, other = trained(graph, preset, EXCHANGES["plaintext"]), trained(graph, preset, EXCHANGES[name])
+    assert np.allclose(other.losses, clear.losses, atol=2e-3)
+    assert other.accuracy.test is not None
+    assert clear.accuracy.test is not None
+    assert abs(other.accuracy.test - clear.accuracy.test) <= 1 / 15
+
+
+def test_an_audit_that_refuses_changes_the_run(graph: FederatedGraph, preset: FedStructPreset) -> None:
+    """The broken twin of agreement: queries that are refused are missing from the embeddings."""
+    strict = RowExchange(sharing=FeatureSharing.QUERIES, rule=AuditRule(0.3, 3))
+    clear, other = trained(graph, preset, EXCHANGES["plaintext"]), trained(graph, preset, strict)
+    assert not np.allclose(other.losses, clear.losses, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_parties_see_what_the_exchange_shows_them(graph: FederatedGraph, preset: FedStructPreset, name: str) -> None:
+    """Single terms, shared features, gradients at the server and rows of powers are seen where they should be only."""
+    exchange, transcript = EXCHANGES[name], trained(graph, preset, EXCHANGES[name]).transcript
+    clients, server = transcript.views(Role.SILO), transcript.views(Role.SERVER)
+    rows = isinstance(exchange, RowExchange)
+    shared = isinstance(exchange, RowExchange) and exchange.sharing is FeatureSharing.SHARED
+    clear = isinstance(exchange, RowExchange) and exchange.terms is None
+    to_server = isinstance(exchange, RowExchange) and exchange.delivery is GradientDelivery.SERVER
+    assert bool(clients.messages(Phase.HOP_ENTRIES)) == clear
+    assert bool(clients.own("hop rows")) == bool(clients.own("combined rows")) == rows
+    assert bool(clients.messages(Phase.STRUCTURE_FEATURES)) == bool(clients.own("shared features")) == shared
+    told = bool(server.messages(Phase.STRUCTURE_GRADIENT)) or bool(server.own("structure gradient sum"))
+    assert told == to_server
+    assert bool(server.messages(Phase.GRADIENT)) == (exchange.gradients is None)
+
+
+@pytest.mark.parametrize("features", ["degree", "fedstar", "graphlet", "node2vec"])
+def test_fixed_features_train_too(graph: FederatedGraph, preset: FedStructPreset, features: str) -> None:
+    """Features that are not learnt are shared once, and no gradient of them is sent."""
+    chosen = replace(preset, structure_width=64, epochs=1)
+    run = trained(graph, chosen, EXCHANGES["plaintext"], features).transcript
+    phases = {batch.phase for batch in run.messages}
+    assert Phase.STRUCTURE_FEATURES in phases
+    assert Phase.STRUCTURE_GRADIENT not in phases
+
+
+def test_honest_features_come_from_what_a_client_knows(graph: FederatedGraph, preset: FedStructPreset) -> None:
+    """Degrees are those of the whole graph, which a client knows; return probabilities change with foreign edges."""
+    chosen = replace(preset, structure_width=64)
+    published = replace(chosen, name="paper")
+    assert np.array_equal(client_features(graph, chosen, "degree", 0), client_features(graph, published, "degree", 0))
+    local, whole = (client_features(graph, each, "fedstar", 0) for each in (chosen, published))
+    assert not np.allclose(local, whole)
+
+
+@pytest.mark.parametrize("pruning", [Pruning.SHARES, Pruning.MATRIX])
+def test_pruned_exchanges_train(graph: FederatedGraph, preset: FedStructPreset, pruning: Pruning) -> None:
+    """Both ways of pruning leave something to train on, masked and in the clear alike."""
+    chosen = replace(preset, kept=4)
+    clear, masked = (
+        trained(graph, chosen, RowExchange(terms, pruning=pruning)).accuracy.test for terms in (None, MASKS)
+    )
+    assert clear is not None
+    assert masked is not None
+    assert abs(clear - masked) <= 2 / 15
+
+
+def test_one_client_alone_is_refused(graph: FederatedGraph, preset: FedStructPreset) -> None:
+    """Without a second client there is nobody to exchange with."""
+    with pytest.raises(InputError, match="silos must be at least 2"):
+        trained(graph.in_one_silo(), preset, RowExchange())

@@ -1,0 +1,145 @@
+"""FedStruct's tables: their printed numbers, their cases, and what a run of each measures."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from fgl_secure.commands.tables.print import describe
+from fgl_secure.commands.tables.reproduce import TABLES, reproduce
+from fgl_secure.commands.tables.rows import printed_figures
+from fgl_secure.commands.tables.table import Choices, PaperTable
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph, load
+from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
+from fgl_secure.methods.fedstruct.exchange import HOP2VEC
+from fgl_secure.methods.fedstruct.table_runs import (
+    ACCURACY,
+    BaselineRun,
+    FedStructRun,
+    Setting,
+    undirected,
+)
+from fgl_secure.methods.fedstruct.tables import ACCURACIES, CURVES, DATASETS, NOT_IMPLEMENTED, PRUNING
+
+QUICK = Choices(seeds=1, epochs=2)
+OURS = (ACCURACIES, PRUNING, CURVES)
+
+
+@pytest.mark.parametrize("table", OURS, ids=lambda each: each.name)
+def test_every_printed_number_has_its_row(table: PaperTable) -> None:
+    """Printed numbers and rows of the paper's data sets are the same, one for one: no name is spelt in two ways."""
+    wanted = {
+        (data, case.setting, case.method, ACCURACY.name) for data in table.datasets for case in table.cases
+    }  # fmt: skip
+    assert set(printed_figures(table.printed)) == wanted
+    assert TABLES[table.name] == table
+
+
+@pytest.mark.parametrize(("table", "number"), [(ACCURACIES, "Table 2"), (PRUNING, "Table 7"), (CURVES, "Figure 4")])
+def test_printed_numbers_say_where_they_are_from(table: PaperTable, number: str) -> None:
+    """The first line of every file names the paper and the table."""
+    assert table.printed is not None
+    text = (files("fgl_secure") / "paper_tables" / table.printed).read_text(encoding="utf-8")
+    assert text.startswith(f"# FedStruct (ICLR 2025), {number}")
+
+
+def test_the_tables_that_share_rows_share_their_numbers() -> None:
+    """Rows of Table 7 with random partitioning, and of Figure 4 where it has numbers, are those of Table 2."""
+    two, seven = printed_figures(ACCURACIES.printed), printed_figures(PRUNING.printed)
+    for (data, setting, method, metric), figure in seven.items():
+        if setting == "random" and (key := (data, "clients 10", method, metric)) in two:
+            assert figure == two[key]
+    for (data, setting, method, metric), figure in printed_figures(CURVES.printed).items():
+        if setting.startswith("clients") and figure.mean is not None:
+            assert figure == two[data, setting, method, metric]
+
+
+def test_table_2_has_the_papers_rows() -> None:
+    """Five data sets; what is not implemented is named and has no run."""
+    assert DATASETS == ("Cora", "CiteSeer", "PubMed", "Chameleon", "Photo")
+    assert list(dict.fromkeys(case.method for case in ACCURACIES.cases)) == [
+        "Central GNN", "FedSGD GNN", "FedSage+", "FedPub", "FedGCN-2hop",
+        "FedStruct (Deg)", "FedStruct (Fed*)", "FedStruct (H2V)", "FedStruct (H2V)-F", "Local GNN",
+    ]  # fmt: skip
+    missing = {case.method for case in ACCURACIES.cases if case.measure is None}
+    assert missing == set(NOT_IMPLEMENTED)
+    assert all(name in ACCURACIES.notes[-1] for name in NOT_IMPLEMENTED)
+
+
+def test_numbers_of_clients_choose_cases() -> None:
+    """Named numbers and the central runs stay; a number that the table does not have is refused."""
+    chosen = {case.setting for case in ACCURACIES.chosen_cases((5, 20))}
+    assert chosen == {"central", "clients 5", "clients 20"}
+    assert ACCURACIES.chosen_cases(()) == ACCURACIES.cases
+    with pytest.raises(InputError, match=r"clients must be among \[5, 10, 20\], those of fedstruct-table2; found 7"):
+        ACCURACIES.chosen_cases((7,))
+    with pytest.raises(InputError, match="clients must not be named for hifgl-table3; found 5"):
+        TABLES["hifgl-table3"].chosen_cases((5,))
+
+
+def test_a_table_runs_for_chosen_clients() -> None:
+    """Rows of the chosen numbers alone, all with a figure where there is a run, and the method in the heading."""
+    done = reproduce("fedstruct-table2", Choices(seeds=1, epochs=1, clients=(5,)), ("digits",))
+    assert {row.setting for row in done.rows} == {"central", "clients 5"}
+    assert all((row.ours.mean is not None) == (row.method not in NOT_IMPLEMENTED) for row in done.rows)
+    assert "FedStruct under plaintext" in describe(done)
+
+
+@pytest.mark.parametrize("preset", ["honest", "paper"])
+@pytest.mark.parametrize("features", ["degree", "fedstar", HOP2VEC])
+def test_a_run_of_fedstruct_is_an_accuracy(features: str, preset: str) -> None:
+    """In percent, the same for the same seed, for all features of the tables and both presets."""
+    run, digits = FedStructRun(features, Setting(3), hops=2), load("digits")
+    first = run(digits, Choices(preset, seeds=1, epochs=2), 1)[ACCURACY]
+    assert 0 <= first <= 100
+    assert run(digits, Choices(preset, seeds=1, epochs=2), 1)[ACCURACY] == first
+
+
+@pytest.mark.parametrize("partition", ["louvain-packed", "kmeans"])
+def test_other_partitions_run(partition: str) -> None:
+    """Table 7's partitions give every client something to train on."""
+    assert 0 <= BaselineRun(LOCAL_GNN, Setting(3, partition))(load("digits"), QUICK, 0)[ACCURACY] <= 100
+
+
+def test_a_setting_is_drawn_from_the_seed() -> None:
+    """A tenth validates whatever the share of labelled nodes, and another seed draws another split and partition."""
+    digits = load("digits")
+    one, two = Setting(4, labelled=0.3).federated(digits, 0), Setting(4, labelled=0.3).federated(digits, 1)
+    shares = [mask.mean() for mask in (one.train_mask, one.validation_mask, one.test_mask)]
+    assert shares == pytest.approx([0.3, 0.1, 0.6], abs=0.001)
+    assert (one.silo_of != two.silo_of).any()
+    assert (one.train_mask != two.train_mask).any()
+
+
+def test_a_partition_that_leaves_a_client_idle_is_drawn_again() -> None:
+    """With 60 clients and three labelled nodes each on average some draws do; what comes out trains everywhere."""
+    digits = load("digits")
+    idle = 0
+    for seed in range(5):
+        graph = Setting(60).federated(digits, seed)
+        assert np.bincount(graph.silo_of[graph.train_mask], minlength=60).all()
+        first = binomial_partition(digits, 60, seed)
+        idle += not np.bincount(first[graph.train_mask], minlength=60).all()
+        assert np.array_equal(first, graph.silo_of) == bool(np.bincount(first[graph.train_mask], minlength=60).all())
+    assert idle
+    with pytest.raises(InputError, match="has no training node"):
+        Setting(60, labelled=0.001).federated(digits, 0)
+
+
+def test_links_count_in_both_directions() -> None:
+    """A directed graph is made symmetric, an undirected one is left as it is."""
+    graph = Graph.from_arrays("links", np.eye(3), [0, 1, 0], [[0, 1], [1, 2]])
+    assert undirected(graph).edges.tolist() == [[1, 0, 2, 1], [0, 1, 1, 2]]
+    digits = load("digits")
+    assert undirected(digits) is digits
+
+
+@pytest.mark.parametrize("run", [FedStructRun(HOP2VEC, Setting(2)), BaselineRun(FEDSGD_GNN, Setting(2))])
+def test_the_tables_run_in_the_clear(run: FedStructRun | BaselineRun) -> None:
+    """A protocol is refused rather than ignored."""
+    with pytest.raises(InputError, match="protocol must be plaintext for FedStruct's tables; found secmp"):
+        run(load("digits"), Choices(seeds=1, protocol="secmp"), 0)

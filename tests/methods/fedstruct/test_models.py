@@ -1,0 +1,150 @@
+"""The models of FedStruct: fast forms against the formulas they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.graph.adjacency_powers import normalised_adjacency
+from fgl_secure.methods.fedstruct.models import (
+    DecoupledGCN,
+    Dropout,
+    FixedRows,
+    LearntRows,
+    Perceptron,
+    Sage,
+    SageLayer,
+    feature_model,
+    neighbour_means,
+    without_last_loops,
+)
+from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
+from fgl_secure.methods.fedstruct.structure_sum import HeldRows
+from tests.graphs import two_communities
+
+CPU = torch.device("cpu")
+GRAPH = two_communities()
+PRESET = FedStructPreset("quick", 4, 0.02, 0.02, 1e-3, 0.5, (6,), 2, (6, 5), (7,), 3)
+
+
+def silent() -> Dropout:
+    return Dropout(0.5, 0, CPU)
+
+
+def norm_of(width: int) -> nn.LayerNorm:
+    norm = nn.LayerNorm(width)
+    with torch.no_grad():
+        norm.weight.normal_()
+        norm.bias.normal_()
+    return norm
+
+
+@pytest.mark.parametrize("share", [0.05, 0.9], ids=["sparse", "dense"])
+def test_fixed_rows_are_a_layer_norm_and_a_linear_layer(share: float) -> None:
+    """Value and all gradients are torch's, whichever way the rows are kept, and for a row of zeros too."""
+    rng = np.random.default_rng(0)
+    rows = (rng.normal(size=(12, 40)) * (rng.random((12, 40)) < share)).astype(np.float32)
+    rows[3] = 0
+    torch.manual_seed(0)
+    norm, linear = norm_of(40), nn.Linear(40, 5)
+    fast = FixedRows(rows, CPU).product(norm, linear)
+    slow = linear(norm(torch.from_numpy(rows)))
+    assert torch.allclose(fast, slow, atol=1e-5)
+    weights = [*norm.parameters(), *linear.parameters()]
+    for ours, theirs in zip(
+        torch.autograd.grad((fast**2).sum(), weights), torch.autograd.grad((slow**2).sum(), weights), strict=True
+    ):
+        assert torch.allclose(ours, theirs, rtol=1e-4, atol=1e-3)
+
+
+def test_learnt_rows_get_gradients() -> None:
+    """The product with learnt rows differentiates in the rows."""
+    rows = LearntRows(torch.randn(4, 6, requires_grad=True))
+    rows.product(nn.LayerNorm(6), nn.Linear(6, 2))[:, 0].sum().backward()  # type: ignore[no-untyped-call]
+    assert rows.values.grad is not None
+    assert rows.values.grad.abs().sum() > 0
+
+
+def test_dropout_is_repeated_by_its_seed_and_ends_with_training() -> None:
+    """Half of the units go, the others are doubled; outside training nothing changes."""
+    ones = torch.ones(100, 100)
+    first, second = Dropout(0.5, 1, CPU)(ones, training=True), Dropout(0.5, 1, CPU)(ones, training=True)
+    assert torch.equal(first, second)
+    assert set(first.flatten().tolist()) == {0.0, 2.0}
+    assert 0.45 < first.mean() / 2 < 0.55
+    assert torch.equal(Dropout(0.5, 1, CPU)(ones, training=False), ones)
+
+
+def inputs() -> NDArray[np.float32]:
+    return GRAPH.features.copy()
+
+
+def test_a_decoupled_gcn_multiplies_outputs_by_powers() -> None:
+    """f is (D^-1 (A + I))^L of the perceptron's outputs."""
+    adjacency = normalised_adjacency(GRAPH.graph)
+    model = DecoupledGCN((8, 6, 2), HeldRows(adjacency), 3).eval()
+    plain = model.perceptron(FixedRows(inputs(), CPU), silent())
+    power = torch.from_numpy(np.linalg.matrix_power(adjacency.toarray(), 3).astype(np.float32))
+    assert torch.allclose(model(FixedRows(inputs(), CPU), silent()), power @ plain, atol=1e-5)
+
+
+def test_sage_takes_means_over_neighbours() -> None:
+    """Two layers and a head are the formula of GraphSAGE after a LayerNorm, ReLU between the layers alone."""
+    mean = neighbour_means(GRAPH)
+    model = Sage((8, 6, 5), 2, HeldRows(mean)).eval()
+    h, m = model.norm(torch.from_numpy(inputs())), torch.from_numpy(mean.toarray().astype(np.float32))
+    for number, layer in enumerate(model.layers):
+        assert isinstance(layer, SageLayer)
+        h = torch.relu(h) if number else h
+        h = layer.own(h) + layer.neighbours(m @ h) + layer.bias
+    assert torch.allclose(model(FixedRows(inputs(), CPU), silent()), model.head(h), atol=1e-5)
+
+
+def test_means_are_over_sources_of_incoming_edges() -> None:
+    """Rows add up to 1, or to 0 without a neighbour; a directed edge counts at its target."""
+    graph = directed([[0, 1], [2, 2]], 4)
+    assert np.array_equal(neighbour_means(graph).toarray()[2], [0.5, 0.5, 0, 0])
+    assert neighbour_means(graph).sum() == 1
+
+
+def directed(edges: list[list[int]], nodes: int, clients: list[int] | None = None) -> FederatedGraph:
+    graph = Graph.from_arrays("small", np.eye(nodes), np.zeros(nodes, dtype=np.int64), edges)
+    everything, nothing = np.ones(nodes, dtype=np.bool_), np.zeros(nodes, dtype=np.bool_)
+    return FederatedGraph.from_assignment(graph, clients or [0] * nodes, SplitMasks(everything, nothing, nothing))
+
+
+def test_forgotten_loops_are_those_after_the_last_node_with_an_edge() -> None:
+    """Each client by itself: isolated nodes before its last joined node keep their loop, later ones lose it."""
+    graph = directed([[0, 4, 1, 3], [4, 0, 3, 1]], 8, [0, 1, 0, 1, 0, 1, 0, 1])
+    kept = without_last_loops(normalised_adjacency(graph.graph), graph).sum(axis=1)
+    assert np.allclose(kept, [1, 1, 1, 1, 1, 0, 0, 0])
+
+
+def test_a_client_without_edges_has_no_loops_at_all() -> None:
+    """That is where the public code's loops end: nowhere."""
+    graph = directed([[0, 2], [2, 0]], 4, [0, 1, 0, 1])
+    assert without_last_loops(normalised_adjacency(graph.graph), graph).sum(axis=1).tolist() == [1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("kind", FeatureModelKind)
+def test_f_sees_local_edges_alone(kind: FeatureModelKind) -> None:
+    """Features of another client's nodes do not change a node's scores, and those of its own client's do."""
+    model = feature_model(GRAPH, replace(PRESET, feature_model=kind), CPU).eval()
+    changed = inputs().copy()
+    changed[GRAPH.silo_of == 1] += np.arange(8)
+    moved = (model(FixedRows(changed, CPU), silent()) - model(FixedRows(inputs(), CPU), silent())).abs().sum(dim=1)
+    assert moved[torch.from_numpy(GRAPH.silo_of == 0)].max() == 0
+    assert moved[torch.from_numpy(GRAPH.silo_of == 1)].min() > 0
+
+
+def test_perceptrons_drop_units_in_training_mode_alone() -> None:
+    """Two passes in training mode differ, two in evaluation mode do not."""
+    model, dropout, rows = Perceptron((8, 16, 2)), silent(), FixedRows(inputs(), CPU)
+    assert not torch.equal(model.train()(rows, dropout), model(rows, dropout))
+    assert torch.equal(model.eval()(rows, dropout), model(rows, dropout))

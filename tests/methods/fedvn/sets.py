@@ -1,0 +1,46 @@
+"""Small sets of random graphs, and their batches in double precision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.split import SplitMasks
+from fgl_secure.methods.fedvn.batches import GraphBatch
+
+CLIENTS, EACH = 3, 10
+
+
+def random_set(seed: int = 0, *, constant: bool = True, values: bool = False, classes: int = 3) -> GraphSet:
+    """Ten graphs of 1 to 6 nodes at each of three clients: with isolated nodes, and some without any edge."""
+    draws = np.random.default_rng(seed)
+    count = CLIENTS * EACH
+    sizes = draws.integers(1, 7, count)
+    graph_of = np.repeat(np.arange(count), sizes)
+    source, target = np.nonzero(graph_of[:, None] == graph_of[None])
+    some = (source < target) & (graph_of[source] % 4 != 0) & (draws.random(len(source)) < 0.6)
+    inside = np.stack([source[some], target[some]])
+    features = np.ones((len(graph_of), 1)) if constant else draws.normal(size=(len(graph_of), 2))
+    targets = draws.normal(size=count) if values else draws.integers(0, classes, count)
+    place = np.tile(np.arange(EACH), CLIENTS)
+    masks = SplitMasks(place < 6, (place >= 6) & (place < 8), place >= 8)
+    edges = np.concatenate([inside, inside[::-1]], axis=1)
+    client_of = np.repeat(np.arange(CLIENTS), EACH)
+    return GraphSet.from_arrays("random", features, edges, graph_of, targets, client_of, masks, "none")
+
+
+def doubled(batch: GraphBatch) -> GraphBatch:
+    """The same in float64, where a comparison with a slow computation is sharp."""
+    features, reach = batch.features.double(), batch.reach.to(torch.float64)
+    return replace(
+        batch,
+        features=features,
+        heard=reach @ features if batch.kind_of is None else batch.heard.double(),
+        kind_of=None if batch.kind_of is None else batch.kind_of.double(),
+        reach=reach,
+        mean=batch.mean.to(torch.float64),
+        spread=batch.spread.to(torch.float64),
+    )

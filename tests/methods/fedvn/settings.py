@@ -1,0 +1,49 @@
+"""Short runs of FedVN."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fgl_secure.commands.options import Options
+from fgl_secure.graph import SplitMasks
+from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.methods.fedvn.choice import VirtualChoice
+from fgl_secure.methods.fedvn.preset import fedvn_preset
+from fgl_secure.methods.fedvn.runs import Setting
+
+QUICK = Options(method="fedvn", dataset="Motif-mini", backbone="gin", epochs=6, virtual=VirtualChoice(3))
+
+
+def options(*schemes: str, epochs: int = 6) -> Options:
+    """A short run under some schemes."""
+    return replace(QUICK, updates=UpdateChoice(schemes), epochs=epochs)
+
+
+def setting(graphs: GraphSet | None = None, **choice: float) -> Setting:
+    """How a small model is trained on a set, for two rounds unless chosen otherwise."""
+    held = load_set("Motif-mini") if graphs is None else graphs
+    preset = replace(fedvn_preset("honest", held.name), hidden=8, virtual_nodes=3, epochs=2)
+    return Setting(held, held.union(), replace(preset, **choice), 0, torch.device("cpu"))  # type: ignore[arg-type]
+
+
+def values() -> GraphSet:
+    """Two clients with eight graphs of two nodes each, whose targets are values."""
+    graphs = 16
+    edges = np.arange(2 * graphs).reshape(graphs, 2).T
+    train = np.arange(graphs) % 4 < 2
+    validation = np.arange(graphs) % 4 == 2
+    return GraphSet.from_arrays(
+        "values",
+        np.random.default_rng(0).normal(size=(2 * graphs, 2)),
+        np.concatenate([edges, edges[::-1]], axis=1),
+        np.repeat(np.arange(graphs), 2),
+        np.linspace(0.0, 1.0, graphs),
+        np.arange(graphs) // 8,
+        SplitMasks(train, validation, ~(train | validation)),
+        "nothing",
+    )

@@ -1,0 +1,93 @@
+"""FedVN's table: its printed numbers, its cases, and what a run measures."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from fgl_secure.commands.tables.rows import printed_figures
+from fgl_secure.commands.tables.table import Choices
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.methods.fedvn.methods import FEDAVG, FEDVN
+from fgl_secure.methods.fedvn.tables import (
+    ACCURACIES,
+    ACCURACY,
+    ERROR,
+    ERRORS,
+    LAST_ACCURACY,
+    LAST_ERROR,
+    NOT_IMPLEMENTED,
+    SETTING,
+    TABLES,
+    GraphRun,
+    NamedSet,
+    load_named_set,
+)
+from tests.methods.fedvn.sets import random_set
+
+QUICK = Choices(seeds=1, epochs=1)
+
+
+def test_every_printed_number_has_its_row() -> None:
+    """Printed numbers and rows of the paper's data sets are the same, one for one."""
+    wanted = {
+        (data, SETTING, case.method, metric.name)
+        for table, metric, named in ((ACCURACIES, ACCURACY, ("CMNIST",)), (ERRORS, ERROR, ()))
+        for data in (*table.datasets, *named)
+        for case in table.cases
+    }
+    assert set(printed_figures(ACCURACIES.printed)) == wanted
+    assert ACCURACIES.printed == ERRORS.printed
+    assert TABLES == (ACCURACIES, ERRORS)
+
+
+def test_printed_numbers_say_where_they_are_from() -> None:
+    """The first line names the paper, the table and what is left out."""
+    text = (files("fgl_secure") / "paper_tables" / "fedvn_table1.csv").read_text(encoding="utf-8")
+    assert text.startswith("# FedVN (AAAI 2025), Table 1")
+    assert "SST2 is left out" in text
+
+
+def test_what_is_not_implemented_is_named_and_not_run() -> None:
+    """Five baselines have a line and no measure; the notes name them, and SST2."""
+    for table in TABLES:
+        assert {case.method for case in table.cases if case.measure is None} == set(NOT_IMPLEMENTED)
+        assert all(name in " ".join(table.notes) for name in (*NOT_IMPLEMENTED, "SST2"))
+
+
+def test_a_run_measures_the_selected_and_the_last_round() -> None:
+    """Two accuracies in percent; the best round of `paper` is at least as good as the last."""
+    measured = GraphRun(FEDVN)(load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=2), 0)
+    assert set(measured) == {ACCURACY, LAST_ACCURACY}
+    assert 0 <= measured[LAST_ACCURACY] <= measured[ACCURACY] <= 100
+
+
+def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where targets are values the metrics are mean absolute errors."""
+
+    def values(_name: str, seed: int, _data_root: Path | None) -> GraphSet:
+        return random_set(seed, values=True)
+
+    monkeypatch.setattr("fgl_secure.methods.fedvn.tables._drawn", values)
+    assert set(GraphRun(FEDAVG)(NamedSet("random"), QUICK, 0)) == {ERROR, LAST_ERROR}
+
+
+def test_every_seed_draws_its_own_graphs() -> None:
+    """A set is loaded by name, with its name as the catalogue spells it, and drawn a seed."""
+    named = load_named_set("motif-mini")
+    assert named.name == "Motif-mini"
+    for seed in (0, 1):
+        assert (named.drawn(seed).edges == load_set("Motif-mini", seed).edges).all()
+    assert named.drawn(0).edges.shape != named.drawn(1).edges.shape
+
+
+def test_wrong_choices_are_refused() -> None:
+    """Sets have names, and sums of the table's runs are in the clear."""
+    with pytest.raises(UnknownNameError, match="Motif-max"):
+        load_named_set("Motif-max")
+    with pytest.raises(InputError, match="protocol must be plaintext"):
+        GraphRun(FEDVN)(NamedSet("Motif-mini"), Choices(protocol="secmp"), 0)

@@ -1,0 +1,199 @@
+"""FedVN from the first round to the last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.graph.split import SplitMasks
+from fgl_secure.methods.fedvn.methods import FEDAVG, FEDVN, METHODS, SELF_TRAINING, GraphMethod
+from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
+from fgl_secure.methods.fedvn.training import GraphOutcome, run_fedvn, train_fedvn
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
+from fgl_secure.training.model_down import RECEIVED
+from fgl_secure.training.presets import Selection
+from fgl_secure.training.server_sums import SERVER_SUM, server_sums
+from tests.methods.fedvn.sets import random_set
+
+HONEST = replace(fedvn_preset("honest", "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2)
+PAPER = replace(fedvn_preset("paper", "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2, floor=0.01)
+
+
+def run(
+    sets: GraphSet, preset: FedVNPreset = HONEST, scheme: str | None = None, method: GraphMethod = FEDVN, seed: int = 0
+) -> tuple[GraphOutcome, Channel]:
+    """A whole training run that keeps everything."""
+    channel = Channel(hierarchy_of(sets.union()), SimulationCoins(7), Recording.everything())
+    sums = server_sums(None if scheme is None else staged(scheme), channel)
+    return run_fedvn(sets, channel, preset, sums, method=method, seed=seed), channel
+
+
+def test_equal_seeds_give_equal_bits() -> None:
+    """Losses and accuracies repeat; another seed gives others."""
+    sets = random_set()
+    first, second, other = (run(sets, seed=seed)[0].result for seed in (0, 0, 1))
+    assert first.losses == second.losses
+    assert first.accuracy == second.accuracy
+    assert first.losses != other.losses
+
+
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks"])
+def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
+    """Losses agree to the last bit, and nobody's row is among the messages."""
+    sets = random_set()
+    (clear, open_channel), (secured, channel) = run(sets), run(sets, scheme=scheme)
+    assert secured.result.losses == clear.result.losses
+    assert secured.result.accuracy == clear.result.accuracy
+    view = channel.transcript.view([Party(Role.SERVER, 0)])
+    assert not list(view.messages(Phase.SUMMANDS))
+    assert list(open_channel.transcript.view([Party(Role.SERVER, 0)]).messages(Phase.SUMMANDS))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
+def test_every_method_runs_under_both_presets(method: GraphMethod) -> None:
+    """Each gives an accuracy of every client, at a round within the run."""
+    for preset in (HONEST, PAPER):
+        outcome, _ = run(random_set(constant=False), preset, method=method)
+        assert 0 <= outcome.result.selected_round <= preset.epochs
+        assert all(share is not None and 0 <= share <= 1 for share in outcome.result.accuracy.per_silo)
+        shares = [share for share in outcome.result.accuracy.per_silo if share is not None]
+        assert outcome.result.accuracy.test == pytest.approx(np.mean(shares))
+
+
+def test_validation_chooses_in_honest_and_test_in_paper() -> None:
+    """Only the honest preset has a validation accuracy; the published one reports the best round on the test graphs."""
+    sets = random_set()
+    honest, _ = run(sets, HONEST)
+    paper, _ = run(sets, PAPER)
+    assert honest.result.accuracy.validation is not None
+    assert paper.result.accuracy.validation is None
+    assert paper.result.accuracy.test is not None
+    assert paper.last.test is not None
+    assert paper.result.accuracy.test >= paper.last.test
+    assert (HONEST.selection, PAPER.selection) == (Selection.VALIDATION, Selection.TEST)
+
+
+def test_what_the_server_learns_of_validation_is_the_share_of_all_clients() -> None:
+    """The last sum holds the final model's figures alone, pooled over the clients."""
+    outcome, channel = run(random_set(), scheme="pairwise-masking")
+    view = channel.transcript.view([Party(Role.SERVER, 0)])
+    sums = [batch for batch in view.own(SERVER_SUM) if batch.step == Step(HONEST.epochs)]
+    total = np.asarray(sums[0].values)[0]
+    assert total[outcome.layout.scored] == pytest.approx(6 / 30)
+    assert total[outcome.layout.right] / total[outcome.layout.scored] == pytest.approx(outcome.last.validation)
+    assert not np.delete(total, [outcome.layout.right, outcome.layout.scored]).any()
+
+
+def test_the_model_on_its_way_down_is_counted_and_noted() -> None:
+    """Model, virtual nodes and global score for every client, every round and at the end; none for self-training."""
+    outcome, channel = run(random_set())
+    sent = sum(batch.bytes for batch in channel.transcript.messages if batch.phase is Phase.MODEL)
+    entries = outcome.layout.parameters + 3 * 6 + 3
+    assert sent == 3 * 3 * 4 * entries
+    notes = [batch for batch in channel.transcript.private if batch.name == RECEIVED]
+    assert [batch.step.round for batch in notes] == [0, 1, 2]
+    for batch in notes:
+        assert batch.owners.tolist() == channel.parties.ids(Role.SILO).tolist()
+        assert batch.values.shape == (3, entries)
+        assert (batch.values == batch.values[0]).all()
+    _, alone = run(random_set(), method=SELF_TRAINING)
+    assert not [batch for batch in alone.transcript.messages if batch.phase is Phase.MODEL]
+
+
+def test_values_are_learnt_as_well() -> None:
+    """With values for targets the accuracies are mean absolute errors, and the best round has the least."""
+    outcome, _ = run(random_set(values=True), replace(PAPER, epochs=4))
+    assert outcome.result.accuracy.test is not None
+    assert outcome.last.test is not None
+    assert outcome.result.accuracy.test <= outcome.last.test
+    assert outcome.layout.classes == 1
+
+
+@pytest.mark.parametrize("statistics", Statistics)
+def test_odd_graphs_do_no_harm(statistics: Statistics) -> None:
+    """Single nodes, graphs without edges, batches of one graph and a class that nobody has: losses stay finite."""
+    single = GraphSet.from_arrays(
+        "single",
+        np.ones((6, 1)),
+        np.zeros((2, 0), dtype=np.int64),
+        [0, 1, 2, 3, 4, 4],
+        [0, 2, 2, 0, 2],
+        [0, 0, 1, 1, 1],
+        SplitMasks(*(np.array(mask, dtype=bool) for mask in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 1], [0, 1, 0, 0, 0]))),
+        "none",
+    )
+    outcome, _ = run(single, replace(HONEST, statistics=statistics))
+    assert np.isfinite(outcome.result.losses).all()
+    assert outcome.layout.classes == 3
+    assert outcome.result.accuracy.per_silo[1] is None
+
+
+def test_motif_mini_is_learnt_better_than_by_chance() -> None:
+    """FedAvg with larger steps learns the small motifs' training graphs: the loss falls well below log 3."""
+    sets = load_set("Motif-mini", 0)
+    preset = replace(fedvn_preset("paper", "Motif-mini"), epochs=15, learning_rate=0.1, hidden=24, virtual_nodes=4)
+    channel = Channel(hierarchy_of(sets.union()), SimulationCoins(0))
+    for method in (FEDAVG, FEDVN):
+        result = train_fedvn(sets, channel, preset, server_sums(None, channel), method=method)
+        assert result.losses[-1] < 0.9 * np.log(3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("virtual_nodes", 0),
+        ("epochs", 0),
+        ("layers", 0),
+        ("batch", 0),
+        ("dropout", 1.0),
+        ("temperature", 0.0),
+        ("learning_rate", float("nan")),
+        ("contrast", -1.0),
+    ],
+)
+def test_numbers_out_of_range_are_refused(field: str, value: float) -> None:
+    """The message names the argument and the value: M = 0 is FedAvg and has to be asked for as that."""
+    with pytest.raises(InputError, match=rf"{field} must .*found {value}"):
+        replace(HONEST, **{field: value})  # type: ignore[arg-type]
+
+
+def test_unknown_presets_and_wrong_channels_are_refused() -> None:
+    """A preset is "honest" or "paper"; a channel has as many clients as the graphs."""
+    with pytest.raises(UnknownNameError, match="preset"):
+        fedvn_preset("best", "Motif-basis")
+    sets, other = random_set(), load_set("Motif-mini", 0)
+    fewer = replace(sets, client_of=np.minimum(sets.client_of, 1))
+    channel = Channel(hierarchy_of(other.union()), SimulationCoins(0))
+    with pytest.raises(InputError, match=r"2 clients.*found 3"):
+        train_fedvn(fewer, channel, HONEST, server_sums(None, channel))
+
+
+def test_a_round_needs_graphs_to_be_chosen_on() -> None:
+    """Without validation graphs, or where these are trained on, a preset that chooses by them is refused."""
+    sets = random_set()
+    nobody = np.zeros_like(sets.test)
+    for held, preset in (
+        (replace(sets, validation=nobody), HONEST),
+        (sets, replace(HONEST, validation_trains=True)),
+        (replace(sets, test=nobody), PAPER),
+    ):
+        with pytest.raises(InputError, match=rf"sets.{preset.selection} must mark at least one graph"):
+            run(held, preset)
+    assert run(replace(sets, validation=nobody), PAPER)[0].result.accuracy.test is not None
+
+
+def test_presets_are_the_public_code_s_and_the_paper_s() -> None:
+    """Rates of section 6.1 and the public code's M, lambda_1 and lambda_2; choices of a run change one number."""
+    paper = fedvn_preset("paper", "CMNIST")
+    assert (paper.learning_rate, fedvn_preset("paper", "Motif-basis").learning_rate) == (0.01, 0.001)
+    assert (paper.virtual_nodes, paper.decoupling, paper.contrast, paper.temperature) == (20, 0.1, 1.0, 0.1)
+    assert paper.with_epochs(3).with_virtual_nodes(5) == replace(paper, epochs=3, virtual_nodes=5)
+    assert paper.with_epochs(None).with_virtual_nodes(None) == paper

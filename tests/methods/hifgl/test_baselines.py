@@ -1,0 +1,148 @@
+"""Frameworks: HiFGL's program on other edges and under other federations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.hifgl.baselines import (
+    FEDAVG,
+    FEDPER,
+    FEDPROX,
+    GLOBAL,
+    HIFGL,
+    LOCAL,
+    LOCAL_MLP,
+    Framework,
+    train_framework,
+)
+from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.runtime import Channel, Phase
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.presets import HONEST, Federation
+from tests.graphs import two_communities
+
+QUICK = replace(HONEST, hidden=8, epochs=6)
+GRAPH = two_communities()
+
+
+def train(framework: Framework, graph: FederatedGraph = GRAPH, backbone: str = "gcn") -> TrainingResult:
+    return train_framework(framework, graph, QUICK, backbone=backbone, seed=0)
+
+
+def changed_elsewhere() -> FederatedGraph:
+    """The graph with other features and labels in silo 1, and silo 0 as it was."""
+    theirs = GRAPH.silo_of == 1
+    features, labels = GRAPH.features.copy(), GRAPH.labels.copy()
+    features[theirs] = -features[theirs]
+    labels[theirs] = 1 - labels[theirs]
+    graph = Graph.from_arrays("changed", features, labels, GRAPH.edges)
+    masks = SplitMasks(GRAPH.train_mask, GRAPH.validation_mask, GRAPH.test_mask)
+    return FederatedGraph.from_assignment(graph, GRAPH.silo_of, masks)
+
+
+def messages(result: TrainingResult) -> int:
+    """Messages between devices in the whole run."""
+    return sum(each.messages for each in result.transcript.traffic() if each.phase is Phase.VALUES)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+@pytest.mark.parametrize(
+    ("framework", "edges"),
+    [
+        (LOCAL_MLP, 0),
+        (LOCAL, int((~GRAPH.crosses_silos).sum())),
+        (FEDAVG, int((~GRAPH.crosses_silos).sum())),
+        (HIFGL, GRAPH.edges.shape[1]),
+        (GLOBAL, GRAPH.edges.shape[1]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Framework) else str(value),
+)
+def test_messages_travel_on_the_edges_that_a_framework_sees(framework: Framework, edges: int, backbone: str) -> None:
+    """Two layers forward and back in each round, and once more forward for the last models."""
+    result = train(framework, backbone=backbone)
+    assert messages(result) == edges * (4 * QUICK.epochs + 2)
+    assert result.losses[-1] < result.losses[0]
+
+
+def logits_in_silo_0(framework: Framework, graph: FederatedGraph) -> torch.Tensor:
+    """What silo 0 predicts for its own devices after three rounds."""
+    seen = framework.sees(graph)
+    preset = replace(QUICK, federation=framework.federation or QUICK.federation)
+    method = HiFGL(seen, Plaintext(), Channel(hierarchy_of(seen), SimulationCoins(0)), preset)
+    for number in range(3):
+        method.round(number)
+    return method.evaluate(3)[torch.from_numpy(graph.silo_of == 0)]
+
+
+@pytest.mark.parametrize(
+    ("framework", "alone"),
+    [(LOCAL_MLP, True), (LOCAL, True), (FEDAVG, False), (FEDPROX, False), (FEDPER, False), (HIFGL, False)],
+    ids=lambda value: value.name if isinstance(value, Framework) else "",
+)
+def test_only_local_silos_learn_nothing_of_each_other(framework: Framework, alone: bool) -> None:
+    """Other features and labels in silo 1 change silo 0's predictions exactly where models or messages are shared."""
+    here, there = (logits_in_silo_0(framework, graph) for graph in (GRAPH, changed_elsewhere()))
+    assert torch.equal(here, there) is alone
+
+
+def test_a_network_without_edges_is_a_perceptron() -> None:
+    """Local-MLP does not depend on the edges at all."""
+    ring = np.stack([np.arange(40), (np.arange(40) + 1) % 40])
+    masks = SplitMasks(GRAPH.train_mask, GRAPH.validation_mask, GRAPH.test_mask)
+    rewired = Graph.from_arrays("ring", GRAPH.features, GRAPH.labels, ring)
+    other = FederatedGraph.from_assignment(rewired, GRAPH.silo_of, masks)
+    assert train(LOCAL_MLP).losses == train(LOCAL_MLP, other).losses
+    assert train(HIFGL).losses != train(HIFGL, other).losses
+
+
+def test_global_is_one_silo() -> None:
+    """Centralised training has a single silo that holds every test device, and does not depend on the partition."""
+    central = train(GLOBAL)
+    assert central.accuracy.per_silo == (central.accuracy.test,)
+    regrouped = FederatedGraph.from_assignment(
+        GRAPH.graph,
+        np.arange(GRAPH.num_devices) // 2 % 5 // 2,
+        SplitMasks(GRAPH.train_mask, GRAPH.validation_mask, GRAPH.test_mask),
+    )
+    assert np.allclose(train(GLOBAL, regrouped).losses, central.losses)
+
+
+def test_fedprox_and_fedper_on_a_graph() -> None:
+    """With one local step a round FedProx is FedAvg, and FedPer is neither FedAvg nor Local."""
+    losses = {each.name: train(each).losses for each in (FEDAVG, FEDPROX, FEDPER, LOCAL)}
+    assert losses["FedProx"] == losses["FedAvg"]
+    assert len(set(losses.values())) == 3
+
+
+def test_the_preset_federates_hifgl() -> None:
+    """HiFGL follows the preset, which the other frameworks overrule."""
+    shared = replace(QUICK, federation=Federation.SHARED)
+    runs = {
+        (framework.name, preset.federation): train_framework(framework, GRAPH, preset, backbone="gcn", seed=0).losses
+        for framework in (HIFGL, FEDAVG)
+        for preset in (QUICK, shared)
+    }
+    assert runs["FedAvg", Federation.FEDAVG] == runs["FedAvg", Federation.SHARED]
+    assert runs["HiFGL", Federation.FEDAVG] != runs["HiFGL", Federation.SHARED]
+
+
+def test_any_scheme_carries_the_sums() -> None:
+    """Under SecMP the losses are those in the clear, up to fixed-point error."""
+    secured = train_framework(HIFGL, GRAPH, QUICK, backbone="sage", seed=0, scheme=SecretMessagePassing())
+    assert np.allclose(secured.losses, train(HIFGL, backbone="sage").losses, atol=1e-4)
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+def test_any_number_of_layers_trains(layers: int) -> None:
+    """Messages are counted a layer, and the loss falls."""
+    result = train_framework(HIFGL, GRAPH, replace(QUICK, layers=layers), backbone="gcn", seed=0)
+    assert messages(result) == GRAPH.edges.shape[1] * layers * (2 * QUICK.epochs + 1)
+    assert result.losses[-1] < result.losses[0]

@@ -1,0 +1,211 @@
+"""HiFGL: one program under any scheme, and what its hierarchy sends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FieldRangeError, UnknownNameError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.runtime import Channel, Phase, Role
+from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.presets import HONEST, Federation, Preset
+from tests.graphs import two_communities
+
+QUICK = replace(HONEST, hidden=8, epochs=6)
+GRAPH = two_communities()
+
+
+def train(
+    scheme: Scheme, preset: Preset = QUICK, graph: FederatedGraph = GRAPH, *, backbone: str = "gcn", coins: int = 0
+) -> TrainingResult:
+    channel = Channel(hierarchy_of(graph), SimulationCoins(coins))
+    return train_hifgl(graph, scheme, channel, preset, backbone=backbone)
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+@pytest.mark.parametrize("federation", Federation)
+@pytest.mark.parametrize(
+    "scheme",
+    [SecretMessagePassing(), SecretMessagePassing(T=2, delivery=MuDelivery.TARGET)],
+    ids=lambda scheme: scheme.name,
+)
+def test_every_scheme_trains_the_plaintext_model(backbone: str, federation: Federation, scheme: Scheme) -> None:
+    """With equal seeds the losses agree with plaintext training to 1e-4, and the accuracies are the same."""
+    preset = replace(QUICK, federation=federation)
+    secured, plain = train(scheme, preset, backbone=backbone), train(Plaintext(), preset, backbone=backbone)
+    assert np.allclose(secured.losses, plain.losses, atol=1e-4)
+    assert secured.accuracy == plain.accuracy
+    assert secured.selected_round == plain.selected_round
+    assert secured.losses[-1] < secured.losses[0]
+
+
+def test_coins_of_the_scheme_do_not_change_the_model() -> None:
+    """Other masks and points give bit for bit the same losses: sums over the field are exact."""
+    assert train(SecretMessagePassing(), coins=1).losses == train(SecretMessagePassing(), coins=2).losses
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+def test_one_silo_makes_no_difference_between_federations(backbone: str) -> None:
+    """With a single silo one shared model and federated averaging are the same."""
+    alone = two_communities(silos=1)
+    runs = [train(Plaintext(), replace(QUICK, federation=f), alone, backbone=backbone) for f in Federation]
+    assert np.allclose(runs[0].losses, runs[1].losses, atol=1e-6)
+    assert runs[0].accuracy == runs[1].accuracy
+
+
+def test_two_silos_do_make_a_difference() -> None:
+    """With two silos averaging models is not averaging gradients: Adam is not linear."""
+    runs = [train(Plaintext(), replace(QUICK, federation=federation)) for federation in Federation]
+    assert runs[0].losses[0] == runs[1].losses[0]
+    assert not np.allclose(runs[0].losses, runs[1].losses, atol=1e-6)
+
+
+def test_gradients_are_those_of_the_whole_graph() -> None:
+    """One silo's first step is that of plain Adam on the mean loss with the dense adjacency matrix."""
+    graph = two_communities(silos=1)
+    method = HiFGL(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), QUICK)
+    flat = [p.detach().clone().requires_grad_() for p in method._silos.models[0].parameters()]
+    dense = np.eye(graph.num_devices, dtype=np.float32)
+    dense[graph.edges[1], graph.edges[0]] = 1.0
+    adjacency = torch.from_numpy(dense)
+    root = torch.sqrt(torch.tensor(graph.in_degree + 1.0, dtype=torch.float32))
+    norm = adjacency / root[:, None] / root[None, :]
+    h = torch.relu(norm @ torch.tensor(graph.features) @ flat[0] + flat[1])
+    logits = norm @ h @ flat[2] + flat[3]
+    train_mask, labels = torch.tensor(graph.train_mask), torch.tensor(graph.labels)
+    loss = torch.nn.functional.cross_entropy(logits[train_mask], labels[train_mask])
+    optimiser = torch.optim.Adam(flat, lr=QUICK.learning_rate)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    ours, judged = method.round(0)
+    assert ours == pytest.approx(loss.item(), abs=1e-6)
+    assert torch.allclose(judged, logits, atol=1e-5)
+    for mine, theirs in zip(method._silos.models[0].parameters(), flat, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+def test_hierarchy_sends_what_the_paper_says() -> None:
+    """A round sends the model to silos and devices, a gradient a device and parameter, a model a silo, and scores.
+
+    Scoring the last models hands them out and collects scores once more, without gradients.
+    """
+    result, silos, devices = train(Plaintext()), GRAPH.num_silos, GRAPH.num_devices
+    model = 4 * (8 * 8 + 8 + 8 * 2 + 2)
+    scored = int(GRAPH.validation_mask.sum())
+    hierarchical = {
+        (t.phase, t.sender_role, t.receiver_role): (t.messages, t.bytes)
+        for t in result.transcript.traffic()
+        if t.phase is not Phase.VALUES
+    }
+    per_round = {
+        (Phase.MODEL, Role.SERVER, Role.SILO): (silos, silos * model),
+        (Phase.MODEL, Role.SILO, Role.DEVICE): (devices, devices * model),
+        (Phase.GRADIENT, Role.DEVICE, Role.SILO): (4 * devices, devices * model),
+        (Phase.MODEL, Role.SILO, Role.SERVER): (silos, silos * model),
+        (Phase.CORRECT, Role.DEVICE, Role.SILO): (scored, scored),
+        (Phase.CORRECT, Role.SILO, Role.SERVER): (silos, silos * 8),
+    }
+    training_only = {(Phase.GRADIENT, Role.DEVICE, Role.SILO), (Phase.MODEL, Role.SILO, Role.SERVER)}
+    times = {key: QUICK.epochs + (key not in training_only) for key in per_round}
+    assert hierarchical == {key: (times[key] * m, times[key] * b) for key, (m, b) in per_round.items()}
+
+
+def test_neighbour_sums_follow_the_edges() -> None:
+    """Every edge is a message from its source to its target, with the silos as custodians."""
+    grouping, parties = neighbour_sums(GRAPH), hierarchy_of(GRAPH)
+    assert np.array_equal(np.stack([grouping.source, grouping.target]), GRAPH.edges)
+    assert np.array_equal(grouping.row_owner, parties.ids(Role.DEVICE))
+    assert np.array_equal(parties.index_of(grouping.group_custodian, Role.SILO), GRAPH.silo_of)
+
+
+def test_split_restricted_messages_stay_within_a_split() -> None:
+    """As in the public code, devices of different splits exchange nothing."""
+    result = train(Plaintext(), replace(QUICK, epochs=1, split_restricted=True))
+    split = GRAPH.train_mask * 1 + GRAPH.validation_mask * 2 + GRAPH.test_mask * 3
+    parties = hierarchy_of(GRAPH)
+    for batch in result.transcript.messages:
+        if batch.phase is Phase.VALUES:
+            ends = [split[parties.index_of(ids, Role.DEVICE)] for ids in (batch.senders, batch.receivers)]
+            assert np.array_equal(*ends)
+            assert 0 < batch.messages < GRAPH.edges.shape[1]
+
+
+def test_dropout_repeats_with_its_seed_and_is_off_when_judging() -> None:
+    """Two runs with dropout are equal, and accuracies come from a pass without it."""
+    dropping = replace(QUICK, dropout=0.5)
+    first, second = train(Plaintext(), dropping), train(Plaintext(), dropping)
+    assert first.losses == second.losses != train(Plaintext()).losses
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
+    method = HiFGL(GRAPH, Plaintext(), channel, dropping)
+    judged = method.evaluate(0)
+    assert torch.equal(method.round(0)[1], judged)
+
+
+def test_values_beyond_the_bound_stop_training_with_round_and_layer() -> None:
+    """Training never wraps in silence: it raises and says when."""
+    with pytest.raises(FieldRangeError, match=r"bound 0.001; found magnitude .* \(round 0, layer 0, forward pass\)"):
+        train(SecretMessagePassing(bound=0.001))
+
+
+def test_unknown_backbones_are_refused() -> None:
+    """The message lists the backbones that there are."""
+    with pytest.raises(UnknownNameError, match="backbone must be one of gcn, sage; found 'gat'"):
+        train(Plaintext(), backbone="gat")
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_a_static_first_layer_is_the_same_model(backbone: str, minimum: int) -> None:
+    """With one model for all silos, projecting the sum of features is summing projected features.
+
+    With a model a silo the weights' gradient goes to the silo of the target instead of the sender's.
+    """
+    preset = replace(QUICK, federation=Federation.SHARED)
+    runs = [
+        train(Plaintext(minimum_group=minimum), replace(preset, static_first_layer=static), backbone=backbone)
+        for static in (False, True)
+    ]
+    assert np.allclose(runs[0].losses, runs[1].losses, atol=1e-5)
+    assert runs[0].accuracy == runs[1].accuracy
+
+
+def test_a_static_first_layer_is_sent_once() -> None:
+    """One exchange of rows as wide as the features, and then the messages of the other layer alone."""
+    result = train(Plaintext(), replace(QUICK, static_first_layer=True))
+    sent = [b for b in result.transcript.messages if b.phase is Phase.VALUES]
+    first = [b for b in sent if b.step.layer == 0]
+    assert [b.item_bytes for b in first] == [4 * GRAPH.graph.num_features]
+    assert len(sent) == 1 + 2 * QUICK.epochs + 1
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sage"])
+@pytest.mark.parametrize("scheme", [RelayCoded(k_min=1), RelayCoded(T=2, R=4), RelayCoded(profile=Profile.ANON)])
+def test_relays_train_the_plaintext_model_of_the_same_least_group(scheme: RelayCoded, backbone: str) -> None:
+    """Over relays, with gradients summed as well, losses agree with plaintext to 1e-4 and accuracies are the same."""
+    channel = Channel(hierarchy_of(GRAPH, scheme.relays), SimulationCoins(0))
+    secured = train_hifgl(GRAPH, scheme, channel, QUICK, backbone=backbone)
+    plain = train(Plaintext(minimum_group=scheme.k_min), backbone=backbone)
+    assert np.allclose(secured.losses, plain.losses, atol=1e-4)
+    assert secured.accuracy == plain.accuracy
+
+
+def test_parameter_gradients_reach_silos_in_the_clear_or_not_at_all() -> None:
+    """As published every device's gradient is a message to its silo; over relays there is no such message."""
+    scheme = RelayCoded()
+    channel = Channel(hierarchy_of(GRAPH, scheme.relays), SimulationCoins(0))
+    train_hifgl(GRAPH, scheme, channel, QUICK)
+    phases = {batch.phase for batch in channel.transcript.messages}
+    assert Phase.GRADIENT not in phases
+    assert Phase.SHARE_SUMS in phases
+    assert Phase.GRADIENT in {batch.phase for batch in train(SecretMessagePassing()).transcript.messages}

@@ -1,0 +1,155 @@
+"""Lower bounds on epsilon: tight where they can be, and below the truth as often as they say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fgl_secure.dp import gaussian_epsilon
+from fgl_secure.errors import InputError
+from fgl_secure.statistics.lower_bounds import (
+    EpsilonLowerBound,
+    Scores,
+    ThresholdPolicy,
+    classic_bound,
+    gaussian_bound,
+    gaussian_epsilon_of,
+    one_run_bound,
+)
+
+DELTA = 1e-5
+SIGMA = {1: 3.731, 2: 1.994, 4: 1.081, 8: 0.600}
+GAUSSIAN = {(1, 1000): 0.40, (2, 1000): 1.32, (4, 250): 2.29, (4, 1000): 3.22, (8, 1000): 7.01, (4, 10_000): 3.75}
+
+
+def scores(sigma: float, n: int, rng: np.random.Generator) -> tuple[Scores, Scores]:
+    """Scores of n counted and n choosing runs of each input, for the Gaussian mechanism of sensitivity 1."""
+    return 1 + rng.normal(0, sigma, 2 * n), rng.normal(0, sigma, 2 * n)
+
+
+@pytest.mark.parametrize(("epsilon", "n"), GAUSSIAN)
+def test_gaussian_bounds_reach_the_known_figures(epsilon: int, n: int) -> None:
+    """Mean bound of 20 audits of the analytic Gaussian mechanism; for epsilon = 4 and n = 1000 about 3.2."""
+    rng = np.random.default_rng(0)
+    bounds = [gaussian_bound(*scores(SIGMA[epsilon], n, rng), delta=DELTA).epsilon for _ in range(20)]
+    assert np.mean(bounds) == pytest.approx(GAUSSIAN[epsilon, n], abs=0.3 if n < 1000 else 0.16)
+
+
+@pytest.mark.parametrize(("epsilon", "figure"), [(1, 0.08), (2, 0.50), (4, 1.26), (8, 2.49)])
+def test_classic_bounds_reach_the_known_figures(epsilon: int, figure: float) -> None:
+    """Mean classic bound of 20 audits with n = 1000: far below the truth, as it rests on rates alone."""
+    rng = np.random.default_rng(1)
+    bounds = [classic_bound(*scores(SIGMA[epsilon], 1000, rng), delta=DELTA).epsilon for _ in range(20)]
+    assert np.mean(bounds) == pytest.approx(figure, abs=0.35)
+
+
+@pytest.mark.parametrize(("n", "most"), [(100, 3.28), (200, 3.98), (500, 4.91), (1000, 5.60), (10_000, 7.90)])
+def test_a_perfect_attack_proves_no_more_than_its_runs_allow(n: int, most: float) -> None:
+    """Scores that tell the inputs apart without error give the known ceiling of the classic bound at 95 %."""
+    bound = classic_bound(np.ones(2 * n), np.zeros(2 * n), delta=0.0)
+    assert bound.epsilon == pytest.approx(most, abs=0.006)
+    assert (bound.n, bound.policy) == (n, ThresholdPolicy.SEPARATE_SPLIT)
+
+
+@pytest.mark.parametrize("bound", [classic_bound, gaussian_bound])
+def test_the_truth_is_violated_no_more_often_than_stated(bound: object) -> None:
+    """Of 300 audits of a mechanism with epsilon = 2 at most 5 %, with slack for chance, exceed it."""
+    assert callable(bound)
+    rng = np.random.default_rng(2)
+    found = [bound(*scores(SIGMA[2], 250, rng), delta=DELTA).epsilon for _ in range(300)]
+    assert sum(value > 2.0 for value in found) <= 25  # P[binomial(300, .05) > 25] < .5 %
+
+
+@pytest.mark.parametrize("bound", [classic_bound, gaussian_bound])
+def test_scores_without_information_prove_nothing(bound: object) -> None:
+    """The null control: equal distributions give bounds of almost always 0."""
+    assert callable(bound)
+    rng = np.random.default_rng(3)
+    found = [bound(rng.normal(size=500), rng.normal(size=500), delta=DELTA).epsilon for _ in range(40)]
+    assert sum(value > 0 for value in found) <= 6
+
+
+def test_rates_without_intervals_would_violate_the_truth() -> None:
+    """The broken twin: the same conversion of plain rates exceeds the truth in about half of all audits."""
+    rng, found = np.random.default_rng(4), []
+    for _ in range(100):
+        present, absent = scores(SIGMA[2], 250, rng)
+        mu = stats.norm.ppf((present[250:] >= 0.5).mean()) - stats.norm.ppf((absent[250:] >= 0.5).mean())
+        found.append(gaussian_epsilon_of(float(mu), DELTA))
+    assert sum(value > 2.0 for value in found) > 30
+
+
+def test_the_opposite_decision_counts_too() -> None:
+    """Absent runs that are recognised with certainty prove as much as present ones (both directions of the bound)."""
+    rng = np.random.default_rng(5)
+    half = rng.random(2000) < 0.5
+    sure_when_low = classic_bound(np.ones(2000), half.astype(float), delta=0.0).epsilon
+    sure_when_high = classic_bound(half.astype(float), np.zeros(2000), delta=0.0).epsilon
+    assert sure_when_low > 4
+    assert sure_when_high > 4
+
+
+@pytest.mark.parametrize(("m", "r", "most"), [(1000, 1000, 5.78), (1000, 100, 3.47), (10_000, 1000, 5.53)])
+def test_one_run_with_all_guesses_right(m: int, r: int, most: float) -> None:
+    """The known ceilings of the bound from one run at delta = 1e-5."""
+    assert one_run_bound(r, r, m, delta=DELTA).epsilon == pytest.approx(most, abs=0.012)
+
+
+@pytest.mark.parametrize(("epsilon", "figure"), [(1, 0.46), (2, 0.97), (4, 2.06), (8, 3.81)])
+def test_one_run_against_the_gaussian_mechanism(epsilon: int, figure: float) -> None:
+    """Ten thousand orthogonal canaries and 500 guesses give the known mean bounds."""
+    rng = np.random.default_rng(6)
+    right = [guessed_right(SIGMA[epsilon], 10_000, 500, rng) for _ in range(30)]
+    found = [one_run_bound(v, 500, 10_000, delta=DELTA).epsilon for v in right]
+    assert np.mean(found) == pytest.approx(figure, rel=0.1)
+
+
+def test_one_run_is_violated_no_more_often_than_stated() -> None:
+    """Of 300 single runs with epsilon = 1 at most 5 %, with slack for chance, exceed it; coins prove nothing."""
+    rng = np.random.default_rng(7)
+    found = [one_run_bound(guessed_right(SIGMA[1], 400, 40, rng), 40, 400, delta=DELTA).epsilon for _ in range(300)]
+    assert sum(value > 1.0 for value in found) <= 25
+    assert one_run_bound(20, 40, 400, delta=DELTA).epsilon == 0
+
+
+def guessed_right(sigma: float, canaries: int, guesses: int, rng: np.random.Generator) -> int:
+    """Right guesses on the canaries with the most extreme scores, half of them guessed in."""
+    present = rng.random(canaries) < 0.5
+    order = np.argsort(present + rng.normal(0, sigma, canaries))
+    return int((~present[order[: guesses // 2]]).sum() + present[order[-(guesses - guesses // 2) :]].sum())
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0, 8.0])
+def test_gaussian_conversion_agrees_with_the_accountant(mu: float) -> None:
+    """Epsilon of a mu-Gaussian mechanism is that of one release with multiplier 1 / mu."""
+    assert gaussian_epsilon_of(mu, DELTA) == pytest.approx(gaussian_epsilon(1 / mu, DELTA), abs=1e-9)
+    assert gaussian_epsilon_of(-mu, DELTA) == 0
+
+
+@pytest.mark.parametrize(("present", "absent"), [([1.0], [0.0]), ([1.0, 2.0], [0.0]), ([1.0, math.nan], [0.0, 0.0])])
+def test_scores_that_cannot_be_split_are_refused(present: list[float], absent: list[float]) -> None:
+    """Scores must be finite, equally many, and enough for two halves."""
+    with pytest.raises(InputError):
+        classic_bound(np.array(present), np.array(absent), delta=DELTA)
+
+
+@pytest.mark.parametrize("counts", [(3, 2, 5), (1, 6, 5), (-1, 2, 5)])
+def test_impossible_counts_are_refused(counts: tuple[int, int, int]) -> None:
+    """Right guesses, guesses and canaries must be in order."""
+    with pytest.raises(InputError, match="counts"):
+        one_run_bound(*counts, delta=DELTA)
+
+
+def test_a_bound_states_its_terms() -> None:
+    """A bound is a record of method, figure, size, confidence and delta; levels outside their range raise."""
+    bound = classic_bound(np.ones(20), np.zeros(20), delta=DELTA, confidence=0.9)
+    assert isinstance(bound, EpsilonLowerBound)
+    assert (bound.n, bound.confidence, bound.delta) == (10, 0.9, DELTA)
+    for delta, confidence in ((-0.1, 0.95), (1.0, 0.95), (DELTA, 1.0)):
+        with pytest.raises(InputError):
+            one_run_bound(1, 1, 1, delta=delta, confidence=confidence)
+    with pytest.raises(InputError, match="delta"):
+        gaussian_bound(np.ones(20), np.zeros(20), delta=0.0)

@@ -1,0 +1,107 @@
+"""The training loop: which round is reported, when it stops, and where it computes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Channel, Directory
+from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.presets import HONEST, Preset, Selection
+from tests.graphs import two_communities
+
+GRAPH = two_communities()
+QUICK = replace(HONEST, hidden=4, epochs=8)
+NEVER_BETTER = replace(QUICK, learning_rate=1e-30)
+
+
+def train(preset: Preset) -> TrainingResult:
+    return train_hifgl(GRAPH, Plaintext(), Channel(hierarchy_of(GRAPH), SimulationCoins(0)), preset)
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_training_stops_when_nothing_improves(patience: int) -> None:
+    """A model that never changes is best at round 0, and `patience` rounds later training stops."""
+    result = train(replace(NEVER_BETTER, patience=patience))
+    assert (result.selected_round, result.rounds) == (0, patience + 1)
+    assert len(result.losses) == result.rounds
+
+
+def test_without_patience_all_rounds_run() -> None:
+    """None never stops early."""
+    result = train(NEVER_BETTER)
+    assert (result.selected_round, result.rounds) == (0, QUICK.epochs)
+
+
+def measured(share: float | None) -> float:
+    """A share that was measured."""
+    assert share is not None
+    return share
+
+
+def test_selection_decides_which_round_is_reported() -> None:
+    """Selection on test data reports at least the test accuracy of selection on validation data, and vice versa."""
+    on_validation = train(QUICK).accuracy
+    on_test = train(replace(QUICK, selection=Selection.TEST)).accuracy
+    assert measured(on_test.test) >= measured(on_validation.test)
+    assert measured(on_validation.validation) >= measured(on_test.validation)
+
+
+def test_accuracies_of_silos_average_to_that_of_all() -> None:
+    """Weighted by test devices the accuracies of the silos give the pooled one."""
+    accuracy = train(QUICK).accuracy
+    sizes = [int(GRAPH.test_mask[GRAPH.devices_of(silo)].sum()) for silo in range(GRAPH.num_silos)]
+    assert all(sizes)
+    pooled = sum(size * (share or 0.0) for size, share in zip(sizes, accuracy.per_silo, strict=True)) / sum(sizes)
+    assert pooled == pytest.approx(accuracy.test)
+
+
+def test_training_learns_the_communities() -> None:
+    """The small example is learnt: the loss falls and test accuracy is above .8."""
+    result = train(replace(QUICK, epochs=30, hidden=16))
+    assert result.losses[-1] < 0.5 * result.losses[0]
+    assert measured(result.accuracy.test) > 0.8
+
+
+def test_progress_is_told_after_every_round() -> None:
+    """The callback hears rounds done and rounds at most."""
+    heard: list[tuple[int, int]] = []
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
+    train_hifgl(GRAPH, Plaintext(), channel, QUICK.with_epochs(3), progress=lambda *now: heard.append(now))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_cuda_that_is_absent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking for CUDA where there is none raises; auto falls back to the CPU and says so by its device."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DeviceUnavailableError, match="device 'cuda' needs a CUDA device"):
+        compute_device("cuda")
+    assert compute_device("auto") == compute_device("cpu") == torch.device("cpu")
+
+
+def test_cuda_that_is_present_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a CUDA device auto and cuda take it, cpu does not."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert compute_device("auto").type == compute_device("cuda").type == "cuda"
+    assert compute_device("cpu").type == "cpu"
+
+
+def test_unknown_devices_are_refused() -> None:
+    """The message lists the devices that there are."""
+    with pytest.raises(UnknownNameError, match="device must be one of auto, cpu, cuda; found 'tpu'"):
+        compute_device("tpu")
+
+
+@pytest.mark.parametrize("silos", [1, 3])
+def test_a_channel_for_other_parties_is_refused(silos: int) -> None:
+    """The channel must be between the parties of the graph, not only as many."""
+    others = Directory.hierarchy(silos, GRAPH.num_devices + GRAPH.num_silos - silos)
+    with pytest.raises(InputError):
+        train_hifgl(GRAPH, Plaintext(), Channel(others, SimulationCoins(0)), QUICK.with_epochs(1))

@@ -1,0 +1,98 @@
+"""Sums for the server: exact on their grid, alike in the clear and secured, and told to nobody but as a sum."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.staged.registry import STAGED, staged
+from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
+from fgl_secure.training.server_sums import (
+    BOUND,
+    FRACTION_BITS,
+    SERVER_SUM,
+    ServerSums,
+    server_sums,
+)
+
+SECURED = tuple(name for name in STAGED if name != "plaintext")
+CLIENTS = 4
+
+
+def opened(name: str | None, clients: int = CLIENTS) -> tuple[ServerSums, Channel]:
+    """Sums under a scheme, or in the clear, and the channel that keeps everything."""
+    channel = Channel(Directory.hierarchy(clients, clients), SimulationCoins(0), Recording.everything())
+    return server_sums(None if name is None else staged(name), channel), channel
+
+
+def drawn(seed: int, clients: int = CLIENTS, width: int = 7) -> np.ndarray:
+    """Vectors of clients."""
+    return np.random.default_rng(seed).uniform(-BOUND, BOUND, size=(clients, width))
+
+
+@pytest.mark.parametrize("name", SECURED)
+def test_a_secured_sum_is_the_sum_in_the_clear(name: str) -> None:
+    """At equal bits behind the point the two sums are equal bit for bit, in every round."""
+    (clear, _), (secured, _) = opened(None), opened(name)
+    for number in range(3):
+        rows, step = drawn(number), Step(number)
+        assert np.array_equal(clear(rows, step), secured(rows, step))
+
+
+@given(
+    st.lists(st.lists(st.floats(-BOUND, BOUND), min_size=3, max_size=3), min_size=2, max_size=5),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_sum_is_off_by_no_more_than_it_says(rows: list[list[float]]) -> None:
+    """Every entry is off by K 2^-(f + 1) at most, here with the rounding of float64 added."""
+    values = np.array(rows)
+    sums, _ = opened(None, len(values))
+    off = np.abs(sums(values, Step(0)) - values.sum(axis=0))
+    assert float(off.max()) <= len(values) * (2.0 ** -(FRACTION_BITS + 1) + 2.0**-40)
+
+
+@pytest.mark.parametrize("name", SECURED)
+def test_the_server_gets_no_vector_of_a_client(name: str) -> None:
+    """In the clear the server's view holds the clients' vectors; under a scheme it holds the sum, and none of them."""
+    rows = drawn(0)
+    for scheme, shown in ((None, True), (name, False)):
+        sums, channel = opened(scheme)
+        total = sums(rows, Step(0))
+        view = channel.transcript.views(Role.SERVER)
+        clear = view.messages(Phase.SUMMANDS)
+        assert bool(clear) is shown
+        if shown:
+            np.testing.assert_allclose(np.asarray(clear[0].payload), rows, rtol=0, atol=2.0**-FRACTION_BITS)
+        else:
+            (noted,) = view.own(SERVER_SUM)
+            assert np.array_equal(noted.values, total[None])
+
+
+@pytest.mark.parametrize("name", [None, *SECURED])
+@pytest.mark.parametrize("entry", [np.nan, np.inf, BOUND * 1.001, -2 * BOUND])
+def test_what_does_not_fit_is_refused_before_anything_is_sent(name: str | None, entry: float) -> None:
+    """An entry that is not finite or too large stops the round, with the rule and what to do, without the value."""
+    sums, channel = opened(name)
+    before = len(channel.transcript.messages)
+    rows = drawn(0)
+    rows[1, 2] = entry
+    with pytest.raises(InputError, match=r"magnitude up to 64; .*: scale the features or lower the learning rate$"):
+        sums(rows, Step(0))
+    assert len(channel.transcript.messages) == before
+
+
+@pytest.mark.parametrize("name", SECURED)
+@pytest.mark.parametrize("second", [3, 2])
+def test_rounds_of_secured_sums_ascend(name: str, second: int) -> None:
+    """Messages of two sums of one number could be taken for each other: the second is refused, and nothing is sent."""
+    sums, channel = opened(name)
+    sums(drawn(0), Step(3))
+    sent = channel.transcript.message_count
+    with pytest.raises(InputError, match=f"rounds of secured sums must ascend.*found {second} after 3"):
+        sums(drawn(1), Step(second))
+    assert channel.transcript.message_count == sent
+    assert np.isfinite(sums(drawn(1), Step(4))).all()
