@@ -16,10 +16,11 @@ import fgl_secure.attacks
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path as Way
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Party, ReceivedRows, Recording, Role, Step, Transcript, View
 from fgl_secure.runtime.view import PrivateRows
 from tests.attacks.conformance import bases

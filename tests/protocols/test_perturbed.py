@@ -31,11 +31,12 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import neighbour_sums
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme, Session
+from fgl_secure.protocols.grouped_sum import Scheme, Session
 from fgl_secure.protocols.perturbed import PerMessage, Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import (
     Channel,
     Claim,
