@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import torch
 
-from fgl_secure.attacks.base import Reference
+from fgl_secure.audit.controls import Makers
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.audit.schema import Score
 from fgl_secure.coins import Coins
 from fgl_secure.commands.options import Options
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Claim, Recording
@@ -72,7 +72,7 @@ class Plan:
         averaged: over what the reported accuracy is taken, in words.
         chosen_on: how the reported round is chosen, in words.
         subjects: in the order of the report.
-        reference: makes the run that an attack must break, once each.
+        controls: make the runs that attacks must break, once each, by name.
         notes: sentences about this method that a reader of the report should know.
         score: what the reported numbers are.
     """
@@ -86,6 +86,6 @@ class Plan:
     averaged: str
     chosen_on: str
     subjects: tuple[Subject, ...]
-    reference: Callable[[Reference], RecordedRun]
+    controls: Makers
     notes: tuple[str, ...]
     score: Score = Score.ACCURACY

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.commands.listing import listing
 from fgl_secure.commands.method_pages import METHOD_PAGES, lines_of
 from fgl_secure.commands.options import METHODS
@@ -18,7 +18,7 @@ EVERYTHING = {
     "protocols": PROTOCOLS,
     "exchanges": [str(name) for name in ExchangeName],
     "schemes": STAGED,
-    "attacks": ATTACKS,
+    "attacks": attacks(),
     "methods": METHODS,
 }
 

@@ -10,18 +10,18 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.options import Options, check_common, check_selection, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
+from fgl_secure.methods.fed2gnn.controls import CONTROLS
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.references import hop_reference
-from fgl_secure.methods.fed2gnn.runs import trained_hops
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
+from fgl_secure.methods.fed2gnn.scenarios import trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
@@ -157,7 +157,7 @@ def fed2gnn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedG
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {preset.selection} accuracy",
         subjects,
-        hop_reference,
+        CONTROLS,
         NOTES,
     )
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.options import Options, check_common, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
-from fgl_secure.methods.fedavg.inversion.rounds import with_fields
+from fgl_secure.methods.fedavg.controls import CONTROLS
 from fgl_secure.methods.fedavg.privacy import measured_updates
 from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
-from fgl_secure.methods.fedavg.references import update_reference
-from fgl_secure.methods.fedavg.runs import UpdateRule, attacked_round, gradient_model, one_round
+from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.training import train_fedavg
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.staged.registry import staged
@@ -110,7 +110,8 @@ class FedAvgSubject(Subject):
         yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
         single = self._small_round(SINGLE, 1, 1)
-        yield with_fields(single, self.graph.restricted_to_silos(), [batch.nodes for batch in single.truth.batches])
+        nodes = [batch.nodes for batch in single.truth(GradientTruth).batches]
+        yield with_fields(single, self.graph.restricted_to_silos(), nodes)
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
         return one_round(
@@ -183,6 +184,6 @@ def fedavg_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGr
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {training.selection} accuracy",
         subjects,
-        update_reference,
+        CONTROLS,
         NOTES,
     )

@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 import torch
 
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.options import Options, check_common, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.claims import claim_of
+from fgl_secure.methods.fedspray.controls import CONTROLS
 from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import fedspray_preset
-from fgl_secure.methods.fedspray.references import proxy_reference
-from fgl_secure.methods.fedspray.runs import GROWING, ProxyRuns
+from fgl_secure.methods.fedspray.scenarios import GROWING, ProxyRuns
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.staged.interface import StagedScheme
@@ -139,7 +139,7 @@ def fedspray_plan(options: Options, protocols: tuple[str, ...], graph: Federated
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen by {preset.choice}",
         tuple(FedSpraySubject(options, graph, setting, scheme) for scheme in schemes),
-        proxy_reference,
+        CONTROLS,
         NOTES,
     )
 

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fgl_secure.attacks.base import Material
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.options import Options, check_common, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.choice import ExchangeName
 from fgl_secure.methods.fedstruct.claims import claim_of
+from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import Exchange, GradientDelivery, RowExchange, relays_of, run_fedstruct
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.runs import Knowledge, structure_public, structure_reference, structure_truth
+from fgl_secure.methods.fedstruct.scenarios import SeenModels, structure_run
 from fgl_secure.methods.fedstruct.unused_choices import check_exchanges
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Claim, Recording
@@ -59,7 +59,7 @@ class FedStructSubject(Subject):
         exchange: how structure is exchanged.
         label: what the exchange is called.
         device: where model compute runs.
-        knowledge: what attackers know beside their views; filled when training starts and ends.
+        models: from which follows what attackers know beside their views; filled when training starts and ends.
     """
 
     options: Options
@@ -68,7 +68,7 @@ class FedStructSubject(Subject):
     exchange: Exchange
     label: str
     device: torch.device
-    knowledge: Knowledge
+    models: SeenModels
 
     @property
     def name(self) -> str:
@@ -94,7 +94,7 @@ class FedStructSubject(Subject):
             seed=self.options.seed,
             device=self.device,
             progress=progress,
-            seen=self.knowledge.see,
+            seen=self.models.see,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
@@ -104,11 +104,9 @@ class FedStructSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""
         transcript, graph = result.transcript, self.graph
-        truth = structure_truth(transcript, graph)
         what = f"exchange and first round of training, {self.options.structure.features} features"
-        public = structure_public(self.exchange)
-        auxiliary = self.knowledge.auxiliary(graph, self.preset, self.options.structure.features, self.options.seed)
-        yield RecordedRun(self.label, what, Material.STRUCTURE, public, transcript, truth, auxiliary)
+        knowledge = self.models.knowledge(graph, self.preset, self.options.structure.features, self.options.seed)
+        yield structure_run(self.label, what, graph, self.exchange, transcript, knowledge)
 
 
 def fedstruct_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
@@ -141,7 +139,7 @@ def fedstruct_plan(options: Options, protocols: tuple[str, ...], graph: Federate
         _averaged(preset, graph),
         "the last" if preset.selection is None else f"chosen on {preset.selection} accuracy",
         tuple(_subjects(options, graph, preset, names, protocols or (PROTOCOL,), device)),
-        structure_reference,
+        CONTROLS,
         NOTES,
     )
 
@@ -161,7 +159,7 @@ def _subjects(
             exchange = choice.exchange(name, protocol, options.parameters)
             _check_masks(exchange, name, graph)
             label = choice.name_of(exchange, name)
-            yield FedStructSubject(options, graph, preset, exchange, label, device, Knowledge())
+            yield FedStructSubject(options, graph, preset, exchange, label, device, SeenModels())
 
 
 def _check_masks(exchange: Exchange, name: str, graph: FederatedGraph) -> None:

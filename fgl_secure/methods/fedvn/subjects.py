@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.audit.schema import Score
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.commands.options import Options, check_common
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.methods.fedvn.claims import claim_of
+from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.references import virtual_node_reference
-from fgl_secure.methods.fedvn.runs import ROUNDS, Setting, recorded_rounds
+from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Claim, Recording
@@ -110,7 +110,7 @@ def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
         f"chosen on {preset.selection} {score}",
         tuple(FedVNSubject(setting, scheme) for scheme in schemes),
-        virtual_node_reference,
+        CONTROLS,
         NOTES,
         score,
     )

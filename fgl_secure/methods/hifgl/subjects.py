@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 
-from fgl_secure.attacks.base import Material, Reference
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.audit.recorded_run import RecordedRun
 from fgl_secure.coins import Coins
 from fgl_secure.commands.options import Options, Prepared, prepare
-from fgl_secure.commands.recorded_run import RecordedRun, public_of
 from fgl_secure.commands.subjects import Plan, Subject
 from fgl_secure.commands.train import PrivacyCost, privacy_cost, train
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.runs import reference_runs, special_runs, variant_runs
+from fgl_secure.methods.hifgl.controls import CONTROLS
+from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -65,10 +63,8 @@ class HiFGLSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
         heard, seed = self.prepared.heard, self.prepared.options.seed
-        truth = Truth.of(result.transcript, heard)
         what = f"first round of training, {self.prepared.options.backbone}"
-        public = public_of(self.scheme, heard)
-        yield RecordedRun(self.scheme.name, what, Material.TRAINING, public, result.transcript, truth)
+        yield training_run(self.scheme, heard, result.transcript, what)
         yield from special_runs(self.scheme, heard, seed)
         yield from variant_runs(self.scheme, heard, seed)
 
@@ -82,11 +78,6 @@ def hifgl_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         graph: a graph of the caller's own, instead of the options' data set and partition.
     """
     prepared = prepare(options, protocols or DEMONSTRATED, graph)
-    references = cache(reference_runs)
-
-    def reference(which: Reference) -> RecordedRun:
-        return references()[which]
-
     return Plan(
         options,
         prepared.graph,
@@ -97,6 +88,6 @@ def hifgl_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
         f"chosen on {prepared.preset.selection} accuracy",
         tuple(HiFGLSubject(prepared, scheme) for scheme in prepared.schemes),
-        reference,
+        CONTROLS,
         NOTES,
     )

@@ -14,7 +14,7 @@ from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedavg.choice import UpdateChoice
 from fgl_secure.methods.fedvn.choice import VirtualChoice
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.runs import Setting
+from fgl_secure.methods.fedvn.scenarios import Setting
 
 QUICK = Options(method="fedvn", dataset="Motif-mini", backbone="gin", epochs=6, virtual=VirtualChoice(3))
 

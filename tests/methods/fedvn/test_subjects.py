@@ -17,7 +17,7 @@ from fgl_secure.cli.main import OK, main
 from fgl_secure.commands.audit import audit
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.methods.fedavg.choice import UpdateChoice
-from fgl_secure.methods.fedvn import runs
+from fgl_secure.methods.fedvn import scenarios
 from fgl_secure.methods.fedvn.choice import VirtualChoice
 from fgl_secure.methods.fedvn.subjects import DEMONSTRATED, fedvn_plan
 from fgl_secure.protocols.staged.interface import StagedScheme
@@ -80,7 +80,7 @@ def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatc
     def leaking(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
         return Leaking(server_sums(scheme, channel), channel)
 
-    monkeypatch.setattr(runs, "server_sums", leaking)
+    monkeypatch.setattr(scenarios, "server_sums", leaking)
     twin = audit(options("pairwise-masking", epochs=8), (), READING)
     assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)
