@@ -17,6 +17,7 @@ from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.cli.listing import listing
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 
 MODULE = dedent('''
