@@ -1,10 +1,13 @@
-"""What the aggregator, the receiver and senders of LightSecAgg learn together: exact proofs, and the same on flaws."""
+"""What the aggregator, the receiver and senders of LightSecAgg learn together: exact proofs, and the same on flaws.
+
+The machines are those that users run; cryptography is ideal, so that coins are elements of small fields.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,14 +15,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealCryptography
+from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.coded_masks.code import MaskCode, mask_of
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.masking.rules import MaskOrigin
-from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, Tampered
+from fgl_secure.protocols.lightsecagg.clients import Clients
+from fgl_secure.protocols.lightsecagg.plan import LABEL
+from fgl_secure.protocols.one_sum.terms import Stage, step_bytes
+from fgl_secure.runtime import Channel, Draws, Messages, OwnDraws, Party, Phase, Recording, Role, Step, Tampered
 from fgl_secure.testing import (
     NotPrivateError,
     Protocol,
@@ -28,12 +33,9 @@ from fgl_secure.testing import (
     assert_statistically_private,
 )
 from fgl_secure.testing.protocol import Inputs
-from tests.hostile import by_parts
-from tests.protocols import lightsecagg_mutations as mutation
 from tests.protocols.affine_views import Judge, distance
-from tests.protocols.lightsecagg_mutations import Patch
-from tests.protocols.masking_cases import silent
-from tests.protocols.masking_mutations import flawed
+from tests.protocols.lightsecagg import twins
+from tests.protocols.one_sum.rounds import STAGES as STAGE_OF
 from tests.protocols.vector_conformance import circle, total_of
 
 Ints = NDArray[np.int64]
@@ -74,40 +76,69 @@ class Setting:
     length: int = 2
     modulus: int = 101
     bound: int = 2
+    clients: type[Clients] = Clients
+    cryptography: Callable[[Draws, int], Cryptography] = IdealCryptography
 
     def protocol(self) -> Protocol:
         """The scheme as a protocol under test; inputs [N, steps, d]. Where the server lies it may stop."""
         directory, group = circle(self.senders, split=self.split)
-        scheme = LightSecAgg(self.threshold, self.colluding, self.modulus, MaskOrigin.DRAWN)
-        gone = silent(group.senders, self.stages if self.late is None else {**self.stages, self.late: 3})
+        scheme = LightSecAgg(
+            self.threshold, self.colluding, self.modulus, cryptography=self.cryptography, clients=self.clients
+        )
 
         def run(inputs: Inputs, channel: Channel) -> None:
-            channel._loss, channel._tamper = gone, by_parts(self._lie(group.senders))
+            held: list[Messages] = []
+            channel._loss, channel._tamper = self._gone(group.senders), self._lie(group.senders, held)
             session = scheme.open(channel, group, self.length, self.bound)
             for number, step in enumerate(self.steps):
                 with contextlib.suppress(ProtocolError) if self.told else contextlib.nullcontext():
                     session.sum(np.ascontiguousarray(inputs[:, number]), step)
-                if self.late is not None:
-                    channel._loss = None
-                    mask: Ints = session._links.mask(step, self.late)  # type: ignore[attr-defined]
-                    vector = PrimeField(self.modulus).add(mask, inputs[self.late, number])
-                    channel.send(Phase.MASKED_VECTORS, step, group.senders[[self.late]], np.array([0]), vector[:, None])
-                    channel._loss = gone
+                for late in held:
+                    channel.send(Phase.MASKED_VECTORS, late.step, late.senders, late.receivers, late["vector"])
+                held.clear()
 
         return Protocol(run, directory, self.modulus, group.senders, name=scheme.name)
 
-    def _lie(self, ids: Ints) -> Any:
-        """What the server says of the roster to each sender."""
+    def _gone(self, ids: Ints) -> Any:
+        """A network on which senders are silent from their stages on."""
+        since = {int(ids[u]): stage for u, stage in self.stages.items()}
 
-        def tamper(phase: Phase, _: Step, __: Ints, receivers: Ints, payload: NDArray[Any]) -> Tampered | None:
-            if phase is not Phase.ROSTERS or not self.told:
+        def arrives(phase: Phase, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
+            return (
+                np.array([STAGE_OF[phase] < since.get(v, len(Stage)) for v in senders.tolist()], dtype=np.bool_)
+                if (phase in STAGE_OF)
+                else np.ones(len(senders), dtype=np.bool_)
+            )
+
+        return arrives
+
+    def _lie(self, ids: Ints, held: list[Messages]) -> Any:
+        """What the server says of the roster to each sender; and a network that holds a late vector back."""
+
+        def tamper(messages: Messages) -> Tampered | None:
+            if messages.phase is Phase.ROSTERS and self.told and "roster" in messages.fields:
+                said = np.zeros_like(messages["roster"])
+                for at, v in enumerate(np.searchsorted(ids, messages.receivers).tolist()):
+                    said[..., at, list(self.told[v])] = True
+                return Tampered(np.arange(len(messages)), {"roster": said})
+            if messages.phase is Phase.UNMASKING and self.told and "cast" in messages.fields:
+                return Tampered(np.arange(len(messages)), self._fitting(messages, ids))
+            late = self.late is not None and "vector" in messages.fields
+            if not late or messages.senders.tolist() != [ids[self.late]]:
                 return None
-            said = np.zeros_like(payload)
-            for at, v in enumerate(np.searchsorted(ids, receivers).tolist()):
-                said[..., at, list(self.told[v])] = 1
-            return Tampered.of_payload(np.arange(len(receivers)), said)
+            held.append(messages)
+            nobody = messages.rows(np.zeros(0, dtype=np.int64))
+            return Tampered(np.zeros(0, dtype=np.int64), nobody.fields)
 
         return tamper
+
+    def _fitting(self, messages: Messages, ids: Ints) -> dict[str, NDArray[Any]]:
+        """The votes of those whom a receiver was told of, as it would refuse to hear of others."""
+        cast = np.zeros_like(messages["cast"])
+        for at, v in enumerate(np.searchsorted(ids, messages.receivers).tolist()):
+            cast[..., at, list(self.told[v])] = True
+        cast &= messages["cast"]
+        return {**messages.fields, "cast": cast, "votes": messages["votes"] * cast[..., None]}
 
     @property
     def zero(self) -> Ints:
@@ -123,7 +154,7 @@ class Setting:
 
     def honest(self, coalition: tuple[Party, ...]) -> list[int]:
         """Senders outside a coalition whose vectors are in the sum."""
-        gone = {u for u, stage in self.stages.items() if stage < 4}
+        gone = {u for u, stage in self.stages.items() if stage <= Stage.VECTORS}
         return [u for u in range(self.senders) if silo(u) not in coalition and u not in gone and u != self.late]
 
 
@@ -139,13 +170,13 @@ SETTINGS = {
     "four senders": Setting(4, 3, 1),
     "T is U - 1": Setting(4, 3, 2),
     "one vector in three parts": Setting(5, 4, 1, length=4),
-    "after keys": Setting(5, 4, 2, stages={1: 2}),
-    "after coded masks": Setting(5, 3, 2, stages={0: 3, 4: 3}),
-    "after the vector": Setting(5, 4, 2, stages={2: 4}),
-    "in the opening": Setting(5, 3, 1, stages={0: 5, 3: 3}),
+    "after keys": Setting(5, 4, 2, stages={1: 1}),
+    "after coded masks": Setting(5, 3, 2, stages={0: 2, 4: 2}),
+    "after the vector": Setting(5, 4, 2, stages={2: 3}),
+    "in the opening": Setting(5, 3, 1, stages={0: 4, 3: 2}),
     "late": Setting(5, 3, 2, late=2),
-    "late, and one is gone": Setting(5, 3, 1, late=0, stages={4: 5}),
-    "two steps": Setting(4, 3, 1, steps=(NOW, Step(2)), stages={1: 3}),
+    "late, and one is gone": Setting(5, 3, 1, late=0, stages={4: 4}),
+    "two steps": Setting(4, 3, 1, steps=(NOW, Step(2)), stages={1: 2}),
 }
 
 
@@ -167,7 +198,9 @@ def test_the_server_and_t_senders_learn_the_sum_alone(setting: Setting) -> None:
 def test_a_vector_that_is_not_in_the_sum_stays_hidden(setting: Setting) -> None:
     """Who dropped out, or came late, may have sent anything: no such coalition sees a difference."""
     judge, zero = Judge(setting.protocol()), setting.zero
-    out = [u for u, stage in setting.stages.items() if stage < 4] + ([] if setting.late is None else [setting.late])
+    out = [u for u, stage in setting.stages.items() if stage <= Stage.VECTORS] + (
+        [] if setting.late is None else [setting.late]
+    )
     for coalition, u in itertools.product(setting.coalitions, out):
         if silo(u) not in coalition:
             assert judge.distance(zero, moved(zero, [u], (2,)), coalition) == 0
@@ -175,7 +208,7 @@ def test_a_vector_that_is_not_in_the_sum_stays_hidden(setting: Setting) -> None:
 
 FORWARDING = {
     "nobody drops out": Setting(4, 3, 1, split=True),
-    "two drop out": Setting(5, 3, 2, split=True, stages={1: 3, 2: 4}),
+    "two drop out": Setting(5, 3, 2, split=True, stages={1: 2, 2: 3}),
     "late": Setting(5, 3, 2, split=True, late=2),
     "two steps": Setting(4, 3, 1, split=True, steps=(NOW, Step(2))),
 }
@@ -204,8 +237,8 @@ def test_one_more_than_t_takes_a_mask_apart(threshold: int, colluding: int) -> N
         assert judge.distance(zero, moved(zero, [4], (1,)), (SERVER, *map(silo, range(size)))) == expected
 
 
-@pytest.mark.parametrize("stage", [2, 3, 4, 5])
-def test_below_the_threshold_nothing_is_learnt(stage: int) -> None:
+@pytest.mark.parametrize("stage", list(Stage)[1:])
+def test_below_the_threshold_nothing_is_learnt(stage: Stage) -> None:
     """A step that stops for want of senders tells the server and T senders nothing of a single vector."""
     setting = Setting(5, 4, 1, stages=dict.fromkeys((1, 2), stage))
     good = setting.protocol()
@@ -233,40 +266,40 @@ def test_a_server_that_tells_two_rosters_opens_one_at_most(threshold: int) -> No
     Without votes T + 1 = 2 answers for each roster tell a combination of the parts of that vector.
     """
     setting = Setting(5, threshold, 1, told=LIE)
-    good, zero = setting.protocol(), setting.zero
+    zero = setting.zero
     apart = moved(zero, [4, 0], (1, -1))
-    assert distance(good, zero, apart, (SERVER,)) == 0
-    assert distance(flawed(good, mutation.votes_not_counted, "votes not counted"), zero, apart, (SERVER,)) == 1
+    assert distance(setting.protocol(), zero, apart, (SERVER,)) == 0
+    assert distance(replace(setting, clients=twins.VotesNotCounted).protocol(), zero, apart, (SERVER,)) == 1
 
 
 @pytest.mark.parametrize(("threshold", "broken"), [(3, 1), (4, 0)])
 def test_the_bound_on_liars_is_exact(threshold: int, broken: int) -> None:
     """Of five senders 2U - 5 that vote for two rosters open both; one is enough at U = 3 and too few at U = 4."""
     setting = Setting(5, threshold, 2, told={**LIE, 0: ()})  # the first colludes, and needs no telling
-    lied = flawed(setting.protocol(), mutation.votes_for_everything(1), "one votes for everything")
+    lied = replace(setting, clients=twins.OneVotesForEverything).protocol()
     zero = setting.zero
-    assert (LightSecAgg(threshold, 2).claim_for(5).guarantees[1].coalition[Role.SILO] < 1) == bool(broken)
+    assert (LightSecAgg(threshold, 2).claim_among(5).guarantees[1].coalition[Role.SILO] < 1) == bool(broken)
     assert distance(lied, zero, moved(zero, [4, 3], (1, -1)), (SERVER, silo(0))) == broken
 
 
 def test_senders_that_check_nothing_are_found() -> None:
     """A roster of one sender is opened by nobody; senders without the check give that sender's vector away."""
     setting = Setting(5, 4, 2, told=dict.fromkeys(range(5), (4,)))
-    good, zero = setting.protocol(), setting.zero
+    zero = setting.zero
     apart = moved(zero, [4, 0], (1, -1))
-    assert distance(good, zero, apart, (SERVER,)) == 0
-    assert distance(flawed(good, mutation.any_roster_is_opened, "no check"), zero, apart, (SERVER,)) == 1
+    assert distance(setting.protocol(), zero, apart, (SERVER,)) == 0
+    assert distance(replace(setting, clients=twins.AnyRosterIsOpened).protocol(), zero, apart, (SERVER,)) == 1
 
 
 TWO_STEPS = Setting(4, 3, 1, steps=(NOW, Step(2)))
-FLAWS: dict[str, tuple[Setting, Patch, list[int], tuple[Party, ...]]] = {
-    "one mask in two rounds": (TWO_STEPS, mutation.same_masks_in_every_step, [1, 2], (SERVER,)),
-    "one mask for two senders": (Setting(), mutation.one_mask_for_two, [1, 2], (SERVER,)),
-    "one noise for all senders": (Setting(4, 3, 1), mutation.one_noise_for_all, [1, 2], (SERVER, silo(0))),
-    "no noise": (Setting(5, 4, 2), mutation.no_noise, [1, 2], (SERVER, silo(0))),
-    "no mask": (Setting(), mutation.no_mask, [1, 2], (SERVER,)),
+FLAWS: dict[str, tuple[Setting, dict[str, Any], list[int], tuple[Party, ...]]] = {
+    "one mask in two rounds": (TWO_STEPS, {"clients": twins.OneMaskForAllSteps}, [1, 2], (SERVER,)),
+    "one mask for two senders": (Setting(), {"clients": twins.OneMaskForTwo}, [1, 2], (SERVER,)),
+    "one noise for all senders": (Setting(4, 3, 1), {"clients": twins.OneNoiseForAll}, [1, 2], (SERVER, silo(0))),
+    "no noise": (Setting(5, 4, 2), {"clients": twins.NoNoise}, [1, 2], (SERVER, silo(0))),
+    "no mask": (Setting(), {"cryptography": twins.NoMask}, [1, 2], (SERVER,)),
     "a coded mask sent to the wrong party": (
-        Setting(5, 4, 2), mutation.codes_to_the_first_too, [1, 2], (SERVER, silo(0), silo(3)),
+        Setting(5, 4, 2), {"clients": twins.CodesToTheFirstToo}, [1, 2], (SERVER, silo(0), silo(3)),
     ),
 }  # fmt: skip
 
@@ -274,33 +307,30 @@ FLAWS: dict[str, tuple[Setting, Patch, list[int], tuple[Party, ...]]] = {
 @pytest.mark.parametrize("name", FLAWS)
 def test_the_proof_rejects_the_flaw(name: str) -> None:
     """The proof for the scheme holds because the same proof fails for the flaw."""
-    setting, patch, who, coalition = FLAWS[name]
-    good, zero = setting.protocol(), setting.zero
-    swapped = moved(zero, who, (1, -1))
-    assert distance(good, zero, swapped, coalition) == 0
-    assert distance(flawed(good, patch, name), zero, swapped, coalition) == 1
+    setting, flaw, who, coalition = FLAWS[name]
+    swapped = moved(setting.zero, who, (1, -1))
+    assert distance(setting.protocol(), setting.zero, swapped, coalition) == 0
+    assert distance(replace(setting, **flaw).protocol(), setting.zero, swapped, coalition) == 1
 
 
-@pytest.mark.parametrize(
-    "patch", [mutation.mask_added_twice, mutation.codes_for_strangers], ids=["added twice", "other codes"]
-)
-@pytest.mark.parametrize("origin", MaskOrigin)
-def test_masks_that_are_not_those_coded_show_in_the_sum(patch: Patch, origin: MaskOrigin) -> None:
-    """With a mask added twice, or codes of others in the sums, the sum is wrong; as it is it is right."""
+@pytest.mark.parametrize("flaw", [twins.MaskAddedTwice, twins.CodesForStrangers])
+@pytest.mark.parametrize("cryptography", [RealCryptography, IdealCryptography])
+def test_masks_that_are_not_those_coded_show_in_the_sum(flaw: type[Clients], cryptography: Any) -> None:
+    """With a mask added twice, or codes of others in the sums, the sum is wrong and refused; as it is it is right."""
     directory, group = circle(4, split=False)
     rows = np.array([[1], [2], [-3], [4]])
 
     def lost(phase: Phase, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
         return np.asarray((phase is not Phase.MASKED_VECTORS) | (senders != group.senders[3]))
 
-    def total() -> list[int]:
+    def total(clients: type[Clients]) -> list[int]:
         channel = Channel(directory, SimulationCoins(3), loss=lost)
-        return [int(x) for x in LightSecAgg(masks=origin).open(channel, group, 1, 9).sum(rows, NOW)]
+        scheme = LightSecAgg(cryptography=cryptography, clients=clients)
+        return [int(x) for x in scheme.open(channel, group, 1, 9).sum(rows, NOW)]
 
-    assert total() == total_of(rows, (3,))
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        patch(monkeypatch)
-        assert total() != total_of(rows, (3,))
+    assert total(Clients) == total_of(rows, (3,))
+    with pytest.raises(ProtocolError, match="sum of 3 vectors must have magnitude up to 27"):
+        total(flaw)
 
 
 def small(senders: int, threshold: int, modulus: int, stages: Mapping[int, int] | None = None) -> Setting:
@@ -320,21 +350,20 @@ def test_enumeration_passes_the_scheme_and_rejects_flaws(name: str) -> None:
     """Over all coin tapes T senders and the server see equal sums alike, and not without a mask, or with other sums."""
     setting, coalition = ENUMERATED[name]
     good, zero = setting.protocol(), setting.zero
-    broken = flawed(good, mutation.no_mask, "no mask")
+    broken = replace(setting, cryptography=twins.NoMask).protocol()
     found = assert_exactly_private(good, zero, moved(zero, [0, 1], (1, -1)), coalition, broken_twin=broken)
     assert "total variation 0 " in found.statistic
     with pytest.raises(NotPrivateError):
         assert_exactly_private(good, zero, moved(zero, [0], (1,)), coalition, broken_twin=broken)
 
 
-@pytest.mark.parametrize("patch", [mutation.no_noise, mutation.remainders_of(3)], ids=["no noise", "3 bits % p"])
-def test_enumeration_finds_less_than_uniform_masks(patch: Patch) -> None:
+@pytest.mark.parametrize("flaw", [{"clients": twins.NoNoise}, {"cryptography": twins.ThreeBits}], ids=str)
+def test_enumeration_finds_less_than_uniform_masks(flaw: dict[str, Any]) -> None:
     """Missing noise, and masks of three bits modulo five, betray themselves over all tapes."""
-    setting = small(3, 2, 7) if patch is mutation.no_noise else small(2, 2, 5)
-    coalition = (SERVER, silo(2)) if patch is mutation.no_noise else (SERVER,)
-    good, zero = setting.protocol(), setting.zero
-    broken = flawed(good, patch, "flawed")
-    assert_exactly_private(good, zero, moved(zero, [0, 1], (1, -1)), coalition, broken_twin=broken)
+    setting, coalition = (small(3, 2, 7), (SERVER, silo(2))) if "clients" in flaw else (small(2, 2, 5), (SERVER,))
+    broken = replace(setting, **flaw).protocol()
+    zero = setting.zero
+    assert_exactly_private(setting.protocol(), zero, moved(zero, [0, 1], (1, -1)), coalition, broken_twin=broken)
 
 
 def test_the_view_is_simulated_from_the_sum() -> None:
@@ -345,7 +374,7 @@ def test_the_view_is_simulated_from_the_sum() -> None:
     def simulator(total: int, channel: Channel) -> None:
         good.run(moved(setting.zero, [0], (total,)), channel)
 
-    broken = flawed(good, mutation.no_mask, "no mask")
+    broken = replace(setting, cryptography=twins.NoMask).protocol()
     found = assert_simulatable(
         good, inputs, (SERVER, silo(2)), simulator, leakage=lambda values: int(values.sum()), broken_twin=broken
     )
@@ -356,44 +385,48 @@ def test_statistics_find_nothing_at_production_size() -> None:
     """Over 2^61 - 1 elements server and a sender see nothing in two rounds; with one mask for both they do."""
     setting = replace(TWO_STEPS, modulus=2**61 - 1)
     good, zero = setting.protocol(), setting.zero
-    broken = flawed(good, mutation.same_masks_in_every_step, "one mask in two rounds")
+    broken = replace(setting, clients=twins.OneMaskForAllSteps).protocol()
     swapped = moved(zero, [1, 2], (1, -1))
     assert_statistically_private(
         good, zero, swapped, (SERVER, silo(0)), broken_twin=broken, advantage=0.3, seed=1, pairs=20
     )
 
 
-def sealed(steps: tuple[Step, ...]) -> Protocol:
+def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int], Cryptography] = RealCryptography) -> Protocol:
     """The scheme as it is run, between two senders, with what the server receives in the clear recorded."""
     directory, group = circle(2, split=False)
 
     def run(values: Inputs, channel: Channel) -> None:
         quiet = Channel(channel.parties, channel.coins, Recording(channel.recording.level))
-        session = LightSecAgg().open(quiet, group, 1, 2)
+        session = LightSecAgg(cryptography=cryptography).open(quiet, group, 1, 2)
         for number, step in enumerate(steps):
             session.sum(np.ascontiguousarray(values[:, number]), step)
-        kept = [b for b in quiet.transcript.messages if b.phase in (Phase.MASKED_VECTORS, Phase.UNMASKING)]
-        channel.transcript.messages += kept
+        for batch in quiet.transcript.messages:
+            fields = batch.fields or {}
+            for name in ("vector", "sum"):
+                if name in fields:
+                    channel.send(batch.phase, batch.step, batch.senders, batch.receivers, fields[name].astype(np.int64))
 
     return Protocol(run, directory, 2**61 - 1, group.senders, batched=False, name="lightsecagg")
 
 
 def test_statistics_find_nothing_in_expanded_masks() -> None:
     """With masks expanded from seeds masked vectors of two rounds tell nothing; with seeds kept over rounds they do."""
-    good = sealed((NOW, Step(2)))
-    broken = flawed(good, mutation.seeds_kept_over_steps, "seeds kept over steps")
+    good, broken = real((NOW, Step(2))), real((NOW, Step(2)), twins.SeedsKeptOverSteps)
     a = np.zeros((2, 2, 1), dtype=np.int64)
     assert_statistically_private(
         good, a, moved(a, [0, 1], (1, -1)), (SERVER,), broken_twin=broken, advantage=0.95, seed=1, pairs=2
     )
 
 
-def first_mask(seed: bytes) -> bytes:
+def mask_of(seed: bytes, session: bytes = b"session", step: Step = NOW, client: int = 1) -> bytes:
     """What the mask of a seed begins with."""
-    return mask_of(seed, b"session", NOW, 1, MaskCode(PrimeField(2**61 - 1), 3, 2, 1, 4)).tobytes()
+    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
+    context = Context(LABEL, session, step_bytes(step))
+    return crypto.elements(crypto.stretched(seed, context, Purpose.SELF_MASK, client), 4).tobytes()
 
 
-def bits_that_matter(mask: Any) -> int:
+def bits_that_matter(mask: Callable[[bytes], bytes]) -> int:
     """How many of a seed's 256 bits change the mask when they are flipped."""
     seed = bytes(range(KEY_BYTES))
     flips = (
@@ -404,16 +437,15 @@ def bits_that_matter(mask: Any) -> int:
 
 def test_seeds_enter_whole() -> None:
     """Each of a seed's 256 bits matters; the judge finds 32 where a seed is folded to that."""
-    assert bits_that_matter(first_mask) == 256
-    assert bits_that_matter(lambda seed: first_mask(seed[:4] * 8)) == 32
+    assert bits_that_matter(mask_of) == 256
+    assert bits_that_matter(lambda seed: mask_of(seed[:4] * 8)) == 32
 
 
 def test_no_mask_serves_twice() -> None:
     """Masks of all rounds, layers, parts and senders differ, though a seed be drawn twice; sessions differ too."""
-    code, seed = MaskCode(PrimeField(2**61 - 1), 3, 2, 1, 1), bytes(KEY_BYTES)
     steps = [Step(r, layer, part=part) for r in (1, 2) for layer in (0, 1) for part in (0, 1)]
     made = {
-        int(mask_of(seed, session, step, client, code)[0])
+        mask_of(bytes(KEY_BYTES), session, step, client)
         for session, step, client in itertools.product((b"one", b"two"), steps, range(3))
     }
     assert len(made) == 2 * len(steps) * 3

@@ -16,10 +16,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
 from fgl_secure.coins import Coins
-from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.errors import FieldRangeError
-from fgl_secure.protocols.masking.opening import self_mask_key
-from fgl_secure.runtime import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +115,3 @@ def _encoding_matrix(code: LagrangeCode) -> NDArray[np.int64]:
     matrix = code.encoding_matrix
     matrix.flags.writeable = False
     return matrix
-
-
-def mask_of(seed: bytes, session: bytes, step: Step, client: int, code: MaskCode) -> Elements:
-    """A client's mask of one sum, expanded from 32 secret bytes that serve for nothing else: int64 [d].
-
-    Args:
-        seed: fresh for every sum.
-        session: public, and different in every session.
-        step: when.
-        client: whose, as keys name it.
-        code: says how long it is, and over which field.
-    """
-    mask = np.zeros(code.length, dtype=np.int64)
-    add_masks(mask, [self_mask_key(seed, session, step, client)], [1], code.field.modulus)
-    return mask

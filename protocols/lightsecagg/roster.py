@@ -14,7 +14,6 @@ from fgl_secure.errors import InputError, ProtocolError
 
 FEWEST = 2
 
-Roster = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
 
@@ -60,27 +59,21 @@ def lying_of(clients: int, threshold: int, colluding: int) -> int:
     return min(colluding, 2 * threshold - clients - 1)
 
 
-def check_roster(roster: Roster, own: int, told: Flags, threshold: int, earlier: Roster | None) -> None:
+def check_roster(roster: Flags, own: int, told: Flags, threshold: int) -> None:
     """A client's role: raises unless it may vote for a roster, and answer for it when enough others do.
 
     Args:
-        roster: uint8 [N], 1 for whose vectors are in the sum, as the aggregator says.
+        roster: bool [N], whose vectors are in the sum, as the aggregator says.
         own: the number of the client that is told; its own vector is sent.
         told: bool [N], whose coded masks it holds.
         threshold: U.
-        earlier: what it was told before in this step; None for nothing.
 
     Raises:
-        ProtocolError: the roster leaves the client out, or names one whose coded mask it lacks, fewer than U, or
-            others than the first roster of this step did.
+        ProtocolError: the roster leaves the client out, or names one whose coded mask it lacks, or fewer than U.
     """
-    if earlier is not None and not np.array_equal(roster, earlier):
-        raise ProtocolError("a step must have one roster; found a second one that differs from the first")
-    if (roster > 1).any():
-        raise ProtocolError(f"a roster must say 0 or 1 of each sender; found {int(roster.max())}")
     if not roster[own]:
         raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
-    strangers = np.flatnonzero((roster > 0) & ~told)
+    strangers = np.flatnonzero(roster & ~told)
     if len(strangers):
         raise ProtocolError(f"a roster must name those only whose coded masks arrived; found sender {strangers[0]}")
     if int(roster.sum()) < threshold:

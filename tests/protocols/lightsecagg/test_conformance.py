@@ -1,0 +1,22 @@
+"""LightSecAgg keeps what every scheme for one sum must."""
+
+from __future__ import annotations
+
+from fgl_secure.protocols.lightsecagg import LightSecAgg
+from tests.protocols.one_sum.conformance import OneSumConformance
+from tests.protocols.one_sum.sums import SumsConformance
+
+
+class TestLightSecAgg(OneSumConformance):
+    """As it is by default."""
+
+    make = staticmethod(LightSecAgg)
+
+
+class TestOverASmallerField(SumsConformance):
+    """Over 2^31 - 1, with one part of noise."""
+
+    @staticmethod
+    def make(threshold: int | None) -> LightSecAgg:
+        """With a threshold."""
+        return LightSecAgg(threshold, 1, 2**31 - 1)
