@@ -165,7 +165,8 @@ class SharedKeyClients(OneSumClients):
         if maker == self._places[at]:
             return self._secrets[at, GROUP].tobytes()
         key, ends = self._pair[at, maker].tobytes(), (int(self.terms.clients[maker]), int(self.parties[at]))
-        return self._crypto.unseal(key, context, *ends, box, KEY_BYTES).astype(np.uint8).tobytes()
+        group: bytes = self._crypto.unseal(key, context, *ends, box, KEY_BYTES).astype(np.uint8).tobytes()
+        return group
 
     def _encrypt(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, encrypted while it is read."""

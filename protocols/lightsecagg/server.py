@@ -72,14 +72,14 @@ class Server(OneSumServer):
         """A sealed box for each other client."""
         n = self.terms.n
         given, boxes = flags_of(messages, "given", n), bytes_of(messages, "boxes", *self._boxes.shape[1:])
-        if not len(self._boxes):
-            self._boxes = np.zeros((n, *self._boxes.shape[1:]), dtype=np.uint8)
 
         def hear(row: int, client: int) -> None:
             others = self._listed.copy()
             others[client] = False
             if not np.array_equal(given[row], others):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
+            if not len(self._boxes):
+                self._boxes = np.zeros((n, *self._boxes.shape[1:]), dtype=np.uint8)
             self._given[client], self._boxes[client] = given[row], boxes[row]
 
         return hear
@@ -140,10 +140,10 @@ class Server(OneSumServer):
         """A client's sum of coded masks."""
         code = self._plan.code
         sums = elements_of(messages, "sum", code.field.modulus, code.width)
-        if not self._opened.shape[-2]:
-            self._opened = np.zeros((*self._tapes, self.terms.n, code.width), dtype=np.int64)
 
         def hear(row: int, client: int) -> None:
+            if not self._opened.shape[-2]:
+                self._opened = np.zeros((*self._tapes, self.terms.n, code.width), dtype=np.int64)
             self._opened[..., client, :] = sums[..., row, :]
 
         return hear

@@ -7,6 +7,11 @@ from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.sums import SumsConformance
 
 
+def over_31_bits(threshold: int | None) -> LightSecAgg:
+    """Over 2^31 - 1, with one part of noise."""
+    return LightSecAgg(threshold, 1, 2**31 - 1)
+
+
 class TestLightSecAgg(OneSumConformance):
     """As it is by default."""
 
@@ -14,9 +19,6 @@ class TestLightSecAgg(OneSumConformance):
 
 
 class TestOverASmallerField(SumsConformance):
-    """Over 2^31 - 1, with one part of noise."""
+    """Over a field of shorter elements."""
 
-    @staticmethod
-    def make(threshold: int | None) -> LightSecAgg:
-        """With a threshold."""
-        return LightSecAgg(threshold, 1, 2**31 - 1)
+    make = staticmethod(over_31_bits)
