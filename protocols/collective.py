@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class Collective:
     def __init__(self, scheme: Scheme, topology: Topology, channel: Channel) -> None:
         scheme.check_serves(topology)
         self.scheme, self.topology, self._channel = scheme, topology, channel
-        self.fixed = scheme.fixed_point(topology.terms)
+        self.fixed = scheme.encoding(topology)
         named = scheme.keyed and not channel.batch_shape
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
         self._machines = scheme.machines(topology, session, channel)
@@ -108,18 +108,3 @@ def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.i
 
 def _some(rows: Array, which: NDArray[np.int64]) -> Array:
     return rows if len(which) == len(rows) else rows[which]
-
-
-class Summing(Protocol):
-    """Sums of one topology, step after step."""
-
-    def sum(self, rows: Array, step: Step, /) -> Array:
-        """See `Collective.sum`."""
-
-
-def open_sum(scheme: Any, topology: Topology, channel: Channel) -> Summing:
-    """A collective, or what stands in for one while a scheme has no machines yet."""
-    opens = getattr(scheme, "open", None)
-    if opens is None:
-        return Collective(scheme, topology, channel)
-    return cast("Summing", opens(channel, topology.grouping, topology.width))

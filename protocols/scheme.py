@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,28 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
+
+
+class Encoding(Protocol):
+    """A map of real rows into what a scheme sums, and of sums back; `FixedPoint` is one."""
+
+    @property
+    def bound(self) -> float:
+        """Largest magnitude of one entry."""
+
+    @property
+    def fraction_bits(self) -> int:
+        """Bits behind the binary point."""
+
+    def encode(self, values: NDArray[np.floating[Any]], /) -> Array:
+        """Rows as they are summed.
+
+        Raises:
+            InputError: an entry is not finite, or beyond the bound.
+        """
+
+    def decode(self, elements: Array, /) -> NDArray[np.float64]:
+        """Sums as reals."""
 
 
 class SumMachine(Machine):
@@ -89,12 +111,20 @@ class Scheme(ABC):
         """The largest magnitude that a sum of up to `terms` integers may reach and still be exact; None for reals."""
 
     def fixed_point(self, terms: int) -> FixedPoint | None:  # noqa: ARG002  # for those over a field
-        """The map of real rows into what is summed, for sums of up to `terms` rows; None where rows go in as they are.
+        """The map of neighbours' rows into a field, for sums of up to `terms` rows; None where there is no field.
 
         Raises:
             FieldRangeError: the field cannot hold such sums.
         """
         return None
+
+    def encoding(self, topology: Topology) -> Encoding | None:
+        """The map of real rows of a topology into what is summed; None where rows go in as they are.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums.
+        """
+        return self.fixed_point(topology.terms)
 
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""
@@ -136,3 +166,15 @@ def check_range(scheme: Scheme, topology: Topology) -> None:
         raise FieldRangeError(
             f"bound must satisfy terms * bound <= {limit:,} under {scheme.name}; found {terms:,} * {topology.bound:,}"
         )
+
+
+def least_group(scheme: Scheme) -> int:
+    """Fewest messages of a neighbours' sum that a scheme computes; 1 where it computes all."""
+    most = 1
+    while True:
+        sizes = np.arange(1, most + 1)
+        target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
+        kept = scheme.answered(Grouping(rows, sizes, rows, target, rows, sizes)).target
+        if len(kept):
+            return int(sizes[kept].min())
+        most *= 4

@@ -63,10 +63,8 @@ class StepwiseMachine(SumMachine):
 
     def _start(self, step: Step, rows: Array | None, count: int, width: int) -> None:
         """Forgets the step before, and keeps the rows, if there have to be any."""
-        if (rows is None) != (count == 0):
-            raise InputError(
-                f"rows must be given for {count} hosted owners; found {'none' if rows is None else 'some'}"
-            )
+        if rows is None and count:
+            raise InputError(f"rows must be given for {count} hosted owners; found none")
         if rows is not None and (rows.ndim != 2 or len(rows) != count or rows.shape[1] > width):
             raise InputError(f"rows must be [{count}, d] with d <= {width}; found {list(rows.shape)}")
         self._step, self._turns = step, 0

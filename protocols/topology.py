@@ -70,6 +70,11 @@ class Grouping:
         )
 
     @property
+    def owners(self) -> Ids:
+        """int64 [k], ascending: the owners of rows and groups, in either pass."""
+        return np.unique(np.concatenate([self.row_owner, self.group_owner]))
+
+    @property
     def segments(self) -> Segments:
         """Messages by group."""
         return Segments.by_group(self.target, len(self.group_owner))
@@ -165,6 +170,19 @@ class Topology:
             raise InputError(f"name of a topology must be one of {', '.join(TOPOLOGIES)}; found {self.name!r}")
         if self.width < 1 or (self.bound is not None and self.bound < 1):
             raise InputError(f"width and bound must be at least 1; found {self.width} and {self.bound}")
+
+    @classmethod
+    def example(cls, name: str) -> Topology:
+        """A small one of that name: what a scheme says of topologies where no run is at hand."""
+        parties = Directory.hierarchy(3, 3)
+        silos, devices = parties.ids(Role.SILO), parties.ids(Role.DEVICE)
+        if name == SERVER:
+            return cls.to_server(parties, 1, 1)
+        if name == CLIENTS:
+            return cls.to_client(parties, silos[:2], int(silos[2]), 1, 1)
+        rows, hub = np.arange(2), np.full(2, 2)
+        owners, silo = (devices, silos) if name == NEIGHBOURS else (silos, silos)
+        return cls(name, Grouping(devices, owners, rows, hub, silos, silo), 1)
 
     @classmethod
     def to_server(cls, parties: Directory, width: int, bound: int | None = None) -> Topology:

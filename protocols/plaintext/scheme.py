@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
 from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
 from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import Channel, Claim, Draws, Phase, PublicParameters
+from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
 
 Ids = NDArray[np.int64]
 
@@ -114,7 +113,7 @@ class Plaintext(Scheme):
         self.check_serves(topology)
         check_range(self, topology)
         g, tapes = topology.grouping, draws.batch_shape
-        owners = hosted_of(hosted, g.row_owner, g.group_owner)
+        owners = hosted_of(hosted, g.owners)
         least = self.minimum_group if topology.name == NEIGHBOURS else 1
         found: tuple[SumMachine, ...] = (Owners(owners, topology, tapes, least),)
         if topology.name in (CLIENTS, SERVER):
@@ -128,27 +127,3 @@ class Plaintext(Scheme):
                 read = (Phase.ADDRESSES, Phase.VALUES)
                 found = (Together((found[0], (Phase.SUMS,)), (found[1], read)),)
         return tuple(machine for machine in found if len(machine.parties))
-
-    # What follows serves callers of the interface before this one, and goes with the last of them.
-
-    @property
-    def claim(self) -> Claim:
-        """No promise."""
-        return Claim(guarantees=(), leaks_by_design=(), assumptions=())
-
-    @property
-    def relays(self) -> int:
-        """None."""
-        return 0
-
-    @property
-    def variants(self) -> tuple[Scheme, ...]:
-        """None."""
-        return ()
-
-    def gradient_scheme(self, members: int) -> None:
-        """None: nothing is hidden."""
-
-    def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
-        """Sums of neighbours' rows."""
-        return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)

@@ -142,7 +142,7 @@ class SecretMessagePassing(Scheme):
         g = topology.grouping
         self._check_size(len(g.source), topology.width)
         setting = Setting.of(self.field, self.T, self.delivery, topology, draws.batch_shape)
-        owners = hosted_of(hosted, g.row_owner, g.group_owner)
+        owners = hosted_of(hosted, g.owners)
         silos = hosted_of(hosted, setting.silos)
         devices, decoders = Devices(owners, setting), Silos(silos, setting, draws, self.points)
         if np.isin(owners, silos).any():

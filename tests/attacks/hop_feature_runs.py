@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.references import drawn_rows
 from fgl_secure.methods.fed2gnn.runs import HopSetting, drawn_hops
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from tests.attacks.hop_runs import Network
 from tests.attacks.recorded import Run
 

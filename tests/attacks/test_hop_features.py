@@ -25,9 +25,9 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.references import drawn_rows, hop_reference
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims, losing, losing_of_even

@@ -27,7 +27,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
     client_features,
-    relays_of,
+    helpers_of,
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.models import Dropout, LearntRows, Perceptron
@@ -133,7 +133,7 @@ def recorded_structure(
 ) -> RecordedRun:
     """FedStruct, recorded up to the first round, under repeatable coins; attackers have a crawl of all edges."""
     knowledge = Knowledge()
-    parties = hierarchy_of(graph, relays_of(exchange))
+    parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
     run_fedstruct(graph, preset, exchange, channel, features=features, seen=knowledge.see)
     truth = structure_truth(channel.transcript, graph)

@@ -14,7 +14,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording
 
 SMALL_FIELD = 31
@@ -42,7 +42,7 @@ def recorded_exchange(
         both_ways: whether the rows also travel along the reversed edges.
         material: which attacks can use it; None finds out whether the field is small.
     """
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(seed), Recording.everything())
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     exchange(graph, scheme, channel, values, both_ways=both_ways)
     small = (scheme.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD
     kind = material or (Material.FEATURES if small else Material.TRAINING)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import cast
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.attacks.base import Reference
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
@@ -21,11 +25,11 @@ from fgl_secure.methods.hifgl.special_runs import (
     gradient_run,
     static_run,
 )
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 
 NARROW = 16
 """Columns of the narrow feature exchange, the fewest for which brute force is said to be exact."""
@@ -34,13 +38,40 @@ WIDEST = 64
 """Columns of real-valued features that a variant exchanges: as many as a hidden layer has."""
 
 
+def variants_of(scheme: Scheme) -> tuple[Scheme, ...]:
+    """The same scheme under other parameters or readings of its source, which an audit of HiFGL runs as well."""
+    make = _VARIANTS.get(scheme.label)
+    return () if make is None else make(scheme)
+
+
+def _readings(scheme: Scheme) -> tuple[Scheme, ...]:
+    """The paper's field of 11 elements, in which sums wrap, and the other reading of who hands out mu."""
+    published = cast(SecretMessagePassing, scheme)
+    other = MuDelivery.TARGET if published.delivery is MuDelivery.SILO else MuDelivery.SILO
+    small = replace(
+        published,
+        field=PrimeField(11),
+        T=min(published.T, 4),
+        bound=1.0,
+        fraction_bits=0,
+        points=None,
+        overflow=Overflow.WRAP,
+    )
+    return (small, replace(published, delivery=other))
+
+
+_VARIANTS: Mapping[str, Callable[[Scheme], tuple[Scheme, ...]]] = MappingProxyType(
+    {SecretMessagePassing.label: _readings}
+)
+
+
 def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
     """One exchange of the devices' features under every variant of a scheme.
 
     In a small field the features are cut to 0 and 1 at their mean, as whole rows and as their 16 most frequent
     columns; elsewhere the first 64 columns are exchanged as they are.
     """
-    for variant in scheme.variants:
+    for variant in variants_of(scheme):
         if (variant.public.modulus or SMALL_FIELD + 1) > SMALL_FIELD:
             values = graph.features[:, :WIDEST].astype(np.float64)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
@@ -64,7 +95,7 @@ def reference_runs() -> dict[Reference, RecordedRun]:
     """The runs that attacks must break, on small fixed graphs."""
     tree, half = _tree(), _half_graphs()
     published = SecretMessagePassing()
-    small = next(v for v in published.variants if (v.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD)
+    small = next(v for v in variants_of(published) if (v.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD)
     schemes: dict[Reference, Scheme] = {
         Reference.PLAINTEXT: Plaintext(),
         Reference.SECMP: published,

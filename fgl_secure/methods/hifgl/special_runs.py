@@ -17,9 +17,11 @@ from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.methods.hifgl.recorded_exchange import public_of, recorded_exchange
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_roles import source_shares
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Phase, PublicParameters, Recording, Role, Step
 
 ROUNDS = 10
@@ -73,7 +75,7 @@ def drop_out_run(
     values = _projected(graph, rng)
     absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
     coins = SimulationCoins(seed)
-    channel = Channel(hierarchy_of(graph, scheme.relays), coins, Recording.everything(), loss=absence)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), loss=absence)
     sum_in_rounds(scheme, channel, graph, values, ~absence.absent)
     if not absence.effective:
         return None
@@ -99,7 +101,7 @@ def sum_in_rounds(
         present: bool [rounds, n].
     """
     note_membership(channel, graph.silo_of)
-    session = scheme.open(channel, neighbour_sums(graph), values.shape[1])
+    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
     for number, here in enumerate(present):
         session.sum(values, Step(number, 0))
         _note_participants(channel, graph, here, Step(number, 0))
@@ -115,7 +117,7 @@ def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedR
     """
     deviation = Deviation()
     coins = SimulationCoins(seed)
-    channel = Channel(hierarchy_of(graph, scheme.relays), coins, Recording.everything(), tamper=deviation)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), tamper=deviation)
     values = _projected(graph, np.random.default_rng(seed))
     exchange(graph, scheme, channel, values)
     if not len(deviation.devices):
@@ -129,7 +131,7 @@ def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedR
 def careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
     """What relays are sent when senders misuse the masks of relay-coded: one for all of them, or none at all."""
     scheme = RelayCoded(R=3, k_min=1)
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(seed), Recording.everything())
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     send_carelessly(channel, scheme, graph, graph.features.astype(np.float64), masked=masked)
     what = "shares under one mask for all senders" if masked else "shares without masks"
     truth = Truth.of(channel.transcript, graph)

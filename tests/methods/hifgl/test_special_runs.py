@@ -10,9 +10,9 @@ from fgl_secure.attacks.differencing import PARTICIPANTS
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.runs import special_runs
 from fgl_secure.methods.hifgl.special_runs import as_words, deviating_run, drop_out_run, gradient_run, static_run
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Role, Step
 from tests.attacks.recorded import random_graph, words
