@@ -27,13 +27,18 @@ from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.staged.ckks import StagedCkks
 from fgl_secure.protocols.staged.lightsecagg import StagedLightSecAgg
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.protocols.staged.plain import StagedPlain
+from fgl_secure.protocols.topology import Topology
 
-Assignment = Mapping[str, Promising]
+Named = Promising | Scheme
+"""A scheme, on the frame of machines or before it."""
+
+Assignment = Mapping[str, Named]
 """By topology, the scheme that serves it."""
 
 SUMMARIES: Mapping[str, str] = MappingProxyType({
@@ -62,7 +67,7 @@ _SHORT = {"p": ("field", "modulus"), "mu": ("delivery",), "k_min": ("k_min", "mi
 class _Served:
     """A scheme's class, the fields that a caller may name, and fields that follow from others unless they are named."""
 
-    kind: type[Promising]
+    kind: type[Named]
     parameters: tuple[str, ...] = ()
     following: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -105,7 +110,7 @@ def parse(
     text: str,
     topologies: tuple[str, ...] = tuple(TOPOLOGIES),
     usual: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-) -> tuple[str, Promising]:
+) -> tuple[str, Named]:
     """Reads one `[TOPOLOGY=]NAME`.
 
     Args:
@@ -144,7 +149,7 @@ def assignment(
     text: str,
     topologies: tuple[str, ...],
     usual: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-) -> dict[str, Promising]:
+) -> dict[str, Named]:
     """Reads the schemes of one run: `[TOPOLOGY=]NAME`, or several with commas between.
 
     Args:
@@ -155,7 +160,7 @@ def assignment(
     Raises:
         InputError: see `parse`; or two schemes are for one topology.
     """
-    chosen: dict[str, Promising] = {}
+    chosen: dict[str, Named] = {}
     for each in re.split(r",(?![^\[]*\])", text):
         topology, scheme = parse(each, topologies, usual)
         if topology in chosen:
@@ -164,7 +169,13 @@ def assignment(
     return chosen
 
 
-def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Promising:
+def promises(scheme: Named, topology: str) -> int:
+    """How many guarantees a scheme states for a topology."""
+    claim = scheme.claim if isinstance(scheme, Promising) else scheme.claim_for(Topology.example(topology))
+    return len(claim.guarantees)
+
+
+def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Named:
     values = dict(_values(name, served, text)) if text else {}
     for follower, (leader, more) in served.following.items():
         if leader in values and follower not in values:

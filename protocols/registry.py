@@ -8,9 +8,9 @@ from types import MappingProxyType
 
 from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField
 from fgl_secure.errors import UnknownNameError
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 
 

@@ -10,16 +10,22 @@ does not: masks are used once, nobody holds T + 1 shares of one message, silos d
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.grouped_sum import Scheme, Session
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_claim import claim_of
 from fgl_secure.protocols.relay_session import RelaySession
-from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Channel, Claim, PublicParameters, Role
+from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.runtime import Channel, Claim, Draws, Messages, PublicParameters, Role, Step
 
 LARGEST_T = 64
 
@@ -83,6 +89,10 @@ class RelayCoded(Scheme):
     resends: int = 1
     masks: MaskOrigin = MaskOrigin.DERIVED
 
+    label: ClassVar[str] = "relay-coded"
+    summary: ClassVar[str] = "message passing over relays, the repair of secmp"
+    keyed: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         if not 1 <= self.T <= LARGEST_T:
             raise InputError(f"T must lie in 1..{LARGEST_T}; found {self.T}")
@@ -123,30 +133,42 @@ class RelayCoded(Scheme):
         unnamed = self.profile is Profile.ANON and self.masks is MaskOrigin.DERIVED
         return claim_of(self.T, self.k_min, anonymous=unnamed)
 
-    @property
-    def minimum_group(self) -> int:
-        """k_min."""
-        return self.k_min
+    def refuses(self, topology: Topology) -> str | None:
+        """Whatever is not for devices."""
+        return None if topology.name in (NEIGHBOURS, MEMBERS) else "relays add up for devices and their silos alone"
 
-    def gradient_scheme(self, members: int) -> RelayCoded:
-        """The same scheme over 2^61 - 1, where the gradient of a device with many neighbours has room."""
-        bits = max(EXACT_BITS - math.ceil(math.log2(members * LARGEST_GRADIENT)), 0)
+    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # the same for both
+        """What it hides from whom, and what it does not."""
+        return self.claim
+
+    def limit(self, terms: int) -> int:
+        """Half the field, for each term."""
+        return (self.field.modulus - 1) // 2 // terms * terms
+
+    def answered(self, grouping: Grouping) -> Grouping:
+        """Without the messages to groups of fewer than k_min."""
+        return grouping.answered(self.k_min)
+
+    def _for(self, topology: str, terms: int) -> RelayCoded:
+        """For gradients the same scheme over 2^61 - 1, where those of a device with many neighbours have room."""
+        if topology != MEMBERS:
+            return self
+        bits = max(EXACT_BITS - math.ceil(math.log2(terms * LARGEST_GRADIENT)), 0)
         return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
 
     @property
-    def relays(self) -> int:
-        """R."""
-        return self.R
+    def helpers(self) -> Mapping[Role, int]:
+        """R relays."""
+        return {Role.RELAY: self.R}
 
     @property
     def public(self) -> PublicParameters:
         """Field, T and where the binary point is."""
         return PublicParameters(self.field.modulus, self.T, self.fraction_bits)
 
-    @property
-    def variants(self) -> tuple[Scheme, ...]:
-        """None: other parameters are other schemes with claims of their own."""
-        return ()
+    def encoding(self, topology: Topology) -> FixedPoint:
+        """As `fixed_point` says; of gradients over the larger field."""
+        return self._for(topology.name, topology.terms).fixed_point(topology.terms)
 
     def fixed_point(self, terms: int) -> FixedPoint:
         """The map into the field for sums of up to `terms` rows.
@@ -158,15 +180,60 @@ class RelayCoded(Scheme):
             return FixedPoint(self.field, self.bound, self.fraction_bits, terms)
         return FixedPoint.for_sums(self.field, bound=self.bound, terms=terms)
 
-    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:  # noqa: ARG002  # any width will do
-        """Plans both passes; keys are exchanged with the first sum.
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
+        """Sums of neighbours' rows."""
+        return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)
+
+    def machines(
+        self,
+        topology: Topology,
+        session: bytes,  # noqa: ARG002  # until it has machines of its own
+        draws: Draws,
+        hosted: NDArray[np.int64] | None = None,  # noqa: ARG002  # the same
+    ) -> tuple[SumMachine, ...]:
+        """One that hosts everybody, and talks over the channel by itself.
 
         Raises:
             InputError: the run has fewer relays than R, or padding does not fit the grouping.
             FieldRangeError: the field cannot hold the sums.
         """
-        present = channel.parties.counts.get(Role.RELAY, 0)
+        assert isinstance(draws, Channel), "it runs in simulations alone until it has machines of its own"
+        present = draws.parties.counts.get(Role.RELAY, 0)
         if present < self.R:
             raise InputError(f"parties must include R={self.R} relays; found {present}")
-        terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
-        return RelaySession(self, channel, grouping, self.fixed_point(terms))
+        fixed, scheme = self.encoding(topology), self._for(topology.name, topology.terms)
+        return (_Everybody(RelaySession(scheme, draws, topology.grouping, fixed), fixed, draws),)
+
+
+class _Everybody(SumMachine):
+    """All parties of a session in one process."""
+
+    def __init__(self, session: RelaySession, fixed: FixedPoint, channel: Channel) -> None:
+        super().__init__(np.arange(len(channel.parties)))
+        self._session, self._fixed = session, fixed
+        self._due: tuple[NDArray[Any], Step] | None = None
+        self._sums: NDArray[Any] | None = None
+
+    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
+        self._session.check(step)
+        self._due, self._sums = (np.empty((0, 1)) if rows is None else self._fixed.decode(rows), step), None
+
+    def take(self, messages: Messages) -> None:
+        """Nothing comes: the session talks by itself."""
+
+    def turn(self) -> Iterable[Messages]:
+        if self._due is not None:
+            (rows, step), self._due = self._due, None
+            units = np.rint(self._session.sum(rows, step) * 2.0**self._fixed.fraction_bits).astype(np.int64)
+            self._sums = units % self._fixed.field.modulus
+        return ()
+
+    @property
+    def sums(self) -> NDArray[Any] | None:
+        return self._sums
+
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        return {}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Nothing is kept."""

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, FixedPoint
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Session
 from fgl_secure.protocols.relay_delivery import (
     AUTHENTICATION_BYTES,
     NAMING_WORDS,
@@ -53,7 +52,7 @@ class _Packets:
     order: Ids
 
 
-class RelaySession(Session):
+class RelaySession:
     """A scheme at work; see `RelayCoded`.
 
     Args:
@@ -75,7 +74,7 @@ class RelaySession(Session):
         self._done: set[Step] = set()
 
     def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
-        """See `Session.sum`.
+        """The sums of one step; see `Collective.sum`.
 
         Raises:
             ProtocolError: the step was summed before, so masks and tags would be used again; or a party failed in a
@@ -83,10 +82,8 @@ class RelaySession(Session):
         """
         route, plan = self._routes[step.direction], self._plans[step.direction]
         route.check_values(values)
-        if step in self._done:
-            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
+        self.check(step)
         q = self._fixed.encode(values)
-        self._channel.note_inputs("values", step, route.way.row_owner, q)
         batch = self._channel.batch_shape
         if int(plan.slots.max(initial=0)) >= MOST_SLOTS and not self._anonymous:
             most = int(plan.slots.max()) + 1
@@ -102,6 +99,11 @@ class RelaySession(Session):
         live, agreed = self._agree(held, packets, plan, step)
         fetch = self._fetch(openings, live, route.way, step)
         return self._fixed.decode(fetch.sums([held[j] for j in live], agreed))
+
+    def check(self, step: Step) -> None:
+        """Raises ProtocolError where a step was summed before."""
+        if step in self._done:
+            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
 
     def _fetch(self, openings: Ids, live: list[int], way: Grouping, step: Step) -> Fetch:
         scheme, points = self._scheme, tuple(j + 1 for j in live)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -18,6 +19,28 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
+
+
+class Encoding(Protocol):
+    """A map of real rows into what a scheme sums, and of sums back; `FixedPoint` is one."""
+
+    @property
+    def bound(self) -> float:
+        """Largest magnitude of one entry."""
+
+    @property
+    def fraction_bits(self) -> int:
+        """Bits behind the binary point."""
+
+    def encode(self, values: NDArray[np.floating[Any]], /) -> Array:
+        """Rows as they are summed.
+
+        Raises:
+            InputError: an entry is not finite, or beyond the bound.
+        """
+
+    def decode(self, elements: Array, /) -> NDArray[np.float64]:
+        """Sums as reals."""
 
 
 class SumMachine(Machine):
@@ -62,6 +85,8 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    keyed: ClassVar[bool] = True
+    """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
     @property
     @abstractmethod
@@ -86,12 +111,20 @@ class Scheme(ABC):
         """The largest magnitude that a sum of up to `terms` integers may reach and still be exact; None for reals."""
 
     def fixed_point(self, terms: int) -> FixedPoint | None:  # noqa: ARG002  # for those over a field
-        """The map of real rows into what is summed, for sums of up to `terms` rows; None where rows go in as they are.
+        """The map of neighbours' rows into a field, for sums of up to `terms` rows; None where there is no field.
 
         Raises:
             FieldRangeError: the field cannot hold such sums.
         """
         return None
+
+    def encoding(self, topology: Topology) -> Encoding | None:
+        """The map of real rows of a topology into what is summed; None where rows go in as they are.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums.
+        """
+        return self.fixed_point(topology.terms)
 
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""
@@ -118,3 +151,30 @@ class Scheme(ABC):
             InputError: the scheme refuses the topology, or its parameters do not fit it.
             FieldRangeError: the field cannot hold the sums.
         """
+
+    def check_serves(self, topology: Topology) -> None:
+        """Raises InputError, with the reason, where it refuses a topology."""
+        why = self.refuses(topology)
+        if why is not None:
+            raise InputError(f"scheme must serve the topology {topology.name}; {self.name} does not, because {why}")
+
+
+def check_range(scheme: Scheme, topology: Topology) -> None:
+    """Raises FieldRangeError unless sums of so many rows of integers of that magnitude are exact under a scheme."""
+    terms, limit = topology.terms, scheme.limit(topology.terms)
+    if topology.bound is not None and limit is not None and terms * topology.bound > limit:
+        raise FieldRangeError(
+            f"bound must satisfy terms * bound <= {limit:,} under {scheme.name}; found {terms:,} * {topology.bound:,}"
+        )
+
+
+def least_group(scheme: Scheme) -> int:
+    """Fewest messages of a neighbours' sum that a scheme computes; 1 where it computes all."""
+    most = 1
+    while True:
+        sizes = np.arange(1, most + 1)
+        target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
+        kept = scheme.answered(Grouping(rows, sizes, rows, target, rows, sizes)).target
+        if len(kept):
+            return int(sizes[kept].min())
+        most *= 4

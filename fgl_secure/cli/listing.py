@@ -58,7 +58,7 @@ def _schemes() -> Rows:
     rows = []
     for name, summary in naming.SUMMARIES.items():
         serving = [topology for topology in naming.TOPOLOGIES if naming.refusal(name, topology) is None]
-        promises = max(len(naming.parse(name, (topology,))[1].claim.guarantees) for topology in serving)
+        promises = max(naming.promises(naming.parse(name, (topology,))[1], topology) for topology in serving)
         rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}"))
     return rows
 

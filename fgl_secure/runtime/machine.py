@@ -41,7 +41,7 @@ class Draws(ABC):
         """Draws secret coins for each owner: int64 [*batch_shape, len(owners), *shape], below `modulus`."""
 
     @abstractmethod
-    def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+    def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
 
     @abstractmethod
@@ -81,7 +81,7 @@ class OwnDraws(Draws):
         """Draws, and notes nothing."""
         return self._coins.uniform(modulus, (len(owners), *shape))
 
-    def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+    def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
     def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.promising import Promising
+from fgl_secure.protocols.naming import Named
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.update_sums import StagedSums
@@ -108,7 +108,7 @@ def server_sums(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
     return ClearSums(channel) if scheme is None else SecuredSums(scheme, channel)
 
 
-def hiding(runs: Iterable[Mapping[str, Promising]], clients: int) -> tuple[StagedScheme | None, ...]:
+def hiding(runs: Iterable[Mapping[str, Named]], clients: int) -> tuple[StagedScheme | None, ...]:
     """For each run the scheme for its server's sums; None in the clear.
 
     Args:

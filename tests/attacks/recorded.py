@@ -32,9 +32,9 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.scenarios import public_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Loss
@@ -99,7 +99,9 @@ def record(
     recording: Recording | None = None,
 ) -> Run:
     """Every device sends its row of `values` [n, d] to its neighbours, under repeatable coins."""
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), recording or Recording.everything(), loss)
+    channel = Channel(
+        hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording or Recording.everything(), loss
+    )
     exchange(graph, scheme, channel, values)
     truth = MessageTruth.of(channel.transcript, graph)
     return Run(graph, public_of(scheme, graph), channel.transcript, truth, (PublicRows(values),))

@@ -16,15 +16,16 @@ import fgl_secure.attacks
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path as Way
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Party, ReceivedRows, Recording, Role, Step, Transcript, View
 from fgl_secure.runtime.view import PrivateRows
 from tests.attacks.conformance import bases
 from tests.attacks.recorded import random_graph, record, secmp, star_and_path, whole_numbers
+from tests.protocols.conformance import opened
 
 FOLDER = Path(fgl_secure.attacks.__file__).parent
 MODULES = sorted(FOLDER.rglob("*.py"))
@@ -267,7 +268,7 @@ def test_recorded_arrays_cannot_be_written_to(scheme: Scheme) -> None:
 
 def _summed_both_ways(graph: FederatedGraph, grouping: Grouping, delivery: MuDelivery) -> Transcript:
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    session = secmp(101, delivery=delivery).open(channel, grouping, 3)
+    session = opened(secmp(101, delivery=delivery), channel, grouping, 3)
     values = whole_numbers(graph.num_devices, 3, 40)
     session.sum(values, Step(0, 0))
     session.sum(values, Step(0, 0, Direction.BACKWARD))

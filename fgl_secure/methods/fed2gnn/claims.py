@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fgl_secure.methods.fedavg.claims import SUM_LEAKS
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 REFUSAL = "refusal of sums over fewer than k_min clients"
@@ -104,16 +105,16 @@ def claim_of(scheme: Scheme, averaging: StagedScheme | None, clients: int) -> Cl
 
 
 def _hops(scheme: Scheme) -> Claim:
-    inner = scheme.claim
+    inner, least = scheme.claim_for(Topology.example(NEIGHBOURS)), least_group(scheme)
     hidden = next((each for each in inner.guarantees if each.secret is Secret.EMBEDDING), None)
     if hidden is None:
         return Claim((), (*IN_THE_CLEAR, *HOP_LEAKS), inner.assumptions)
     relays = hidden.coalition.get(Role.RELAY, 0)
     leaks = tuple(each for each in inner.leaks_by_design if each.role in (Role.SERVER, Role.RELAY))
-    assumptions = (*inner.assumptions, _honest(scheme.minimum_group))
-    if scheme.minimum_group < 2:
+    assumptions = (*inner.assumptions, _honest(least))
+    if least < 2:
         return Claim((_hidden(hidden, relays),), (*leaks, ONE_CLIENT, *HOP_LEAKS), assumptions)
-    promises = (_hidden(hidden, relays), _sums_alone(scheme.minimum_group, relays))
+    promises = (_hidden(hidden, relays), _sums_alone(least, relays))
     return Claim(promises, (*leaks, *HOP_LEAKS), assumptions)
 
 

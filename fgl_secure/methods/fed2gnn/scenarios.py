@@ -23,7 +23,7 @@ from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.methods.fed2gnn.training import exchange
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
@@ -70,7 +70,7 @@ def drawn_hops(
         loss: a network that loses messages.
     """
     most, scheme = setting.neighbours, setting.scheme
-    parties = hierarchy_of(graph, scheme.relays)
+    parties = hierarchy_of(graph, scheme.helpers)
     channel = Channel(parties, SimulationCoins(0), recording or Recording.everything(), loss)
     note_own_graph(channel, graph)
     asked = graph if most is None else agreed_neighbours(graph, channel, most, 0, Step(0))
@@ -99,7 +99,7 @@ def trained_hops(
         seed: of the run and its coins.
         device: where model compute runs.
     """
-    parties = hierarchy_of(graph, scheme.relays)
+    parties = hierarchy_of(graph, scheme.helpers)
     channel = Channel(parties, SimulationCoins(seed), Recording.everything(1))
     kind = backbone_of(backbone).propagation
     sums = server_sums(averaging, channel)
@@ -119,14 +119,14 @@ def _run(
     names: tuple[str, str],
 ) -> RecordedRun:
     """Notes what every client knows beside its sums, and gathers the truth."""
-    grouping, pairs = client_pairs(asked, channel, None, setting.scheme.minimum_group)
+    grouping, pairs = client_pairs(asked, channel, None, least_group(setting.scheme))
     silos, everyone, silo = channel.parties.ids(Role.SILO), np.arange(graph.num_devices), graph.silo_of
     own = np.column_stack([everyone, values])
     channel.note_inputs(OWN_ROWS, Step(0, layer=0), silos[silo], own)
     requests = np.stack([pairs.asking, pairs.asked, silo[pairs.asked]], axis=1)
     channel.note_inputs(ASKED, Step(0), silos[silo[pairs.asking]], requests)
     truth = TreeTruth.of(graph, values)
-    known = PublicTopology(graph.edges, silo, HopRules(setting.scheme.minimum_group, setting.neighbours))
+    known = PublicTopology(graph.edges, silo, HopRules(least_group(setting.scheme), setting.neighbours))
     public = _public(setting, grouping)
     return RecordedRun(*names, HOP_SUMS, public, channel.transcript, (truth,), (known,))
 

@@ -26,9 +26,8 @@ from fgl_secure.methods.fed2gnn.scenarios import trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.naming import parse
-from fgl_secure.protocols.promising import Promising
+from fgl_secure.protocols.naming import Named, parse
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
@@ -91,7 +90,7 @@ class Fed2GNNSubject(Subject):
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Exchanges hop sums and trains."""
-        parties = hierarchy_of(self.graph, self.scheme.relays)
+        parties = hierarchy_of(self.graph, self.scheme.helpers)
         channel = Channel(parties, coins or SystemCoins(), recording)
         return train_fed2gnn(
             self.graph,
@@ -151,7 +150,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     )
 
 
-def _schemes(method: Fed2GNN, run: Mapping[str, Promising]) -> tuple[Scheme, StagedScheme | None]:
+def _schemes(method: Fed2GNN, run: Mapping[str, Named]) -> tuple[Scheme, StagedScheme | None]:
     """What computes the hop sums, and what adds up the models: None in the clear."""
     named = run.get("neighbours") or parse(method.trained, ("neighbours",), method.usual)[1]
     if isinstance(named, SecretMessagePassing):
@@ -171,9 +170,10 @@ def _check_run(
     """Raises unless some sum can be computed, and models added up."""
     asked = sampled_neighbours(graph, preset.neighbours, seed)
     most = int(_clients_around(asked).max(initial=0))
-    if 1 < scheme.minimum_group > most:
+    least = least_group(scheme)
+    if 1 < least > most:
         raise InputError(
-            f"k_min must leave some node a sum under {scheme.name}: neighbours at {scheme.minimum_group} other clients "
+            f"k_min must leave some node a sum under {scheme.name}: neighbours at {least} other clients "
             f"or more; found at most {most} over {graph.num_silos} silos and {preset.neighbours} sampled neighbours"
         )
     if averaging is not None:

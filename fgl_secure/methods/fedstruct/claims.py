@@ -12,6 +12,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
 )
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
@@ -156,7 +157,7 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
 
 
 def _hopwise(exchange: HopwiseExchange) -> Claim:
-    inner = exchange.sums.claim
+    inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
     outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
     kept = tuple(
         replace(each, coalition={role: count for role, count in each.coalition.items() if role in outside})

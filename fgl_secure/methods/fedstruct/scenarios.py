@@ -23,7 +23,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     HopwiseExchange,
     client_features,
-    relays_of,
+    helpers_of,
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.models import Dropout, LearntRows, Perceptron
@@ -124,7 +124,7 @@ def recorded_structure(
 ) -> RecordedRun:
     """FedStruct, recorded up to the first round, under repeatable coins; attackers have a crawl of all edges."""
     models = SeenModels()
-    parties = hierarchy_of(graph, relays_of(exchange))
+    parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
     run_fedstruct(graph, preset, exchange, channel, features=features, seen=models.see)
     knowledge = models.knowledge(graph, preset, features, 0, 1.0)

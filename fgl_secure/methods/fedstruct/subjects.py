@@ -24,17 +24,17 @@ from fgl_secure.methods.fedstruct.exchange import (
     GradientDelivery,
     HopwiseExchange,
     RowExchange,
-    relays_of,
+    helpers_of,
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
 from fgl_secure.methods.fedstruct.scenarios import SeenModels, structure_run
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.hop_adjacency import Pruning
+from fgl_secure.protocols.naming import Named
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.query_audit import AuditRule
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -100,7 +100,7 @@ class FedStructSubject(Subject):
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Exchanges structure and trains."""
-        parties = hierarchy_of(self.graph, relays_of(self.exchange))
+        parties = hierarchy_of(self.graph, helpers_of(self.exchange))
         return run_fedstruct(
             self.graph,
             self.preset,
@@ -156,7 +156,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
     )
 
 
-def exchange_of(method: FedStruct, run: Mapping[str, Promising]) -> Exchange:
+def exchange_of(method: FedStruct, run: Mapping[str, Named]) -> Exchange:
     """The exchange of a run.
 
     Args:

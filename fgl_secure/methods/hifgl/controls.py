@@ -38,11 +38,12 @@ from fgl_secure.methods.hifgl.scenarios import (
     recorded_exchange,
     static_run,
     training_run,
+    variants_of,
 )
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_roles import source_shares
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Direction, Phase, PublicParameters, Recording, Role, Step
 
@@ -50,7 +51,7 @@ from fgl_secure.runtime import Channel, Direction, Phase, PublicParameters, Reco
 def careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
     """What relays are sent when senders misuse the masks of relay-coded: one for all of them, or none at all."""
     scheme = RelayCoded(R=3, k_min=1)
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(seed), Recording.everything())
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     send_carelessly(channel, scheme, graph, graph.features.astype(np.float64), masked=masked)
     what = "shares under one mask for all senders" if masked else "shares without masks"
     return training_run(scheme, graph, channel.transcript, what)
@@ -104,7 +105,7 @@ def _both_ways(scheme: Scheme, graph: FederatedGraph) -> RecordedRun:
 
 
 def _small_field() -> RecordedRun:
-    return _both_ways(next(each for each in SecretMessagePassing().variants if in_small_field(each)), _tree())
+    return _both_ways(next(each for each in variants_of(SecretMessagePassing()) if in_small_field(each)), _tree())
 
 
 def _dropping_out() -> RecordedRun:

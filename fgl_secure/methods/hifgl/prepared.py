@@ -14,8 +14,10 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.presets import Preset, Selection, preset
@@ -82,8 +84,8 @@ def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> N
 def _check_openings(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
     """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
     for scheme in schemes:
-        channel = Channel(hierarchy_of(heard, scheme.relays), SimulationCoins(0))
-        scheme.open(channel, neighbour_sums(heard), 1)
+        channel = Channel(hierarchy_of(heard, scheme.helpers), SimulationCoins(0))
+        Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(heard), 1), channel)
 
 
 def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:

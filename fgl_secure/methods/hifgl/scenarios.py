@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
 from fgl_secure.attacks.message_passing.knowledge import (
     DEVIATION,
@@ -26,8 +29,11 @@ from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.networks import Absence, Deviation
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
 
 SMALL_FIELD = 31
@@ -61,6 +67,33 @@ def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, 
     return _recorded(scheme, graph, transcript, what, TRAINING)
 
 
+def variants_of(scheme: Scheme) -> tuple[Scheme, ...]:
+    """The same scheme under other parameters or readings of its source, which an audit of HiFGL runs as well."""
+    make = _VARIANTS.get(scheme.label)
+    return () if make is None else make(scheme)
+
+
+def _readings(scheme: Scheme) -> tuple[Scheme, ...]:
+    """The paper's field of 11 elements, in which sums wrap, and the other reading of who hands out mu."""
+    published = cast(SecretMessagePassing, scheme)
+    other = MuDelivery.TARGET if published.delivery is MuDelivery.SILO else MuDelivery.SILO
+    small = replace(
+        published,
+        field=PrimeField(11),
+        T=min(published.T, 4),
+        bound=1.0,
+        fraction_bits=0,
+        points=None,
+        overflow=Overflow.WRAP,
+    )
+    return (small, replace(published, delivery=other))
+
+
+_VARIANTS: Mapping[str, Callable[[Scheme], tuple[Scheme, ...]]] = MappingProxyType(
+    {SecretMessagePassing.label: _readings}
+)
+
+
 def recorded_exchange(
     scheme: Scheme,
     graph: FederatedGraph,
@@ -82,7 +115,7 @@ def recorded_exchange(
         both_ways: whether the rows also travel along the reversed edges.
         scenario: which attacks can use it; None finds out whether the field is small.
     """
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(seed), Recording.everything())
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     exchange(graph, scheme, channel, values, both_ways=both_ways)
     kind = scenario or (SMALL_FEATURES if in_small_field(scheme) else TRAINING)
     return _recorded(scheme, graph, channel.transcript, what, kind)
@@ -101,7 +134,7 @@ def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[R
     In a small field the features are cut to 0 and 1 at their mean, as whole rows and as their 16 most frequent
     columns; elsewhere the first 64 columns are exchanged as they are.
     """
-    for variant in scheme.variants:
+    for variant in variants_of(scheme):
         if not in_small_field(variant):
             values = graph.features[:, :WIDEST].astype(np.float64)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
@@ -161,7 +194,7 @@ def drop_out_run(
     values = _projected(graph, rng)
     absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
     coins = SimulationCoins(seed)
-    channel = Channel(hierarchy_of(graph, scheme.relays), coins, Recording.everything(), loss=absence)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), loss=absence)
     sum_in_rounds(scheme, channel, graph, values, ~absence.absent)
     if not absence.effective:
         return None
@@ -186,7 +219,7 @@ def sum_in_rounds(
         present: bool [rounds, n].
     """
     note_membership(channel, graph.silo_of)
-    session = scheme.open(channel, neighbour_sums(graph), values.shape[1])
+    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
     for number, here in enumerate(present):
         session.sum(values, Step(number, 0))
         _note_participants(channel, graph, here, Step(number, 0))
@@ -202,7 +235,7 @@ def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedR
     """
     deviation = Deviation()
     coins = SimulationCoins(seed)
-    channel = Channel(hierarchy_of(graph, scheme.relays), coins, Recording.everything(), tamper=deviation)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), tamper=deviation)
     values = _projected(graph, np.random.default_rng(seed))
     exchange(graph, scheme, channel, values)
     if not len(deviation.devices):

@@ -14,11 +14,12 @@ from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
-from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs
+from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
 from fgl_secure.methods.hifgl.training import train_hifgl
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult
 
@@ -50,14 +51,15 @@ class HiFGLSubject(Subject):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """Those of the scheme and its variants."""
-        return {each.name: each.claim for each in (self.scheme, *self.scheme.variants)}
+        sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
+        return {each.name: each.claim_for(sums) for each in (self.scheme, *variants_of(self.scheme))}
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Trains HiFGL."""
         prepared = self.prepared
-        channel = Channel(hierarchy_of(prepared.graph, self.scheme.relays), coins or SystemCoins(), recording)
+        channel = Channel(hierarchy_of(prepared.graph, self.scheme.helpers), coins or SystemCoins(), recording)
         return train_hifgl(
             prepared.graph,
             self.scheme,

@@ -15,7 +15,9 @@ from tests.attacks.recorded import Run
 
 def record_tagged(graph: FederatedGraph, *, loss: Loss | None = None, recording: Recording | None = None) -> Run:
     """Every device sends a header for each neighbour to both of two relays, under random tags of its neighbours."""
-    channel = Channel(hierarchy_of(graph, 2), SimulationCoins(0), recording or Recording.everything(), loss)
+    channel = Channel(
+        hierarchy_of(graph, {Role.RELAY: 2}), SimulationCoins(0), recording or Recording.everything(), loss
+    )
     devices, relays = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.RELAY)
     words = np.random.default_rng(0).integers(2**62, size=(graph.num_devices, 2))
     tags = words[graph.edges[1]]

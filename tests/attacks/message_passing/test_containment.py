@@ -13,10 +13,10 @@ from fgl_secure.attacks.base import InformedAttack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, contained
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import messages_of

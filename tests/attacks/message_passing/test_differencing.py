@@ -20,8 +20,8 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.networks import Absence
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.scenarios import public_of, sum_in_rounds
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
@@ -47,7 +47,7 @@ def in_rounds(
         there = absence(phase, step, senders, receivers)
         return there if loss is None else there & loss(phase, step, senders, receivers)
 
-    parties = hierarchy_of(graph, scheme.relays)
+    parties = hierarchy_of(graph, scheme.helpers)
     channel = Channel(parties, SimulationCoins(0), recording or Recording.everything(), arrives)
     sum_in_rounds(scheme, channel, graph, values, present)
     return Run(graph, public_of(scheme, graph), channel.transcript, MessageTruth.of(channel.transcript, graph))

@@ -13,9 +13,9 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.message_passing.fingerprint import FingerprintAtDevice, FingerprintAtSilo, Weights, unmix
 from fgl_secure.attacks.recovery import ClaimedTerms
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss

@@ -32,7 +32,9 @@ def careless(
 ) -> Run:
     """Shares at a relay of senders that use one mask, or none."""
     scheme = RelayCoded(R=3, k_min=1)
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), recording or Recording.everything(), loss)
+    channel = Channel(
+        hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording or Recording.everything(), loss
+    )
     send_carelessly(channel, scheme, graph, values, masked=masked)
     return Run(graph, scheme.public, channel.transcript, MessageTruth.of(channel.transcript, graph))
 

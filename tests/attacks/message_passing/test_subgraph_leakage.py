@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.message_passing.messages import NamedDevices, NamedEdges, VisibleDevices, VisibleEdges
 from fgl_secure.graph import FederatedGraph, boundary_share
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims

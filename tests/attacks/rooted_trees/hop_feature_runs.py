@@ -9,8 +9,8 @@ from fgl_secure.attacks.rooted_trees.truth import TreeTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.controls import drawn_rows
 from fgl_secure.methods.fed2gnn.scenarios import HopSetting, drawn_hops
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from tests.attacks.recorded import Run
 from tests.attacks.structure.hop_runs import Network
 

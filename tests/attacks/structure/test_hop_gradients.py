@@ -17,9 +17,9 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.methods.fedstruct.hopwise import Hopwise
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
 from tests.attacks.recorded import both_ways, federated
 from tests.attacks.structure.hop_runs import scale_free
@@ -37,7 +37,7 @@ def labelled(graph: FederatedGraph, share: float = 0.5) -> FederatedGraph:
 
 def recorded(graph: FederatedGraph, scheme: Scheme) -> Transcript:
     """One forward and backward pass of soft-max regression on structure embeddings."""
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), Recording.everything())
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
     note_own_graph(channel, graph)
     start = torch.randn(graph.num_devices, CLASSES, generator=torch.Generator().manual_seed(0)).requires_grad_()
     logits = Hopwise(graph, channel, scheme, CLASSES, 3)(start, Step(0))

@@ -11,8 +11,8 @@ from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_spli
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.training import MakeChildren, train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
@@ -38,7 +38,7 @@ def some_digits(nodes: int = 300, clients: int = 4, name: str = "random") -> Fed
 
 
 def channel_of(graph: FederatedGraph, scheme: Scheme | None = None, recording: Recording | None = None) -> Channel:
-    return Channel(hierarchy_of(graph, (scheme or Plaintext()).relays), SimulationCoins(0), recording)
+    return Channel(hierarchy_of(graph, (scheme or Plaintext()).helpers), SimulationCoins(0), recording)
 
 
 def train(

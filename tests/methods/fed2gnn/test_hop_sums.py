@@ -19,11 +19,11 @@ from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopExchange, HopSums, 
 from fgl_secure.methods.fed2gnn.rooted_tree import missing_branches
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.registry import PROTOCOLS, Parameters
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
@@ -41,7 +41,7 @@ SCHEMES: list[Scheme] = [
 
 
 def channel(graph: FederatedGraph, scheme: Scheme, recording: Recording | None = None) -> Channel:
-    return Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), recording)
+    return Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording)
 
 
 def run(graph: FederatedGraph, hops: int, scheme: Scheme | None = None, neighbours: Ids | None = None) -> HopSums:
@@ -182,7 +182,7 @@ def test_schemes_agree_with_plaintext(scheme: Scheme, sampled: bool) -> None:
     graph, hops = random_graph(60, 90, 4, 1), 3
     neighbours = asked_at_random(graph, 0) if sampled else None
     found = run(graph, hops, scheme, neighbours)
-    expected = run(graph, hops, Plaintext(minimum_group=scheme.minimum_group), neighbours)
+    expected = run(graph, hops, Plaintext(minimum_group=least_group(scheme)), neighbours)
     assert np.abs(expected.f[2]).max() > 1
     for hop in range(1, hops + 1):
         error = np.abs(found.f[hop - 1] - expected.f[hop - 1]).max()

@@ -18,6 +18,7 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.protocols.scheme import least_group
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
@@ -63,7 +64,7 @@ def test_secured_and_clear_training_agree() -> None:
     graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
     scheme = make_scheme("relay-coded", Parameters())
     secured = train(graph, preset, scheme, staged("pairwise-masking", None))
-    clear = train(graph, preset, Plaintext(minimum_group=scheme.minimum_group))
+    clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
     assert secured.accuracy.test is not None
     assert clear.accuracy.test is not None
     assert abs(secured.accuracy.test - clear.accuracy.test) <= 0.002

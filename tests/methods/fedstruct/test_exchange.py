@@ -17,7 +17,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
     client_features,
-    relays_of,
+    helpers_of,
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
@@ -65,7 +65,7 @@ def preset() -> FedStructPreset:
 def trained(
     graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str = "hop2vec"
 ) -> TrainingResult:
-    parties = hierarchy_of(graph, relays_of(exchange))
+    parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
     return run_fedstruct(graph, preset, exchange, channel, features=features)
 

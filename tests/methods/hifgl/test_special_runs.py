@@ -11,9 +11,9 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import gradient_run
 from fgl_secure.methods.hifgl.scenarios import as_words, deviating_run, drop_out_run, special_runs, static_run
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Role, Step
 from tests.attacks.recorded import random_graph, words

@@ -17,9 +17,9 @@ from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.methods.silos.hifgl import HiFGLTask
 from fgl_secure.methods.silos.relay_sums import RelaySums
 from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.protocols.staged.plain import StagedPlain
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
@@ -69,7 +69,7 @@ class _Runs:
     def in_process(
         self, graph: FederatedGraph, preset: Preset, backbone: str, scheme: Scheme
     ) -> tuple[TrainingResult, list[np.ndarray]]:
-        channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0))
+        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
         result = train_hifgl(graph, scheme, channel, preset, backbone=backbone)
         models = self.made[-1]._silos.models
         return result, [torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy() for model in models]
@@ -121,7 +121,7 @@ def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
     """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
     phases = {}
     for relays in (None, RelayCoded(k_min=1)):
-        parties = hierarchy_of(graph, 0 if relays is None else relays.R)
+        parties = hierarchy_of(graph, NO_HELPERS if relays is None else relays.helpers)
         channel = Channel(parties, SystemCoins(), Recording.everything())
         makes = hifgl_makes(graph, HiFGLTask(replace(HIFGL, epochs=1)), StagedPlain(), relays)
         together(makes, graph, StagedPlain(), channel)
