@@ -21,7 +21,7 @@ from typing import Any
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.plaintext import Plaintext
@@ -81,7 +81,7 @@ _TABLE: Mapping[str, Mapping[str, _Served]] = MappingProxyType({
     },
     "clients": {
         "plaintext": _Served(PlainVectors),
-        "ckks": _Served(CkksVectors),
+        "ckks": _Served(Ckks),
         "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
     },
     "server": {

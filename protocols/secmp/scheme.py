@@ -4,7 +4,7 @@ Every silo draws mu = (alphas, betas, z) once. A source encodes its embedding h 
 (beta_1, h), (beta_2, z_2) .. (beta_(T+1), z_(T+1)) of the *target's* silo (Eq. 4) and sends all T + 1 values at the
 alphas to the target device. The target adds up what it received, its silo interpolates the sum at beta_1 and sends
 it back. The z are the same for every sender, target, layer and round: that is the published scheme, and
-`fgl_secure.attacks.secmp_breaks` is what follows from it.
+`fgl_secure.attacks.message_passing.codes` is what follows from it.
 
 Where the paper is silent: embeddings become field elements by `FixedPoint`; z_j is a vector as wide as the widest
 layer, of which narrower layers use the first coordinates; mu is fetched once a round (Algorithm 1, lines 6 and 7).

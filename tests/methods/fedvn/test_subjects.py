@@ -18,7 +18,7 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods import FedVN
-from fgl_secure.methods.fedvn import runs
+from fgl_secure.methods.fedvn import scenarios
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
@@ -80,7 +80,7 @@ def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatc
     def leaking(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
         return Leaking(server_sums(scheme, channel), channel)
 
-    monkeypatch.setattr(runs, "server_sums", leaking)
+    monkeypatch.setattr(scenarios, "server_sums", leaking)
     twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
     assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)
