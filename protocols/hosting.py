@@ -71,6 +71,7 @@ class Hosted:
         custodians: int64 [k], who administers that owner.
         groups: int64 [h], groups that they read.
         target: int64 [l], the group of each message that they read, counted among these.
+        asking: int64 [a], ascending: those of them that there is a message for, counted in the same way.
         segments: these messages by group.
         due: ends of these messages.
     """
@@ -82,6 +83,7 @@ class Hosted:
     custodians: Ids
     groups: Ids
     target: Ids
+    asking: Ids
     segments: Segments
     due: Due
 
@@ -109,6 +111,7 @@ class Hosted:
             _taken(route.custodians, out),
             groups,
             target,
+            np.unique(target),
             route.segments if reads_all else Segments.by_group(target, len(groups)),
             Due(_taken(route.senders, into), _taken(readers, into)),
         )

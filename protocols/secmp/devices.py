@@ -13,6 +13,7 @@ from fgl_secure.protocols.hosting import Due, Hosted
 from fgl_secure.protocols.secmp.coding import Mu, source_encode, target_aggregate
 from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, fetches
 from fgl_secure.protocols.stepwise import StepwiseMachine
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -39,6 +40,8 @@ class Devices(StepwiseMachine):
         super().__init__(parties)
         self._setting, self._axis = setting, len(setting.tapes)
         self._parts = {way: Hosted.of(route, parties) for way, route in setting.routes.items()}
+        self._silo_of = {way: np.searchsorted(setting.silos, part.custodians) for way, part in self._parts.items()}
+        self._answers = {way: _answers(route.way, self._parts[way]) for way, route in setting.routes.items()}
         self._kept[ROUNDS] = np.full(2, NEVER)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
@@ -59,7 +62,7 @@ class Devices(StepwiseMachine):
         elif messages.phase is Phase.CODES and len(shape) == 2 and shape[0] == self._setting.T + 1:
             self._keep(CODES, part.due, messages)
         elif messages.phase is Phase.DECODED and len(shape) == 1 and shape[0] <= self._setting.width:
-            self._keep(DECODED, self._answers(), messages)
+            self._keep(DECODED, self._answers[self.now.direction], messages)
         else:
             raise MalformedMessageError(f"messages must be due, and of their shape; found {messages.phase.label}")
 
@@ -103,7 +106,7 @@ class Devices(StepwiseMachine):
     def _mu_due(self) -> Due:
         part, by_target = self._part, self._setting.delivery is MuDelivery.TARGET
         if by_target and self._turns == 1:
-            return self._answers()
+            return self._answers[self.now.direction]
         return Due(part.leaving.receivers if by_target else part.custodians, part.leaving.senders)
 
     def _fetch(self, turn: int) -> Iterable[Messages]:
@@ -115,8 +118,8 @@ class Devices(StepwiseMachine):
             return (self._say(Phase.PARAMETER_REQUEST, part.leaving.senders, part.custodians, empty),)
         if turn == 1:
             return ()
-        copies = self._copies(self._answers())
-        of_group = np.searchsorted(self._asking, self._part.target)
+        copies = self._copies(self._answers[self.now.direction])
+        of_group = np.searchsorted(part.asking, part.target)
         passed = np.take(copies, of_group, axis=self._axis)
         return (self._say(Phase.PARAMETERS, part.due.receivers, part.due.senders, passed),) if len(part.groups) else ()
 
@@ -139,8 +142,7 @@ class Devices(StepwiseMachine):
     def _note_mu(self) -> None:
         """Keeps one mu of each silo: all copies of one are alike, so the first that arrived stands for all."""
         setting, copies = self._setting, self._copies(self._mu_due())
-        silos = np.searchsorted(setting.silos, self._part.custodians)
-        present, first = np.unique(silos, return_index=True)
+        present, first = np.unique(self._silo_of[self.now.direction], return_index=True)
         table = np.zeros((*setting.tapes, len(setting.silos), setting.mu_width), dtype=copies.dtype)
         table[..., present, :] = np.take(copies, first, axis=self._axis)
         absent = np.setdiff1d(np.arange(len(setting.silos)), present)
@@ -156,7 +158,7 @@ class Devices(StepwiseMachine):
         if not part.rows:
             return ()
         mu = Mu.from_rows(self._kept[_SLOTS[setting.slot(self.now)]], setting.T)
-        silo_of = np.searchsorted(setting.silos, part.custodians)
+        silo_of = self._silo_of[self.now.direction]
         codes = source_encode(setting.field, self._kept["rows"], mu, part.source, silo_of)
         return (self._say(Phase.CODES, part.leaving.senders, part.leaving.receivers, codes),)
 
@@ -170,24 +172,14 @@ class Devices(StepwiseMachine):
             codes = np.zeros((*self._setting.tapes, 0, self._setting.T + 1, width), dtype=self._setting.field.dtype)
         arrived = part.arrived(self._kept.pop(f"{CODES} at", np.empty(0, dtype=np.int64)))
         sums = target_aggregate(self._setting.field, codes, arrived, self._axis)
-        due = self._answers()  # a device without neighbours has nothing to decode
-        return (self._say(Phase.AGGREGATE, due.receivers, due.senders, np.take(sums, self._asking, axis=self._axis)),)
-
-    @property
-    def _asking(self) -> Ids:
-        """Hosted groups that somebody sends to."""
-        return np.unique(self._part.target)
-
-    def _answers(self) -> Due:
-        """What comes from the silos of those groups."""
-        way, groups = self._setting.routes[self.now.direction].way, self._part.groups[self._asking]
-        return Due(way.group_custodian[groups], way.group_owner[groups])
+        due = self._answers[self.now.direction]  # a device without neighbours has nothing to decode
+        return (self._say(Phase.AGGREGATE, due.receivers, due.senders, np.take(sums, part.asking, axis=self._axis)),)
 
     def _told(self) -> Array:
         decoded, sums = self._kept.pop(DECODED, None), self._zeros(len(self._part.groups))
         if decoded is not None:
             sums = sums[..., : decoded.shape[-1]]
-            sums[..., self._asking[self._kept.pop(f"{DECODED} at")], :] = decoded
+            sums[..., self._part.asking[self._kept.pop(f"{DECODED} at")], :] = decoded
         return sums
 
     def _zeros(self, groups: int) -> Array:
@@ -200,3 +192,9 @@ class Devices(StepwiseMachine):
 
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
+
+
+def _answers(way: Grouping, part: Hosted) -> Due:
+    """What comes from the silos of hosted groups that somebody sends to."""
+    groups = part.groups[part.asking]
+    return Due(way.group_custodian[groups], way.group_owner[groups])

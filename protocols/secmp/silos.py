@@ -14,6 +14,7 @@ from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.secmp.coding import Mu, Points, silo_decode
 from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, fetches
 from fgl_secure.protocols.stepwise import StepwiseMachine
+from fgl_secure.protocols.topology import Grouping, Route
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -38,6 +39,8 @@ class Silos(StepwiseMachine):
     def __init__(self, parties: Ids, setting: Setting, draws: Draws, points: Points | None) -> None:
         super().__init__(parties)
         self._setting, self._axis = setting, len(setting.tapes)
+        self._requests = {way: _requests(route, parties) for way, route in setting.routes.items()}
+        self._aggregates = {way: _aggregates(route.way, parties) for way, route in setting.routes.items()}
         self._kept[ROUNDS] = np.full(2, NEVER)
         self._kept[MU] = self._drawn(draws, points).rows(setting.field.dtype)
 
@@ -50,9 +53,9 @@ class Silos(StepwiseMachine):
         """Takes requests for mu, or sums of codes; see `Machine.take`."""
         shape = messages[PAYLOAD].shape[self._axis + 1 :]
         if messages.phase is Phase.PARAMETER_REQUEST and self._kept[FETCHING][0] and shape == (0,):
-            name, due = REQUESTS, self._requests()
+            name, due = REQUESTS, self._requests[self.now.direction]
         elif messages.phase is Phase.AGGREGATE and len(shape) == 2 and shape[0] == self._setting.T + 1:
-            name, due = AGGREGATES, self._aggregates()
+            name, due = AGGREGATES, self._aggregates[self.now.direction]
         else:
             raise MalformedMessageError(f"messages must be due, and of their shape; found {messages.phase.label}")
         found, places = self._placed(due, messages)
@@ -65,10 +68,10 @@ class Silos(StepwiseMachine):
             rounds = self._kept[ROUNDS].copy()
             rounds[self._setting.slot(self.now)] = self.now.round
             self._kept[ROUNDS] = rounds
-            return self._handed(self._aggregates()) if by_target else ()
+            return self._handed(self._aggregates[self.now.direction]) if by_target else ()
         if REQUESTS in self._kept:
             self._kept.pop(REQUESTS)
-            asked, due = self._kept.pop(f"{REQUESTS} at"), self._requests()
+            asked, due = self._kept.pop(f"{REQUESTS} at"), self._requests[self.now.direction]
             return self._handed(
                 due if len(asked) == len(due.senders) else Due(due.senders[asked], due.receivers[asked])
             )
@@ -89,29 +92,17 @@ class Silos(StepwiseMachine):
         z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
         return Mu(table[:, : T + 1], table[:, T + 1 :], z)
 
-    def _requests(self) -> Due:
-        """Requests of all sources with a target in one of these silos."""
-        route = self._setting.routes[self.now.direction]
-        own = np.isin(route.custodians, self.parties)
-        if own.all():
-            return Due(route.senders, route.custodians)
-        return Due(route.senders[own], route.custodians[own])
-
-    def _aggregates(self) -> Due:
-        """Sums of codes of all devices of these silos that somebody sends to."""
-        way = self._setting.routes[self.now.direction].way
-        asking = np.unique(way.target)
-        owners, silos = way.group_owner[asking], way.group_custodian[asking]
-        own = np.isin(silos, self.parties)
-        return Due(owners[own], silos[own])
-
     def _handed(self, to: Due) -> Iterable[Messages]:
         """Its silo's mu to each that has asked."""
         rows = np.take(self._kept[MU], np.searchsorted(self.parties, to.receivers), axis=self._axis)
         return (self._say(Phase.PARAMETERS, to.receivers, to.senders, rows),)
 
     def _decoded(self) -> Iterable[Messages]:
-        aggregates, at, due = self._kept.pop(AGGREGATES), self._kept.pop(f"{AGGREGATES} at"), self._aggregates()
+        aggregates, at, due = (
+            self._kept.pop(AGGREGATES),
+            self._kept.pop(f"{AGGREGATES} at"),
+            self._aggregates[self.now.direction],
+        )
         devices, silos = due.senders[at], due.receivers[at]
         mu = Mu.from_rows(self._kept[MU], self._setting.T)
         decoded = silo_decode(self._setting.field, aggregates, mu, np.searchsorted(self.parties, silos))
@@ -119,3 +110,19 @@ class Silos(StepwiseMachine):
 
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
+
+
+def _requests(route: Route, silos: Ids) -> Due:
+    """Requests of all sources with a target in one of some silos."""
+    own = np.isin(route.custodians, silos)
+    if own.all():
+        return Due(route.senders, route.custodians)
+    return Due(route.senders[own], route.custodians[own])
+
+
+def _aggregates(way: Grouping, silos: Ids) -> Due:
+    """Sums of codes of all devices of some silos that somebody sends to."""
+    asking = np.unique(way.target)
+    owners, custodians = way.group_owner[asking], way.group_custodian[asking]
+    own = np.isin(custodians, silos)
+    return Due(owners[own], custodians[own])
