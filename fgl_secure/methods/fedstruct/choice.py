@@ -16,7 +16,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.query_audit import AuditRule
@@ -98,7 +98,7 @@ class StructureChoice:
             return HopwiseExchange(make_scheme(protocol, _roomy(parameters)), masking)
         by_name: dict[str, tuple[VectorScheme | None, VectorScheme | None]] = {
             ExchangeName.PLAINTEXT: (None, None),
-            ExchangeName.CKKS: (CkksVectors(), masking),
+            ExchangeName.CKKS: (Ckks(), masking),
             ExchangeName.PAIRWISE_MASKING: (masking, masking),
         }
         terms, gradients = by_name[name]
