@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,10 +213,10 @@ def messages_in(log: Sequence[Sent], phase: Phase | None = None) -> list[Message
     return [decode(sent.data, SESSION) for sent in log if phase in (None, sent.phase)]
 
 
-def changed(sent: Sent, session: bytes = SESSION, **parts: object) -> bytes:
+def changed(sent: Sent, **parts: Any) -> bytes:
     """The same message with other parts: fields by name, or `senders`, `receivers`, `step`, `phase`."""
-    found = decode(sent.data, session)
+    found = decode(sent.data, SESSION)
     own = {name: parts.pop(name) for name in ("senders", "receivers", "step", "phase") if name in parts}
     fields = {**found.fields, **parts}
     ends = {"senders": found.senders, "receivers": found.receivers, "step": found.step, "phase": found.phase, **own}
-    return encode(Messages(fields=fields, **ends), session)  # type: ignore[arg-type]  # by name
+    return encode(Messages(fields=fields, **ends), SESSION)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.memory import MASK, SELF
+from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, Clients
 from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
 
@@ -171,7 +170,7 @@ class SignaturesAreNotChecked(Clients):
 class KeepsItsVectors(Clients):
     """Honest, but for tests: what it sends in the stage of vectors is kept, to come late."""
 
-    def turn(self) -> list[Messages]:  # type: ignore[override]  # a list is an iterable
+    def turn(self) -> list[Messages]:
         """Keeps vectors."""
         out = list(super().turn())
         self.kept = [batch for batch in out if batch.phase is Phase.MASKED_VECTORS] or getattr(self, "kept", [])

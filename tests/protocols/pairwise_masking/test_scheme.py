@@ -17,6 +17,7 @@ from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
 from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
@@ -33,7 +34,6 @@ from fgl_secure.protocols.pairwise_masking.graph import (
     shortfall_bound,
     split_bound,
 )
-from fgl_secure.protocols.pairwise_masking.receiver import Receiver
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
 from tests.protocols.one_sum.rounds import NEVER, NOW, SESSION, STAGES, Sum, directory_of, topology_of, vectors_of

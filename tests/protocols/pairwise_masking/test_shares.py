@@ -16,9 +16,10 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
 from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
+from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.memory import MASK, SEALING, SELF, SHARES
+from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, SHARES, Clients
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
@@ -198,7 +199,7 @@ def test_a_sum_of_what_cannot_be_is_noticed() -> None:
             Wire(4, clients=flaw).run.play()
 
 
-def late_vector(clients: type[flaws.Clients]) -> list[int]:
+def late_vector(clients: type[Clients]) -> list[int]:
     """What a server makes of a vector that came too late for the sum: the mask key of its sender is opened to it."""
     wire = Wire(4, clients=clients)
     wire.until(Stage.AGREEMENT)
@@ -210,7 +211,7 @@ def late_vector(clients: type[flaws.Clients]) -> list[int]:
 
 def test_a_vector_that_is_late_stays_hidden() -> None:
     """All its pairwise masks are taken away, and it is still under its own; without that one it is open."""
-    assert late_vector(flaws.Clients) != plain()[TARGET].tolist()
+    assert late_vector(Clients) != plain()[TARGET].tolist()
     assert late_vector(flaws.NoOwnMask) == plain()[TARGET].tolist()
 
 
@@ -261,7 +262,7 @@ class Counting(RealCryptography):
 
     def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
         """Counts."""
-        self.uses.update(masks)  # type: ignore[arg-type]  # keys here
+        self.uses.update(masks)
         return super().add_masks(total, masks, signs)
 
 

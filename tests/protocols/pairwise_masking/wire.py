@@ -256,8 +256,8 @@ class LyingServer(Server):
 
         return hear
 
-    def _tell_roster(self, circles: Circles) -> Iterable[Messages]:
-        (honest,) = super()._tell_roster(circles)
+    def _tell_roster(self) -> Iterable[Messages]:
+        (honest,) = super()._tell_roster()
         told = np.stack([self.rosters[u] for u in sorted(self.vectors)])
         self._asked = self.wanted.copy()
         p = self._plan.field.modulus
@@ -266,9 +266,10 @@ class LyingServer(Server):
         ends = honest.senders, honest.receivers
         return [Messages(honest.phase, honest.step, *ends, {"asked": told})]
 
-    def _tell_votes(self, circles: Circles) -> Iterable[Messages]:
+    def _tell_votes(self) -> Iterable[Messages]:
         """Passes on the votes of those that a client believes to be in the sum."""
-        (honest,) = super()._tell_votes(circles)
+        circles = self._circles
+        (honest,) = super()._tell_votes()
         who = honest.receivers - 1
         cast = np.stack([self.rosters[u][circles.near[u]] == Ask.SELF_MASK for u in who.tolist()])
         votes = self._votes[circles.near[who], circles.back[who]]
