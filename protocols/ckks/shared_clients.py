@@ -162,11 +162,12 @@ class SharedKeyClients(OneSumClients):
         return hear
 
     def _group_key(self, at: int, maker: int, box: bytes, context: Context) -> bytes:
+        group: bytes = self._secrets[at, GROUP].tobytes()
         if maker == self._places[at]:
-            return self._secrets[at, GROUP].tobytes()
+            return group
         key, ends = self._pair[at, maker].tobytes(), (int(self.terms.clients[maker]), int(self.parties[at]))
-        group: bytes = self._crypto.unseal(key, context, *ends, box, KEY_BYTES).astype(np.uint8).tobytes()
-        return group
+        opened = self._crypto.unseal(key, context, *ends, box, KEY_BYTES)
+        return bytes(opened.astype(np.uint8))
 
     def _encrypt(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, encrypted while it is read."""
