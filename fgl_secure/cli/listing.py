@@ -59,7 +59,8 @@ def _schemes() -> Rows:
     for name, summary in naming.SUMMARIES.items():
         serving = [topology for topology in naming.TOPOLOGIES if naming.refusal(name, topology) is None]
         promises = max(len(naming.parse(name, (topology,))[1].claim.guarantees) for topology in serving)
-        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}"))
+        taken = f"[{', '.join(naming.parameters(name))}]" if naming.parameters(name) else "nothing"
+        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}; takes {taken}"))
     return rows
 
 
