@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.dp import Perturbation, grid_rows
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Scheme, Session
+from fgl_secure.protocols.grouped_sum import Scheme, Session
+from fgl_secure.protocols.topology import Grouping, Ids, Reals
 from fgl_secure.runtime import Channel, Claim, Direction, Guarantee, PublicParameters, Role, Secret, Step, Strength
 
 _MANY = 2**31

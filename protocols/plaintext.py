@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Route, Scheme, Session
+from fgl_secure.protocols.grouped_sum import Scheme, Session
+from fgl_secure.protocols.topology import Grouping, Ids, Reals, Route
 from fgl_secure.runtime import Channel, Claim, Delivery, Phase, PublicParameters, Step
 
 

@@ -15,9 +15,10 @@ from enum import StrEnum
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme, Session
+from fgl_secure.protocols.grouped_sum import Scheme, Session
 from fgl_secure.protocols.relay_claim import claim_of
 from fgl_secure.protocols.relay_session import RelaySession
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Claim, PublicParameters, Role
 
 LARGEST_T = 64

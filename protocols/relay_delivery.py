@@ -105,19 +105,14 @@ def carried(
     A message that was cut short or changed on the way fails its authentication: it is as good as lost, and noted.
     """
     delivery = channel.send(phase, step, senders, receivers, payload, wire_bytes=wire_bytes)
-    good, axis = _good(delivery, len(channel.batch_shape)), len(channel.batch_shape)
+    good = _good(delivery, len(channel.batch_shape))
     if good.all():
         return delivery
     bad, counts = np.unique(delivery.senders[~good], return_counts=True)
     for sender, count in zip(bad.tolist(), counts.tolist(), strict=True):
         channel.note_incident(step, sender, f"{count} of its messages ({phase.label}) arrived cut or changed: dropped")
     rows, kept = delivery.rows, np.flatnonzero(good)
-    return Delivery(
-        delivery.senders[kept],
-        delivery.receivers[kept],
-        np.take(delivery.payload, kept, axis=axis),
-        kept if rows is None else rows[kept],
-    )
+    return Delivery(delivery.messages.rows(kept), kept if rows is None else rows[kept])
 
 
 def _good(delivery: Delivery, axis: int) -> NDArray[np.bool_]:

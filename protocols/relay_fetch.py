@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments
 from fgl_secure.errors import ProtocolError, TooManyErrors
-from fgl_secure.protocols.grouped_sum import Grouping, Ids
 from fgl_secure.protocols.relay_delivery import AUTHENTICATION_BYTES, SEAL_BYTES, TAG_BYTES, Held, carried
 from fgl_secure.protocols.relay_roles import grouped_by_tag, relay_answers, tags_of, target_decode
+from fgl_secure.protocols.topology import Grouping, Ids
 from fgl_secure.runtime import Channel, Delivery, Phase, Step
 
 FETCH_BYTES = TAG_BYTES + SEAL_BYTES

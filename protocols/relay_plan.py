@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Grouping
+from fgl_secure.protocols.topology import Grouping
 
 Ids = NDArray[np.int64]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, FixedPoint
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Route, Session
+from fgl_secure.protocols.grouped_sum import Session
 from fgl_secure.protocols.relay_delivery import (
     AUTHENTICATION_BYTES,
     NAMING_WORDS,
@@ -24,6 +24,7 @@ from fgl_secure.protocols.relay_fetch import Fetch
 from fgl_secure.protocols.relay_masks import AgreedMasks, DrawnMasks, KeyAgreement, MaskSupply, SeededMasks
 from fgl_secure.protocols.relay_plan import Plan
 from fgl_secure.protocols.relay_roles import source_shares, tags_of
+from fgl_secure.protocols.topology import Grouping, Ids, Reals, Route
 from fgl_secure.runtime import Channel, Direction, Phase, Role, Step
 
 if TYPE_CHECKING:

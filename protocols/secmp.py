@@ -31,8 +31,9 @@ from fgl_secure.algebra import (
 from fgl_secure.algebra.kernels import affine_rows
 from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Grouping, Ids, Reals, Route, Scheme, Session
+from fgl_secure.protocols.grouped_sum import Scheme, Session
 from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
+from fgl_secure.protocols.topology import Grouping, Ids, Reals, Route
 from fgl_secure.runtime import (
     Channel,
     Claim,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61, Elements, PrimeField
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.protocols.grouped_sum import Grouping
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
 
 PRIMES = (2, 3, 5, 11, 101, MERSENNE_31)

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered
 from fgl_secure.runtime.claim import Circumstance, Claim, Guarantee, Leak, PublicParameters, Secret, Strength
+from fgl_secure.runtime.machine import Draws, Machine, OwnDraws, Remark
+from fgl_secure.runtime.messages import PAYLOAD, Messages, decode, encode
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Direction, Phase, Step
+from fgl_secure.runtime.simulate import simulate
 from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Traffic, Transcript
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
 
 __all__ = [
+    "PAYLOAD",
     "Channel",
     "Circumstance",
     "Claim",
     "Delivery",
     "Direction",
     "Directory",
+    "Draws",
     "Guarantee",
     "Incident",
     "Leak",
     "Level",
+    "Machine",
     "MessageBatch",
+    "Messages",
+    "OwnDraws",
     "Party",
     "Phase",
     "Private",
@@ -29,6 +37,7 @@ __all__ = [
     "PublicParameters",
     "ReceivedRows",
     "Recording",
+    "Remark",
     "Role",
     "Secret",
     "Step",
@@ -37,4 +46,7 @@ __all__ = [
     "Traffic",
     "Transcript",
     "View",
+    "decode",
+    "encode",
+    "simulate",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
+from fgl_secure.runtime.machine import SETUP, Draws
+from fgl_secure.runtime.messages import PAYLOAD, Messages
 from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Phase, Step
 from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Transcript
-
-SETUP = Step(round=0)
 
 Loss = Callable[[Phase, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 """Decides from phase, step, senders [m] and receivers [m] which messages arrive: bool [m]."""
@@ -36,19 +36,35 @@ class Tampered:
 
     Attributes:
         rows: int64 [k], which messages arrive and in which order; one that is named twice arrives twice.
-        payload: [*batch, k, ...], what they carry on arrival.
+        fields: by name, [*tapes, k, ...], what they carry on arrival.
         sizes: int64 [k], bytes that arrive of each; None where all arrive whole.
         by_network: whether somebody on the way did it, whom authentication catches, and not the sender itself.
     """
 
     rows: NDArray[np.int64]
-    payload: NDArray[Any]
+    fields: Mapping[str, NDArray[Any]]
     sizes: NDArray[np.int64] | None = None
     by_network: bool = False
 
+    @property
+    def payload(self) -> NDArray[Any]:
+        """Of messages with one field."""
+        return self.fields[PAYLOAD]
 
-Tamper = Callable[[Phase, Step, NDArray[np.int64], NDArray[np.int64], NDArray[Any]], Tampered | None]
-"""Decides from phase, step, senders [m], receivers [m] and payload what arrives; None leaves a batch alone."""
+    @classmethod
+    def of_payload(
+        cls,
+        rows: NDArray[np.int64],
+        payload: NDArray[Any],
+        sizes: NDArray[np.int64] | None = None,
+        by_network: bool = False,
+    ) -> Tampered:
+        """For messages with one field."""
+        return cls(rows, {PAYLOAD: payload}, sizes, by_network)
+
+
+Tamper = Callable[[Messages], Tampered | None]
+"""Decides what arrives of messages; None leaves a batch alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,24 +97,35 @@ class Delivery:
     """What arrived: the rows a receiving role goes on with.
 
     Attributes:
-        senders: int64 [m], party identifiers.
-        receivers: int64 [m], party identifiers.
-        payload: [*batch, m, ...], read-only.
+        messages: those that arrived, read-only.
         rows: int64 [m], position of each in the batch that was sent; None when all of it arrived.
         sizes: int64 [m], bytes that arrived of each message; None when all arrived whole.
         genuine: bool [m], which messages are as their sender sent them, as authenticated encryption would tell; None
             when all are.
     """
 
-    senders: NDArray[np.int64]
-    receivers: NDArray[np.int64]
-    payload: NDArray[Any]
+    messages: Messages
     rows: NDArray[np.int64] | None = None
     sizes: NDArray[np.int64] | None = None
     genuine: NDArray[np.bool_] | None = None
 
+    @property
+    def senders(self) -> NDArray[np.int64]:
+        """Party identifiers, int64 [m]."""
+        return self.messages.senders
 
-class Channel:
+    @property
+    def receivers(self) -> NDArray[np.int64]:
+        """Party identifiers, int64 [m]."""
+        return self.messages.receivers
+
+    @property
+    def payload(self) -> NDArray[Any]:
+        """Of messages with one field: [*tapes, m, ...]."""
+        return self.messages[PAYLOAD]
+
+
+class Channel(Draws):
     """Carries messages between the parties of one process and records them.
 
     Recording happens here and nowhere else, so a scheme can neither forget nor embellish a message.
@@ -165,28 +192,62 @@ class Channel:
             raise InputError(
                 f"payload must start with axes {list(expected)}, one row a message; found {list(payload.shape)}"
             )
-        self._check_known(senders, "senders")
-        self._check_known(receivers, "receivers")
-        arrived = None if self._loss is None else np.flatnonzero(self._loss(phase, step, senders, receivers))
-        if arrived is not None:
-            senders, receivers = senders[arrived], receivers[arrived]
-            payload = np.take(payload, arrived, axis=len(self.batch_shape))
-        changed = None if self._tamper is None else self._tamper(phase, step, senders, receivers, payload)
+        messages = Messages(phase, step, senders, receivers, {PAYLOAD: payload}, len(self.batch_shape))
+        return self._passed(messages, wire_bytes)
+
+    def carry(self, messages: Messages) -> Messages:
+        """Delivers a batch of a machine's messages.
+
+        A message that is cut short or changed on the way fails its authentication: it is as good as lost, and noted.
+
+        Args:
+            messages: of parties of this run; their fields become read-only.
+
+        Returns:
+            Those that arrived.
+        """
+        if messages.tape_axes != len(self.batch_shape):
+            raise InputError(f"messages must have {len(self.batch_shape)} tape axes; found {messages.tape_axes}")
+        arrived = self._passed(messages, None)
+        good = np.ones(len(arrived.senders), dtype=np.bool_) if arrived.genuine is None else arrived.genuine
+        if arrived.sizes is not None:
+            good = good & (arrived.sizes >= messages.item_bytes)
+        found = arrived.messages
+        if good.all():
+            return found
+        bad, counts = np.unique(found.senders[~good], return_counts=True)
+        for sender, count in zip(bad.tolist(), counts.tolist(), strict=True):
+            what = f"{count} of its messages ({found.phase.label}) arrived cut or changed: dropped"
+            self.note_incident(found.step, sender, what)
+        return found.rows(good)
+
+    def _passed(self, messages: Messages, wire_bytes: int | None) -> Delivery:
+        """Records messages and says what arrives of them."""
+        self._check_known(messages.senders, "senders")
+        self._check_known(messages.receivers, "receivers")
+        arrived = None
+        if self._loss is not None:
+            kept = self._loss(messages.phase, messages.step, messages.senders, messages.receivers)
+            arrived = np.flatnonzero(kept)
+            messages = messages.rows(arrived)
+        changed = None if self._tamper is None else self._tamper(messages)
         genuine = None
         if changed is not None:
-            genuine = self._genuine(payload, changed)
-            senders, receivers, payload = senders[changed.rows], receivers[changed.rows], changed.payload
+            genuine = self._genuine(messages, changed)
+            ends = messages.senders[changed.rows], messages.receivers[changed.rows]
+            messages = replace(messages, senders=ends[0], receivers=ends[1], fields=changed.fields)
             arrived = changed.rows if arrived is None else arrived[changed.rows]
-        payload = _own_copy(payload) if self.recording.keeps(step, phase) else _read_only(payload)
-        item_bytes = int(np.prod(payload.shape[len(expected) :], dtype=np.int64)) * payload.itemsize
-        self._record(phase, step, senders, receivers, item_bytes if wire_bytes is None else wire_bytes, payload)
-        return Delivery(senders, receivers, payload, arrived, None if changed is None else changed.sizes, genuine)
+        keeps = self.recording.keeps(messages.step, messages.phase)
+        messages = messages.read_only(own=keeps)
+        size = messages.item_bytes if wire_bytes is None else wire_bytes
+        self._record(messages, size, messages.fields if keeps else None)
+        return Delivery(messages, arrived, None if changed is None else changed.sizes, genuine)
 
     def send_sizes(
         self, phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64], item_bytes: int
     ) -> None:
         """Records messages whose payload is never laid out row by row: models, and gradients of single devices."""
-        self._record(phase, step, senders, receivers, item_bytes, None)
+        self._record(Messages(phase, step, senders, receivers, {}), item_bytes, None)
 
     @property
     def coins(self) -> Coins:
@@ -214,13 +275,14 @@ class Channel:
         """Records that something went wrong and was dealt with; `party` is the identifier of the one at fault."""
         self.transcript.incidents.append(Incident(step, self.parties.party_of(party), what))
 
-    def _genuine(self, sent: NDArray[Any], changed: Tampered) -> NDArray[np.bool_] | None:
+    def _genuine(self, sent: Messages, changed: Tampered) -> NDArray[np.bool_] | None:
         """Which messages are as they were sent; None where only their senders can have changed them."""
         if not changed.by_network:
             return None
-        axis = len(self.batch_shape)
-        same = np.moveaxis(np.take(sent, changed.rows, axis=axis) == changed.payload, axis, 0)
-        genuine: NDArray[np.bool_] = same.reshape(len(same), int(np.prod(same.shape[1:]))).all(axis=1)
+        axis, genuine = len(self.batch_shape), np.ones(len(changed.rows), dtype=np.bool_)
+        for name, value in changed.fields.items():
+            same = np.moveaxis(np.take(sent[name], changed.rows, axis=axis) == value, axis, 0)
+            genuine &= same.reshape(len(same), int(np.prod(same.shape[1:]))).all(axis=1)
         return genuine
 
     def _check_known(self, ids: NDArray[np.int64], name: str) -> None:
@@ -236,17 +298,9 @@ class Channel:
         if self.recording.keeps(step):
             self.transcript.private.append(PrivateBatch(kind, name, step, owners, _own_copy(values)))
 
-    def _record(
-        self,
-        phase: Phase,
-        step: Step,
-        senders: NDArray[np.int64],
-        receivers: NDArray[np.int64],
-        item_bytes: int,
-        payload: NDArray[Any] | None,
-    ) -> None:
-        kept = payload if self.recording.keeps(step, phase) else None
-        self.transcript.messages.append(MessageBatch(phase, step, senders, receivers, item_bytes, kept))
+    def _record(self, messages: Messages, item_bytes: int, fields: Mapping[str, NDArray[Any]] | None) -> None:
+        ends = messages.senders, messages.receivers
+        self.transcript.messages.append(MessageBatch(messages.phase, messages.step, *ends, item_bytes, fields))
 
 
 def _own_copy(values: NDArray[Any]) -> NDArray[Any]:
@@ -254,9 +308,3 @@ def _own_copy(values: NDArray[Any]) -> NDArray[Any]:
     copy = values.copy()
     copy.flags.writeable = False
     return copy
-
-
-def _read_only(values: NDArray[Any]) -> NDArray[Any]:
-    view = values.view()
-    view.flags.writeable = False
-    return view

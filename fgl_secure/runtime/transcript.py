@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
+from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Phase, Step
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows, View
@@ -31,7 +33,7 @@ class MessageBatch:
         senders: int64 [m], party identifiers.
         receivers: int64 [m], party identifiers.
         item_bytes: size of one message's payload on the wire, in bytes.
-        payload: [*batch, m, ...], or None where only sizes were recorded.
+        fields: by name, [*batch, m, ...], or None where only sizes were recorded.
         repeats: how many such batches in a row this one stands for, where only sizes were recorded.
     """
 
@@ -40,8 +42,13 @@ class MessageBatch:
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
     item_bytes: int
-    payload: Payload | None
+    fields: Mapping[str, Payload] | None
     repeats: int = 1
+
+    @property
+    def payload(self) -> Payload | None:
+        """The field of messages that have one alone; None where only sizes were recorded."""
+        return None if self.fields is None else self.fields[PAYLOAD]
 
     @property
     def messages(self) -> int:
@@ -201,9 +208,11 @@ def _received(batch: MessageBatch, observer_of: NDArray[np.int64], batch_axes: i
     # The order in which a scheme lays out its messages is nothing that anybody receives, and may tell who sent what
     # for whom: a view is in an order that its own columns give.
     seen = seen[np.lexsort((batch.senders[seen], batch.receivers[seen]))]
-    payload = None if batch.payload is None else _rows(batch.payload, seen, batch_axes)
+    fields = None
+    if batch.fields is not None:
+        fields = MappingProxyType({name: _rows(value, seen, batch_axes) for name, value in batch.fields.items()})
     return ReceivedRows(
-        batch.phase, batch.step, observers[seen], batch.senders[seen], batch.receivers[seen], batch.item_bytes, payload
+        batch.phase, batch.step, observers[seen], batch.senders[seen], batch.receivers[seen], batch.item_bytes, fields
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Direction, Phase, Step
 
@@ -23,7 +25,7 @@ class ReceivedRows:
         senders: int64 [m], party identifiers.
         receivers: int64 [m], party identifiers.
         item_bytes: payload size of one message in bytes.
-        payload: [*batch, m, ...], or None where only sizes were recorded.
+        fields: by name, [*batch, m, ...], or None where only sizes were recorded.
     """
 
     phase: Phase
@@ -32,7 +34,12 @@ class ReceivedRows:
     senders: NDArray[np.int64]
     receivers: NDArray[np.int64]
     item_bytes: int
-    payload: NDArray[Any] | None
+    fields: Mapping[str, NDArray[Any]] | None
+
+    @property
+    def payload(self) -> NDArray[Any] | None:
+        """The field of messages that have one alone; None where only sizes were recorded."""
+        return None if self.fields is None else self.fields[PAYLOAD]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +88,7 @@ class View:
             rows
             for rows in self.received
             if rows.phase is phase
-            and rows.payload is not None
+            and rows.fields is not None
             and direction in (None, rows.step.direction)
             and round in (None, rows.step.round)
             and layer in (None, rows.step.layer)

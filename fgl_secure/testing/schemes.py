@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, Step
 from fgl_secure.testing.protocol import Inputs, Protocol
 

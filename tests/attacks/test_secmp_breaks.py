@@ -15,7 +15,7 @@ from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.attacks.secmp_breaks import AllCodesOfOneSender, OneCodeAndMu
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery
-from fgl_secure.runtime import Party, Phase, ReceivedRows, Role, View
+from fgl_secure.runtime import PAYLOAD, Party, Phase, ReceivedRows, Role, View
 from tests.attacks.conformance import AttackConformance, Claims, losing_of_even
 from tests.attacks.recorded import Run, random_graph, record, secmp, whole_numbers
 from tests.attacks.recovered import (
@@ -151,7 +151,7 @@ def _edited(view: View, phase: Phase, edit: Any) -> View:
     """The view with other payloads in one phase."""
 
     def edited(rows: ReceivedRows) -> ReceivedRows:
-        return replace(rows, payload=edit(rows.payload)) if rows.phase is phase else rows
+        return replace(rows, fields={PAYLOAD: edit(rows.payload)}) if rows.phase is phase else rows
 
     assert any(rows.phase is phase for rows in view.received)
     return replace(view, received=tuple(edited(rows) for rows in view.received))

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Grouping, Reals, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.topology import Grouping, Reals
 from fgl_secure.runtime import (
     Channel,
     Delivery,

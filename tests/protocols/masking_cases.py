@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel, Phase, Recording, Step, Tampered
-from fgl_secure.runtime.channel import Loss, Tamper
+from fgl_secure.runtime.channel import Loss
+from tests.hostile import Parts as Tamper
+from tests.hostile import by_parts
 from tests.protocols.vector_conformance import circle
 
 Ints = NDArray[np.int64]
@@ -51,7 +53,7 @@ def rewritten(phase: Phase, change: Callable[[NDArray[Any], Ints, Ints], NDArray
     def tamper(now: Phase, step: Step, senders: Ints, receivers: Ints, payload: NDArray[Any]) -> Tampered | None:
         if now is not phase or step != at:
             return None
-        return Tampered(np.arange(len(senders)), change(payload.copy(), senders, receivers))
+        return Tampered.of_payload(np.arange(len(senders)), change(payload.copy(), senders, receivers))
 
     return tamper
 
@@ -72,7 +74,7 @@ def summed(
 ) -> tuple[list[int], Channel]:
     """One sum, and the channel that it ran on."""
     directory, group = circle(senders, split=split)
-    channel = Channel(directory, SimulationCoins(0), Recording.everything(), loss, tamper)
+    channel = Channel(directory, SimulationCoins(0), Recording.everything(), loss, by_parts(tamper))
     rows = rows_of(senders) if rows is None else rows
     total = scheme.open(channel, group, rows.shape[1], 50).sum(rows, NOW)
     return total.tolist(), channel

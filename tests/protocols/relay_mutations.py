@@ -11,9 +11,9 @@ import pytest
 
 from fgl_secure.algebra import Elements, PrimeField, lagrange_matrix
 from fgl_secure.protocols import relay_fetch, relay_masks, relay_roles, relay_session
-from fgl_secure.protocols.grouped_sum import Ids
 from fgl_secure.protocols.relay_masks import DrawnMasks
 from fgl_secure.protocols.relay_plan import Plan
+from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Channel, Phase, Step
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.protocol import Inputs

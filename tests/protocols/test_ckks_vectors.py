@@ -29,7 +29,9 @@ from fgl_secure.runtime import (
     Strength,
     Tampered,
 )
-from fgl_secure.runtime.channel import Loss, Tamper
+from fgl_secure.runtime.channel import Loss
+from tests.hostile import Parts as Tamper
+from tests.hostile import by_parts
 
 SILOS = 5
 PARTIES = Directory.hierarchy(SILOS, 2)
@@ -41,7 +43,7 @@ Ids = NDArray[np.int64]
 
 def channel_of(loss: Loss | None = None, tamper: Tamper | None = None) -> Channel:
     """A channel that records everything."""
-    return Channel(PARTIES, SimulationCoins(0), Recording.everything(), loss, tamper)
+    return Channel(PARTIES, SimulationCoins(0), Recording.everything(), loss, by_parts(tamper))
 
 
 def group_of(senders: int = SILOS - 1) -> VectorGroup:
@@ -179,7 +181,7 @@ def garbling(phase: Phase, *, by_network: bool) -> Tamper:
             return None
         worse = payload.copy()
         worse[2, 200:20_000] ^= 85
-        return Tampered(np.arange(len(senders)), worse, by_network=by_network)
+        return Tampered.of_payload(np.arange(len(senders)), worse, by_network=by_network)
 
     return changed
 
@@ -199,7 +201,7 @@ def test_repeated_and_reordered_messages_change_nothing() -> None:
 
     def shuffled(phase: Phase, _: Step, senders: Ids, __: Ids, payload: NDArray[np.uint8]) -> Tampered | None:
         order = np.concatenate([np.arange(len(senders))[::-1], [0]])
-        return None if phase is Phase.ENCRYPTION_KEY else Tampered(order, payload[order])
+        return None if phase is Phase.ENCRYPTION_KEY else Tampered.of_payload(order, payload[order])
 
     rows = rows_of(4, 9000, 2**25)
     for batch_bytes in (1, 2**28):

@@ -28,6 +28,7 @@ from fgl_secure.testing import (
     assert_statistically_private,
 )
 from fgl_secure.testing.protocol import Inputs
+from tests.hostile import by_parts
 from tests.protocols import lightsecagg_mutations as mutation
 from tests.protocols.affine_views import Judge, distance
 from tests.protocols.lightsecagg_mutations import Patch
@@ -81,7 +82,7 @@ class Setting:
         gone = silent(group.senders, self.stages if self.late is None else {**self.stages, self.late: 3})
 
         def run(inputs: Inputs, channel: Channel) -> None:
-            channel._loss, channel._tamper = gone, self._lie(group.senders)
+            channel._loss, channel._tamper = gone, by_parts(self._lie(group.senders))
             session = scheme.open(channel, group, self.length, self.bound)
             for number, step in enumerate(self.steps):
                 with contextlib.suppress(ProtocolError) if self.told else contextlib.nullcontext():
@@ -104,7 +105,7 @@ class Setting:
             said = np.zeros_like(payload)
             for at, v in enumerate(np.searchsorted(ids, receivers).tolist()):
                 said[..., at, list(self.told[v])] = 1
-            return Tampered(np.arange(len(receivers)), said)
+            return Tampered.of_payload(np.arange(len(receivers)), said)
 
         return tamper
 

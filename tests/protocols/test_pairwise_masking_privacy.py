@@ -29,6 +29,7 @@ from fgl_secure.testing import (
     assert_statistically_private,
 )
 from fgl_secure.testing.protocol import Inputs
+from tests.hostile import by_parts
 from tests.protocols import masking_mutations as mutation
 from tests.protocols.affine_views import Judge, distance, in_row_space
 from tests.protocols.masking_cases import silent
@@ -446,9 +447,9 @@ def shares_for_both_secrets(patch: Patch | None) -> int:
             return None
         asked = payload.copy()
         asked[:, 0] = 3
-        return Tampered(np.arange(len(senders)), asked)
+        return Tampered.of_payload(np.arange(len(senders)), asked)
 
-    channel = Channel(directory, SimulationCoins(0), Recording.everything(), tamper=lie)
+    channel = Channel(directory, SimulationCoins(0), Recording.everything(), tamper=by_parts(lie))
     with pytest.MonkeyPatch.context() as monkeypatch, contextlib.suppress(ProtocolError):
         if patch is not None:
             patch(monkeypatch)

@@ -19,7 +19,8 @@ from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, check_request, req
 from fgl_secure.protocols.masking.shares import Sharing, seed_of, words_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel, Phase, Recording, Step, Tampered
-from fgl_secure.runtime.channel import Tamper
+from tests.hostile import Parts as Tamper
+from tests.hostile import by_parts
 from tests.protocols.masking_cases import NOW, incidents, rewritten, rows_of, silent, summed
 from tests.protocols.vector_conformance import circle, total_of
 
@@ -154,7 +155,7 @@ def test_a_server_that_asks_for_both_secrets_gets_nothing() -> None:
         return asked
 
     directory, group = circle(5, split=False)
-    channel = Channel(directory, SimulationCoins(0), Recording.everything(), tamper=roster_from_server(both))
+    channel = Channel(directory, SimulationCoins(0), Recording.everything(), tamper=by_parts(roster_from_server(both)))
     with pytest.raises(ProtocolError, match="must vote for the roster; found 0"):
         FIVE.open(channel, group, 2, 50).sum(rows_of(5), NOW)
     assert incidents(channel).count("found one for both of sender 2") == 5
@@ -215,7 +216,7 @@ def replaying(phase: Phase, first: Step, second: Step) -> Tamper:
         if step == first:
             kept.append(payload.copy())
         old = kept.pop(0) if step == second else payload
-        return Tampered(np.arange(len(senders)), old)
+        return Tampered.of_payload(np.arange(len(senders)), old)
 
     return tamper
 
@@ -232,7 +233,7 @@ def test_replays_from_another_step_are_refused(phase: Phase, message: str) -> No
     """Votes, sealed shares and opened shares of step 1 are worth nothing in step 2."""
     directory, group = circle(5, split=False)
     tamper = replaying(phase, Step(1), Step(2))
-    session = FIVE.open(Channel(directory, SimulationCoins(0), tamper=tamper), group, 2, 50)
+    session = FIVE.open(Channel(directory, SimulationCoins(0), tamper=by_parts(tamper)), group, 2, 50)
     rows = rows_of(5)
     assert session.sum(rows, Step(1)).tolist() == total_of(rows)
     if phase is Phase.UNMASKING:  # well-formed seeds of another step: another mask, which is no right sum
@@ -404,8 +405,8 @@ def fuzzing(seed: int) -> tuple[Tamper, list[int]]:
         elif way == 4:
             said = said.astype(np.float64) if random.integers(2) else said[..., :-1]
         else:
-            return Tampered(rows, said, random.integers(0, 100, len(rows)), by_network=True)
-        return Tampered(rows, said)
+            return Tampered.of_payload(rows, said, random.integers(0, 100, len(rows)), by_network=True)
+        return Tampered.of_payload(rows, said)
 
     return tamper, count
 

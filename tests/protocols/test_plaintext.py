@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from fgl_secure.coins import TapeCoins
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Party, Phase, Role
 from tests.protocols.conformance import FORWARD, SchemeConformance, Traffic, channel_of, triangle
 

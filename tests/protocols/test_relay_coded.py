@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import LARGEST_T, MaskOrigin, Profile, RelayCoded
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Direction, Directory, Phase, Role, Step
 from tests.protocols.conformance import (
     BACKWARD,

@@ -21,7 +21,9 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step, Tampered, Transcript
-from fgl_secure.runtime.channel import Loss, Tamper
+from fgl_secure.runtime.channel import Loss
+from tests.hostile import Parts as Tamper
+from tests.hostile import by_parts
 from tests.protocols.conformance import ideal
 from tests.strategies import Parties, grouping_over
 
@@ -72,7 +74,7 @@ class Outcome:
 def run(scheme: RelayCoded, loss: Loss | None = None, tamper: Tamper | None = None) -> Outcome:
     """Two rounds; only the second is interfered with."""
     case = meshed(scheme.R)
-    channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), loss, tamper)
+    channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), loss, by_parts(tamper))
     session = scheme.open(channel, case.grouping, 2)
     try:
         session.sum(VALUES[::-1], EARLIER)
@@ -102,28 +104,28 @@ def changed(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> T
     """The first message carries other contents."""
     payload = payload.copy()
     payload[0] = payload[0] ^ 1
-    return Tampered(rows, payload, by_network=True)
+    return Tampered.of_payload(rows, payload, by_network=True)
 
 
 def changed_all(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
     """All messages carry other contents."""
-    return Tampered(rows, payload ^ 1, by_network=True)
+    return Tampered.of_payload(rows, payload ^ 1, by_network=True)
 
 
 def swapped(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
     """Contents change places between messages."""
-    return Tampered(rows, payload[::-1].copy(), by_network=True)
+    return Tampered.of_payload(rows, payload[::-1].copy(), by_network=True)
 
 
 def reordered(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
     """Messages arrive last first."""
-    return Tampered(rows[::-1].copy(), payload[::-1].copy(), by_network=True)
+    return Tampered.of_payload(rows[::-1].copy(), payload[::-1].copy(), by_network=True)
 
 
 def duplicated(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
     """Every message arrives twice."""
     twice = np.concatenate([rows, rows])
-    return Tampered(twice, payload[twice], by_network=True)
+    return Tampered.of_payload(twice, payload[twice], by_network=True)
 
 
 def truncated(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
@@ -131,13 +133,13 @@ def truncated(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) ->
     size = int(np.prod(payload.shape[1:])) * payload.itemsize
     sizes = np.full(len(rows), size)
     sizes[0] -= 1
-    return Tampered(rows, payload, sizes, by_network=True)
+    return Tampered.of_payload(rows, payload, sizes, by_network=True)
 
 
 def replayed(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
     """Messages carry what those of the earlier step carried."""
     assert earlier is not None
-    return Tampered(rows, earlier.copy(), by_network=True)
+    return Tampered.of_payload(rows, earlier.copy(), by_network=True)
 
 
 ACTS: tuple[Act, ...] = (changed, changed_all, swapped, reordered, duplicated, truncated, replayed)
@@ -230,7 +232,7 @@ def test_authentication_is_what_catches_a_changed_share() -> None:
     """The same change made by the sender itself gives another sum: the tests above see what a twin without would do."""
 
     def by_sender(rows: Ids, payload: NDArray[Any], _: NDArray[Any] | None) -> Tampered:
-        return Tampered(rows, payload // 2)
+        return Tampered.of_payload(rows, payload // 2)
 
     end = run(RelayCoded(bound=16.0, k_min=1), tamper=Hostile(Phase.SHARES, by_sender))
     assert end.sums is not None
@@ -371,7 +373,7 @@ def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
             return None
         wrong = payload.copy()
         wrong[..., 0] += 1
-        return Tampered(np.arange(len(senders)), wrong)
+        return Tampered.of_payload(np.arange(len(senders)), wrong)
 
     return tamper
 
@@ -415,7 +417,7 @@ def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
 
     def tamper(phase: Phase, step: Step, senders: Ids, _: Ids, payload: NDArray[Any]) -> Tampered | None:
         wrong = phase is Phase.ROSTERS and step == STEP
-        return Tampered(np.arange(len(senders)), payload ^ 1) if wrong else None
+        return Tampered.of_payload(np.arange(len(senders)), payload ^ 1) if wrong else None
 
     end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
     assert end.sums is not None
@@ -430,7 +432,7 @@ def different_header(phase: Phase, step: Step, senders: Ids, receivers: Ids, pay
         return None
     wrong = payload.copy()
     wrong[..., 0] ^= 1
-    return Tampered(np.arange(len(senders)), wrong)
+    return Tampered.of_payload(np.arange(len(senders)), wrong)
 
 
 def test_a_sender_with_two_tags_for_one_message_is_named() -> None:
@@ -449,7 +451,7 @@ def test_two_contents_under_one_slot_are_named() -> None:
         rows = np.array([*range(len(senders)), 0])
         again = payload[rows].copy()
         again[-1] ^= 1
-        return Tampered(rows, again)
+        return Tampered.of_payload(rows, again)
 
     end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
     assert "device 0 must resend the same bytes or make a new attempt" in str(end.error)
@@ -466,7 +468,7 @@ def test_keys_that_do_not_arrive_stop_the_set_up(act: Act | None) -> None:
     def loss(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
         return np.arange(len(senders)) >= (phase is Phase.KEYS and act is None)
 
-    channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, tamper)
+    channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, by_parts(tamper))
     session = RelayCoded(bound=16.0, k_min=1).open(channel, case.grouping, 2)
     with pytest.raises(ProtocolError, match=r"public keys must arrive.* that of relay 0 did not reach device 0"):
         session.sum(VALUES, STEP)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField, Segments
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Grouping, Ids, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.secmp import (
     Mu,
     MuDelivery,
@@ -22,6 +22,7 @@ from fgl_secure.protocols.secmp import (
     source_encode,
     target_aggregate,
 )
+from fgl_secure.protocols.topology import Grouping, Ids
 from fgl_secure.runtime import Channel, Delivery, Direction, Directory, Party, Phase, Recording, Role, Step
 from tests.protocols.conformance import (
     BACKWARD,

@@ -46,7 +46,7 @@ def numbered(rows: Sequence[int]) -> NDArray[np.int64]:
 @given(st.lists(st.integers(0, 3), max_size=8), st.booleans())
 def test_messages_arrive_as_often_and_in_the_order_that_the_network_says(rows: list[int], by_network: bool) -> None:
     """Repeats and new orders keep each message's ends; delivery and record hold what arrived, and all is genuine."""
-    tampered = Tampered(np.array(rows, dtype=np.int64), numbered(rows), by_network=by_network)
+    tampered = Tampered.of_payload(np.array(rows, dtype=np.int64), numbered(rows), by_network=by_network)
     delivery, channel = deliver(tampered)
     assert delivery.senders.tolist() == DEVICES[rows].tolist()
     assert delivery.receivers.tolist() == DEVICES[::-1][rows].tolist()
@@ -62,11 +62,11 @@ def test_authentication_tells_which_messages_were_changed(rows: list[int], data:
     """A message that the network changed is not genuine and all others are; what its sender changed is genuine."""
     wrong = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=np.bool_)
     payload = numbered(rows) + wrong[:, None]
-    delivery, _ = deliver(Tampered(np.array(rows, dtype=np.int64), payload, by_network=True))
+    delivery, _ = deliver(Tampered.of_payload(np.array(rows, dtype=np.int64), payload, by_network=True))
     assert delivery.genuine is not None
     assert delivery.genuine.tolist() == (~wrong).tolist()
     assert np.array_equal(delivery.payload, payload)
-    assert deliver(Tampered(np.array(rows, dtype=np.int64), payload))[0].genuine is None
+    assert deliver(Tampered.of_payload(np.array(rows, dtype=np.int64), payload))[0].genuine is None
 
 
 def test_authentication_looks_at_every_tape_and_coordinate() -> None:
@@ -74,7 +74,7 @@ def test_authentication_looks_at_every_tape_and_coordinate() -> None:
     payload = np.zeros((9, 2, 3), dtype=np.int64)
     other = payload.copy()
     other[4, 1, 2] = 1
-    tampered = Tampered(np.arange(2), other, by_network=True)
+    tampered = Tampered.of_payload(np.arange(2), other, by_network=True)
     channel = Channel(PARTIES, TapeCoins(3, 2), tamper=lambda *_: tampered)
     delivery = channel.send(Phase.SHARES, STEP, DEVICES[:2], DEVICES[:2], payload)
     assert delivery.genuine is not None
@@ -83,14 +83,14 @@ def test_authentication_looks_at_every_tape_and_coordinate() -> None:
 
 def test_sizes_say_what_was_cut() -> None:
     """Bytes that arrived of each message reach the receiver, who may refuse them."""
-    delivery, _ = deliver(Tampered(np.arange(4), numbered(range(4)), np.array([8, 7, 8, 0])))
+    delivery, _ = deliver(Tampered.of_payload(np.arange(4), numbered(range(4)), np.array([8, 7, 8, 0])))
     assert delivery.sizes is not None
     assert delivery.sizes.tolist() == [8, 7, 8, 0]
 
 
 def test_what_is_lost_cannot_be_tampered_with() -> None:
     """The network sees what was not lost, and rows still count from the batch that was sent."""
-    delivery, _ = deliver(Tampered(np.array([1, 0]), numbered([3, 1])), [False, True, False, True])
+    delivery, _ = deliver(Tampered.of_payload(np.array([1, 0]), numbered([3, 1])), [False, True, False, True])
     assert delivery.rows is not None
     assert delivery.rows.tolist() == [3, 1]
     assert delivery.senders.tolist() == DEVICES[[3, 1]].tolist()
@@ -105,7 +105,7 @@ def test_a_network_that_leaves_a_batch_alone_changes_nothing() -> None:
 
 def test_the_record_cannot_be_changed_by_the_network_later() -> None:
     """What a network keeps and writes into afterwards changes neither delivery nor record."""
-    tampered = Tampered(np.arange(4), numbered(range(4)))
+    tampered = Tampered.of_payload(np.arange(4), numbered(range(4)))
     delivery, channel = deliver(tampered)
     tampered.payload.flags.writeable = True
     tampered.payload[...] = -1

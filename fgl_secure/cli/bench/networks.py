@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.runtime import Phase, Step, Tampered
+from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, Tampered
 
 Ids = NDArray[np.int64]
 
@@ -53,22 +53,20 @@ class Deviation:
     chosen: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     codes: NDArray[Any] | None = None
 
-    def __call__(
-        self,
-        phase: Phase,
-        step: Step,  # noqa: ARG002  # the same in every step
-        senders: Ids,
-        receivers: Ids,
-        payload: NDArray[Any],
-    ) -> Tampered | None:
+    def __call__(self, messages: Messages) -> Tampered | None:
         """Remembers codes, and puts those of one neighbour in the place of aggregates."""
+        phase, senders, receivers = messages.phase, messages.senders, messages.receivers
         if phase is Phase.CODES:
             order = np.lexsort((senders, receivers))
             owners, first, counts = np.unique(receivers[order], return_index=True, return_counts=True)
             rows, several = order[first], counts > 1
-            self.devices, self.chosen, self.codes = owners[several], senders[rows[several]], payload[rows[several]]
+            self.devices, self.chosen, self.codes = (
+                owners[several],
+                senders[rows[several]],
+                messages[PAYLOAD][rows[several]],
+            )
         if phase is not Phase.AGGREGATE or self.codes is None:
             return None
-        sent = payload.copy()
+        sent = messages[PAYLOAD].copy()
         sent[np.searchsorted(senders, self.devices)] = self.codes
-        return Tampered(np.arange(len(senders)), sent)
+        return Tampered.of_payload(np.arange(len(senders)), sent)

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.grouped_sum import Grouping, Ids
+from fgl_secure.protocols.topology import Grouping, Ids
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 

@@ -19,7 +19,8 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import client_pairs, send_requests
 from fgl_secure.methods.fed2gnn.row_range import RowRange
 from fgl_secure.methods.fed2gnn.walks import Walks
-from fgl_secure.protocols.grouped_sum import Ids, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Channel, Role, Step
 
 __all__ = ["HOP_SUMS", "HopExchange", "HopSums", "RowRange", "hop_sums"]

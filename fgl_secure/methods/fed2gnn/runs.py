@@ -24,8 +24,9 @@ from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.methods.fed2gnn.training import exchange
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.server_sums import server_sums

@@ -18,7 +18,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.fed2gnn.grouping import check_undirected, tell_neighbours
-from fgl_secure.protocols.grouped_sum import Ids
+from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Channel, Step
 
 

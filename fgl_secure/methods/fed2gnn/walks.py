@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.grouped_sum import Ids
+from fgl_secure.protocols.topology import Ids
 
 Reals = NDArray[np.float64]
 

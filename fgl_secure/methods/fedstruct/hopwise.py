@@ -20,7 +20,8 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import looped_adjacency
 from fgl_secure.methods.fedstruct.structure_sum import StructureSum
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Role, Step
 from fgl_secure.training.grouped_sum import GroupedSum
 from fgl_secure.training.sparse_products import multiply, to_torch

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Grouping
 from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, Role, Step
 
 Ids = NDArray[np.int64]

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.algebra.kernels import rounded_outer_sums
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme, Session
+from fgl_secure.protocols.grouped_sum import Scheme, Session
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, MessageBatch, Phase, Role, Step
 from fgl_secure.training.backbones import MessageLayer
 
@@ -220,4 +221,4 @@ def _condensed(batches: list[MessageBatch]) -> list[MessageBatch]:
     for batch in batches:
         alike = (batch.phase, batch.item_bytes, batch.senders.tobytes(), batch.receivers.tobytes())
         counted.setdefault(alike, []).append(batch)
-    return [replace(same[0], payload=None, repeats=len(same)) for same in counted.values()]
+    return [replace(same[0], fields=None, repeats=len(same)) for same in counted.values()]

@@ -10,7 +10,8 @@ from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.device_gradients import ClearGradients, Collector, SummedGradients, gathered
 from fgl_secure.methods.hifgl.hierarchy import HierarchyTraffic, SiloModels, note_membership
-from fgl_secure.protocols.grouped_sum import Grouping, Scheme
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, Role, Step
 from fgl_secure.training.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.training.grouped_sum import GroupedSum

@@ -13,7 +13,7 @@ from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, withi
 from fgl_secure.methods.silos.program import Inbox, Machine, Outbox, fitting, only
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.ways import Neighbours, Way
-from fgl_secure.protocols.grouped_sum import Reals
+from fgl_secure.protocols.topology import Reals
 from fgl_secure.runtime import Direction, Phase, Step
 
 

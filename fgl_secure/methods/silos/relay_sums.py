@@ -21,10 +21,10 @@ from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, fitting, jo
 from fgl_secure.methods.silos.relay_keys import DeviceKeys
 from fgl_secure.methods.silos.share import Ids, SiloShare
 from fgl_secure.methods.silos.ways import Neighbours, Way
-from fgl_secure.protocols.grouped_sum import Reals
 from fgl_secure.protocols.relay_coded import MaskOrigin, Profile, RelayCoded
 from fgl_secure.protocols.relay_masks import agreed_masks
 from fgl_secure.protocols.relay_roles import source_shares, tags_of, target_decode
+from fgl_secure.protocols.topology import Reals
 from fgl_secure.runtime import Direction, Phase, Step
 
 _DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)

@@ -13,6 +13,7 @@ from fgl_secure.protocols.staged.recorded import run_recorded
 from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss, Tamper, Tampered
+from tests.hostile import by_parts
 
 Ints = NDArray[np.int64]
 
@@ -25,7 +26,7 @@ SILOS, SERVER = PARTIES.ids(Role.SILO), int(PARTIES.ids(Role.SERVER)[0])
 
 def summed(name: str, loss: Loss | None = None, tamper: Tamper | None = None) -> tuple[list[int], Channel]:
     """The sum of ROWS under a scheme, and the channel that it went over."""
-    channel = Channel(PARTIES, SimulationCoins(0), Recording.everything(), loss, tamper)
+    channel = Channel(PARTIES, SimulationCoins(0), Recording.everything(), loss, by_parts(tamper))
     total = run_recorded(STAGED[name](4), TERMS, ROWS, channel, SILOS, SERVER, Step(0))
     return total.tolist(), channel
 
@@ -50,7 +51,7 @@ def test_who_misses_a_message_or_garbles_one_drops_out(name: str) -> None:
     def cut(phase: Phase, _: Step, senders: Ints, __: Ints, payload: NDArray[np.uint8]) -> Tampered | None:
         if phase is not Phase.MASKED_VECTORS or int(senders[0]) != gone:
             return None
-        return Tampered(np.arange(len(senders)), payload[:, :-1].copy())
+        return Tampered.of_payload(np.arange(len(senders)), payload[:, :-1].copy())
 
     expected = np.delete(ROWS, 2, axis=0).sum(axis=0).tolist()
     assert summed(name, lost)[0] == expected

@@ -1,0 +1,144 @@
+"""A role of a protocol as a machine that turns messages into messages, whoever carries them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.coins import Coins
+from fgl_secure.runtime.messages import Messages
+from fgl_secure.runtime.phase import Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+SETUP = Step(round=0)
+
+
+class Draws(ABC):
+    """The coins of the parties that a process hosts, and a place to note what they draw and bring.
+
+    A simulation records both, as they belong to the parties' views; elsewhere nobody does.
+    """
+
+    @property
+    @abstractmethod
+    def coins(self) -> Coins:
+        """The coins, for samplers that need more than uniform elements; note their results with `note_coins`."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading axes of every draw and field: (), or (tapes,) under enumeration."""
+        return self.coins.batch_shape
+
+    @abstractmethod
+    def draw(self, name: str, owners: Ids, modulus: int, shape: tuple[int, ...], step: Step = SETUP) -> Array:
+        """Draws secret coins for each owner: int64 [*batch_shape, len(owners), *shape], below `modulus`."""
+
+    @abstractmethod
+    def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+        """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
+
+    @abstractmethod
+    def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:
+        """Notes what owners bring into the run: values [m, ...]."""
+
+
+class OwnDraws(Draws):
+    """Coins of a process that records nothing: a silo's or a client's own.
+
+    Args:
+        coins: its coins.
+    """
+
+    __slots__ = ("_coins",)
+
+    def __init__(self, coins: Coins) -> None:
+        self._coins = coins
+
+    @property
+    def coins(self) -> Coins:
+        """Those given."""
+        return self._coins
+
+    def draw(
+        self,
+        name: str,  # noqa: ARG002  # for recordings
+        owners: Ids,
+        modulus: int,
+        shape: tuple[int, ...],
+        step: Step = SETUP,  # noqa: ARG002  # the same
+    ) -> Array:
+        """Draws, and notes nothing."""
+        return self._coins.uniform(modulus, (len(owners), *shape))
+
+    def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+        """Notes nothing."""
+
+    def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:
+        """Notes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Something that a machine met and dealt with.
+
+    Attributes:
+        step: when.
+        party: identifier of who is at fault, as far as that can be told.
+        what: what happened, in words and without any secret.
+    """
+
+    step: Step
+    party: int
+    what: str
+
+
+class Machine(ABC):
+    """A role, for the set of its parties that one process hosts.
+
+    A driver gives a machine everything that arrives for its parties (`take`), and then, when all has arrived that will,
+    asks what leaves (`turn`). Who stays silent, lies or is late does so in the driver's hands: a machine takes what
+    there is. Between two turns a machine is nothing but arrays, so that it can go on in another process.
+    """
+
+    def __init__(self, parties: Ids) -> None:
+        self.parties = parties
+        self.remarks: list[Remark] = []
+
+    @abstractmethod
+    def take(self, messages: Messages) -> None:
+        """Takes messages for parties hosted here, and keeps what is good of them until its next turn.
+
+        Raises:
+            ProtocolError: they are not what an honest party sends; the machine is as it was before.
+        """
+
+    @abstractmethod
+    def turn(self) -> Iterable[Messages]:
+        """What leaves now. What is large may be made while it is read, once.
+
+        Raises:
+            ProtocolError: what has arrived leaves no way on.
+        """
+
+    @abstractmethod
+    def state(self) -> Mapping[str, Array]:
+        """All that changes, as arrays by name; secret, for the process of these parties alone."""
+
+    @abstractmethod
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken.
+
+        Raises:
+            MalformedMessageError: it is no state of such a machine.
+        """
+
+    def remark(self, step: Step, party: int, what: str) -> None:
+        """Leaves a remark for whoever drives the machine."""
+        self.remarks.append(Remark(step, party, what))

@@ -1,0 +1,224 @@
+"""Batches of typed messages, and the one codec that turns them into bytes and back."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
+from fgl_secure.runtime.phase import Direction, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+PAYLOAD = "payload"
+"""The name of the field of messages that have one alone."""
+
+KINDS = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
+"""Types of entries that travel, as numpy spells them."""
+MOST_AXES = 4
+MOST_FIELDS = 16
+MOST_NAME_BYTES = 32
+MOST_MESSAGES = 2**31
+MOST_ENTRIES = 2**40
+"""With empty axes taken as 1: numpy refuses shapes that it cannot count, also where there is nothing to count."""
+SESSION_BYTES = 16
+
+_MAGIC = b"FGLM\x01"
+_HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBIBQB")
+_FIELD = struct.Struct(">BBB")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """Messages of one phase at one step, one row a message.
+
+    Attributes:
+        phase: what they carry.
+        step: when they are sent.
+        senders: int64 [m], party identifiers.
+        receivers: int64 [m], party identifiers.
+        fields: by name, [*tapes, m, ...].
+        tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
+        overhead: bytes that a transport adds to each message beside its fields, such as authentication.
+    """
+
+    phase: Phase
+    step: Step
+    senders: Ids
+    receivers: Ids
+    fields: Mapping[str, Array]
+    tape_axes: int = 0
+    overhead: int = 0
+
+    def __post_init__(self) -> None:
+        m = len(self.senders)
+        if len(self.receivers) != m:
+            raise InputError(f"receivers must be as many as senders; found {len(self.receivers)} and {m}")
+        for name, value in self.fields.items():
+            if value.ndim <= self.tape_axes or value.shape[self.tape_axes] != m:
+                raise InputError(
+                    f"field {name} must have one row for each of {m} messages behind {self.tape_axes} tape axes; "
+                    f"found shape {list(value.shape)}"
+                )
+
+    def __len__(self) -> int:
+        return len(self.senders)
+
+    def __getitem__(self, name: str) -> Array:
+        """A field.
+
+        Raises:
+            MalformedMessageError: there is none of that name.
+        """
+        if name not in self.fields:
+            raise MalformedMessageError(
+                f"message of {self.phase.label} must have the field {name}; found {', '.join(self.fields) or 'none'}"
+            )
+        return self.fields[name]
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of one message: its fields and the overhead."""
+        axis = self.tape_axes
+        sizes = (math.prod(value.shape[axis + 1 :]) * value.itemsize for value in self.fields.values())
+        return sum(sizes) + self.overhead
+
+    def rows(self, which: Ids | NDArray[np.bool_]) -> Messages:
+        """Some of the messages, by place or by flag; a place that is named twice comes twice."""
+        which = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        if len(which) == len(self) and bool((which == np.arange(len(which))).all()):
+            return self
+        fields = {name: np.take(value, which, axis=self.tape_axes) for name, value in self.fields.items()}
+        return replace(self, senders=self.senders[which], receivers=self.receivers[which], fields=fields)
+
+    def read_only(self, *, own: bool) -> Messages:
+        """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
+        fields = {}
+        for name, value in self.fields.items():
+            kept = value.copy() if own else value.view()
+            kept.flags.writeable = False
+            fields[name] = kept
+        return replace(self, fields=MappingProxyType(fields))
+
+
+def encode(messages: Messages, session: bytes = bytes(SESSION_BYTES)) -> bytes:
+    """A batch as bytes: no pickle, nothing that could run.
+
+    Args:
+        messages: of one run (no tape axis), with fields of the types in `KINDS`.
+        session: 16 public bytes that the receiver checks.
+    """
+    if messages.tape_axes:
+        raise InputError(f"messages must be those of one run to become bytes; found {messages.tape_axes} tape axes")
+    step = messages.step
+    head = _HEAD.pack(
+        _MAGIC,
+        session,
+        len(messages.phase.name),
+        step.round,
+        step.part,
+        step.layer,
+        2 * (step.direction is Direction.BACKWARD) + step.evaluation,
+        step.final,
+        messages.overhead,
+        0,
+        len(messages),
+        len(messages.fields),
+    )
+    parts = [head, messages.phase.name.encode()]
+    parts += [ends.astype("<i8").tobytes() for ends in (messages.senders, messages.receivers)]
+    for name, value in messages.fields.items():
+        kind = value.dtype.newbyteorder("<").str
+        if kind not in KINDS or not 1 <= value.ndim <= MOST_AXES:
+            raise InputError(f"field {name} must be of a type that travels and 1 to {MOST_AXES} axes; found {kind}")
+        parts += [_FIELD.pack(len(name), KINDS.index(kind), value.ndim), name.encode()]
+        parts += [struct.pack(f">{value.ndim}Q", *value.shape), np.ascontiguousarray(value, dtype=kind).tobytes()]
+    return b"".join(parts)
+
+
+def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
+    """Reads a batch; every length is checked before anything of it is used, and nothing is copied.
+
+    Raises:
+        MalformedMessageError: it is none, is cut or is too long.
+        StaleMessageError: it is of another session.
+    """
+    reader = _Reader(data)
+    magic, where, phase_bytes, number, part, layer, kind, final, overhead, _, count, fields = reader.unpack(_HEAD)
+    if magic != _MAGIC:
+        raise MalformedMessageError(f"messages must start with {_MAGIC!r}; they do not")
+    if where != session:
+        raise StaleMessageError("messages must be of this session; found some of another")
+    name = reader.take(phase_bytes).decode("ascii", errors="replace")
+    if name not in Phase.__members__:
+        raise MalformedMessageError("messages must name a phase that is known; they do not")
+    if kind > 3 or final > 1:
+        raise MalformedMessageError("messages must say yes or no of their step as 0 or 1; they do not")
+    if count > MOST_MESSAGES or fields > MOST_FIELDS:
+        raise MalformedMessageError(f"messages must be at most {MOST_MESSAGES} with {MOST_FIELDS} fields; found more")
+    direction = Direction.BACKWARD if kind & 2 else Direction.FORWARD
+    step = Step(number, layer, direction, bool(kind & 1), part, bool(final))
+    senders, receivers = (reader.array("<i8", (count,)).astype(np.int64, copy=False) for _ in range(2))
+    found: dict[str, Array] = {}
+    for _ in range(fields):
+        title, value = _field(reader, count)
+        if title in found:
+            raise MalformedMessageError("fields must each have a name of their own; at least one has not")
+        found[title] = value
+    reader.end()
+    return Messages(Phase[name], step, senders, receivers, MappingProxyType(found), 0, overhead)
+
+
+def _field(reader: _Reader, count: int) -> tuple[str, Array]:
+    length, kind, axes = reader.unpack(_FIELD)
+    if not 1 <= length <= MOST_NAME_BYTES or kind >= len(KINDS) or not 1 <= axes <= MOST_AXES:
+        raise MalformedMessageError("field must have a name, a known type and its number of axes; it has not")
+    title = reader.take(length).decode("utf-8", errors="replace")
+    shape = struct.unpack(f">{axes}Q", reader.take(8 * axes))
+    if shape[0] != count:
+        raise MalformedMessageError(f"field must have a row for each of {count} messages; found {shape[0]}")
+    return title, reader.array(KINDS[kind], shape)
+
+
+class _Reader:
+    """Goes through bytes from the front, and takes no more than there are."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def take(self, size: int) -> bytes:
+        left = len(self._data) - self._at
+        if size > left:
+            raise MalformedMessageError(f"messages must have the {size:,} bytes that they say; found {left:,}")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        return form.unpack(self.take(form.size))
+
+    def array(self, kind: str, shape: tuple[int, ...]) -> Array:
+        dtype, left = np.dtype(kind), len(self._data) - self._at
+        if math.prod(max(length, 1) for length in shape) > MOST_ENTRIES:
+            raise MalformedMessageError(f"field must have at most {MOST_ENTRIES:,} entries; it has more")
+        size = dtype.itemsize * math.prod(shape)
+        if size > left:
+            raise MalformedMessageError(f"field must have the {size:,} bytes of its shape; found {left:,}")
+        value = np.frombuffer(self._data, dtype=dtype, count=math.prod(shape), offset=self._at).reshape(shape)
+        self._at += size
+        if kind == "|b1" and value.size and int(value.view(np.uint8).max()) > 1:
+            raise MalformedMessageError("field of yes and no must hold 0 and 1 alone; it does not")
+        return value
+
+    def end(self) -> None:
+        if self._at != len(self._data):
+            raise MalformedMessageError(f"messages must end with their last field; found {len(self._data) - self._at}")

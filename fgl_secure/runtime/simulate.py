@@ -1,0 +1,67 @@
+"""The driver of simulations: machines of all parties in one process, every message over a channel that records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import ProtocolError
+from fgl_secure.runtime.channel import Channel
+from fgl_secure.runtime.machine import Machine
+from fgl_secure.runtime.messages import Messages
+
+MOST_TURNS = 10**6
+
+
+def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
+    """Lets machines have their turns, all at one time, until nobody has anything to say.
+
+    What a machine refuses to take is lost, and noted as an incident of its sender.
+
+    Args:
+        machines: no party is hosted by two of them.
+        channel: between their parties.
+        most_turns: after which machines that still talk are given up.
+
+    Raises:
+        ProtocolError: a machine finds no way on.
+    """
+    host = np.full(len(channel.parties), -1, dtype=np.int64)
+    for place, machine in enumerate(machines):
+        host[machine.parties] = place
+    for _ in range(most_turns):
+        silent = True
+        try:
+            for outbox in [machine.turn() for machine in machines]:
+                for messages in outbox:
+                    silent = False
+                    _deliver(machines, host, channel, messages)
+        finally:
+            _note_remarks(machines, channel)
+        if silent:
+            return
+    raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
+
+
+def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Channel, messages: Messages) -> None:
+    arrived = channel.carry(messages)
+    hosts = host[arrived.receivers]
+    places = hosts[:1].tolist() if bool((hosts == hosts[:1]).all()) else np.unique(hosts).tolist()
+    for place in places:
+        part = arrived if len(places) == 1 else arrived.rows(hosts == place)
+        if place < 0:
+            continue  # for parties that no machine of this protocol hosts
+        try:
+            machines[place].take(part)
+        except ProtocolError as error:
+            for sender in np.unique(part.senders).tolist():
+                channel.note_incident(part.step, sender, f"a message ({part.phase.label}) is refused: {error}")
+
+
+def _note_remarks(machines: Sequence[Machine], channel: Channel) -> None:
+    for machine in machines:
+        for remark in machine.remarks:
+            channel.note_incident(remark.step, remark.party, remark.what)
+        machine.remarks.clear()

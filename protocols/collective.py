@@ -1,0 +1,94 @@
+"""A collective at work in one process: the machines of a scheme on a topology, driven over a channel that records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Channel, Direction, Step, simulate
+from fgl_secure.runtime.messages import SESSION_BYTES
+
+Array = NDArray[Any]
+
+
+class Collective:
+    """Sums of one topology under one scheme, step after step.
+
+    Args:
+        scheme: how they are computed.
+        topology: who adds what for whom.
+        channel: between all parties; carries and records the messages, and gives the coins.
+
+    Raises:
+        InputError: the scheme refuses the topology, or does not fit the parties of the channel.
+        FieldRangeError: the field cannot hold the sums.
+    """
+
+    def __init__(self, scheme: Scheme, topology: Topology, channel: Channel) -> None:
+        why = scheme.refuses(topology)
+        if why is not None:
+            raise InputError(f"scheme must serve the topology {topology.name}; {scheme.name} does not, because {why}")
+        self.scheme, self.topology, self._channel = scheme, topology, channel
+        self.fixed = scheme.fixed_point(topology.terms)
+        session = b"" if channel.batch_shape else bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist())
+        self._machines = scheme.machines(topology, session or bytes(SESSION_BYTES), channel)
+
+    def sum(self, rows: Array, step: Step) -> Array:
+        """Computes the sums of one step.
+
+        Args:
+            rows: [n, d]; reals where the scheme maps them into a field or sums reals, integers up to the topology's
+                bound else. In a backward step the rows are the groups of the forward pass.
+            step: when; no two sums of a collective may have the same.
+
+        Returns:
+            [g, d] (behind a tape axis where all tapes run at once and sums depend on them): float64 for real rows,
+            int64 for integers; zero where nothing was sent or a sum is not computed.
+
+        Raises:
+            InputError: rows have another shape, or a value is beyond the bound.
+            ProtocolError: the step was summed before, too many parties dropped out, or somebody departs from the
+                protocol in a way that cannot be mended.
+        """
+        forward = step.direction is Direction.FORWARD
+        grouping = self.topology.grouping if forward else self.topology.grouping.reversed()
+        if rows.ndim != 2 or len(rows) != len(grouping.row_owner):
+            raise InputError(f"values must be [{len(grouping.row_owner)}, d]; found {list(rows.shape)}")
+        real = rows.dtype.kind == "f"
+        units = self.fixed.encode(rows) if real and self.fixed is not None else rows
+        for machine in self._machines:
+            own = np.isin(grouping.row_owner, machine.parties)
+            machine.begin(step, (units if own.all() else units[own]) if own.any() else None)
+        self._channel.note_inputs(
+            "values" if len(grouping.group_owner) > 1 else "vectors", step, grouping.row_owner, units
+        )
+        simulate(self._machines, self._channel)
+        sums = self._gathered(grouping.group_owner, rows.shape[1])
+        return self.fixed.decode(sums) if real and self.fixed is not None else sums
+
+    @property
+    def included(self) -> NDArray[np.int64] | None:
+        """Party identifiers of those whose rows are in the last sum, where there is one; see `SumMachine.included`."""
+        found = [machine.included for machine in self._machines]
+        return next((parties for parties in found if parties is not None), None)
+
+    def _gathered(self, owners: NDArray[np.int64], width: int) -> Array:
+        """The sums of all groups, from whichever machine hosts their owners."""
+        out: Array | None = None
+        for machine in self._machines:
+            own, sums = np.isin(owners, machine.parties), machine.sums
+            if sums is None or not own.any():
+                continue
+            if own.all():
+                return sums
+            if out is None:
+                out = np.zeros((*sums.shape[:-2], len(owners), width), dtype=sums.dtype)
+            out[..., own, :] = sums
+        if out is None:
+            raise ProtocolError("machines must leave a sum for those entitled to it; they left none")
+        return out

@@ -1,0 +1,120 @@
+"""What a scheme is: it says which topologies it serves, what it promises there, and gives the machines that do it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import FixedPoint
+from fgl_secure.protocols.topology import Grouping, Topology
+from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
+
+
+class SumMachine(Machine):
+    """A role in the sums of one topology, over as many steps as there are, one after another.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+    """
+
+    @abstractmethod
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """Starts a step; it is given up if another one was at hand.
+
+        Args:
+            step: round, layer and direction; a backward step runs along the reversed messages.
+            rows: [n, d], what the hosted owners of rows add, in the order of the topology's rows; None where no owner
+                is hosted.
+
+        Raises:
+            InputError: rows have another shape or type, or an entry is beyond the bound (not shown).
+            ProtocolError: the step was summed before, so that masks would be used twice.
+        """
+
+    @property
+    @abstractmethod
+    def sums(self) -> Array | None:
+        """[*tapes, g, d], the sums of the hosted entitled parties, in the order of the topology's groups.
+
+        None where nobody hosted is entitled to one, or before they are there.
+        """
+
+    @property
+    def included(self) -> Ids | None:
+        """Party identifiers of those whose rows are in the one sum; None where there are several sums, or none yet."""
+        return None
+
+
+class Scheme(ABC):
+    """A way to compute sums, and what it promises about them. A frozen dataclass of its parameters."""
+
+    label: ClassVar[str]
+    """What it is called without its parameters."""
+    summary: ClassVar[str]
+    """What it does, in one line."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The label, with the parameters that differ from the default in brackets."""
+
+    @property
+    @abstractmethod
+    def public(self) -> PublicParameters:
+        """Parameters that everybody knows."""
+
+    @abstractmethod
+    def refuses(self, topology: Topology) -> str | None:
+        """Why it can't serve a topology, in words that follow "because"; None where it serves it."""
+
+    @abstractmethod
+    def claim_for(self, topology: Topology) -> Claim:
+        """What it promises, admits and assumes for a topology that it serves."""
+
+    @abstractmethod
+    def limit(self, terms: int) -> int | None:
+        """The largest magnitude that a sum of up to `terms` integers may reach and still be exact; None for reals."""
+
+    def fixed_point(self, terms: int) -> FixedPoint | None:  # noqa: ARG002  # for those over a field
+        """The map of real rows into what is summed, for sums of up to `terms` rows; None where rows go in as they are.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums.
+        """
+        return None
+
+    def answered(self, grouping: Grouping) -> Grouping:
+        """The messages of a grouping that go into sums which are computed."""
+        return grouping
+
+    @property
+    def helpers(self) -> Mapping[Role, int]:
+        """How many parties of which role take part beside those of the topology."""
+        return NO_HELPERS
+
+    @abstractmethod
+    def machines(
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None
+    ) -> tuple[SumMachine, ...]:
+        """The machines of some parties, one a role.
+
+        Args:
+            topology: that the scheme serves.
+            session: 16 public bytes, different in every session.
+            draws: coins of those parties.
+            hosted: int64 [k], party identifiers; all that take part unless given.
+
+        Raises:
+            InputError: the scheme refuses the topology, or its parameters do not fit it.
+            FieldRangeError: the field cannot hold the sums.
+        """

@@ -1,0 +1,223 @@
+"""Who adds what for whom in one collective: rows, their owners, groups, entitled parties, and who may do the adding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Segments
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Delivery, Direction, Directory, Role
+
+Ids = NDArray[np.int64]
+Reals = NDArray[np.floating[Any]]
+
+NEIGHBOURS = "neighbours"
+"""A row a device, a sum for each device over its neighbours."""
+MEMBERS = "members"
+"""A vector a device, a sum for the device's silo."""
+CLIENTS = "clients"
+"""A vector a client, a sum for one other client."""
+SERVER = "server"
+"""A vector a client, a sum for the server."""
+TOPOLOGIES = (NEIGHBOURS, MEMBERS, CLIENTS, SERVER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """Which rows go into which sums, and which parties are involved; ideal functionality: `index_add`.
+
+    Message e carries row source[e] from its owner to the owner of group target[e].
+
+    Attributes:
+        row_owner: int64 [n], the party that holds each row.
+        group_owner: int64 [g], the party that is entitled to each sum.
+        source: int64 [m], the row of each message.
+        target: int64 [m], the group of each message.
+        row_custodian: int64 [n], the party that administers each row's owner (a device's silo).
+        group_custodian: int64 [g], the party that administers each group's owner.
+    """
+
+    row_owner: Ids
+    group_owner: Ids
+    source: Ids
+    target: Ids
+    row_custodian: Ids
+    group_custodian: Ids
+
+    def __post_init__(self) -> None:
+        if self.source.shape != self.target.shape or self.source.ndim != 1:
+            raise InputError(
+                f"source and target must be vectors of one length; found {self.source.shape} and {self.target.shape}"
+            )
+        for owners, custodians in ((self.row_owner, self.row_custodian), (self.group_owner, self.group_custodian)):
+            if len(owners) != len(custodians):
+                raise InputError(
+                    f"custodians must be given for every owner; found {len(custodians)} for {len(owners)} owners"
+                )
+        for name, index, size in (("source", self.source, len(self.row_owner)),
+                                  ("target", self.target, len(self.group_owner))):  # fmt: skip
+            if len(index) and not (int(index.min()) >= 0 and int(index.max()) < size):
+                raise InputError(f"{name} must lie in 0..{size - 1}; found {int(index.min())}..{int(index.max())}")
+
+    def reversed(self) -> Grouping:
+        """The sums of the backward pass: every message turned round."""
+        return Grouping(
+            self.group_owner, self.row_owner, self.target, self.source, self.group_custodian, self.row_custodian
+        )
+
+    @property
+    def segments(self) -> Segments:
+        """Messages by group."""
+        return Segments.by_group(self.target, len(self.group_owner))
+
+    def answered(self, minimum: int) -> Grouping:
+        """Without the messages to groups of fewer than `minimum`, whose sums are not computed."""
+        sizes = np.bincount(self.target, minlength=len(self.group_owner))
+        kept = sizes[self.target] >= minimum
+        return self if kept.all() else replace(self, source=self.source[kept], target=self.target[kept])
+
+    @property
+    def largest_group(self) -> int:
+        """Most messages in one sum."""
+        return int(np.bincount(self.target, minlength=1).max())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Route:
+    """A grouping as one pass uses it, with its messages sorted by group once.
+
+    Attributes:
+        way: the grouping in the direction of the pass.
+        segments: its messages by group.
+        senders: int64 [m], who sends each message.
+        receivers: int64 [m], whose group it is for.
+        custodians: int64 [m], who administers that receiver.
+    """
+
+    way: Grouping
+    segments: Segments
+    senders: Ids
+    receivers: Ids
+    custodians: Ids
+
+    @classmethod
+    def along(cls, way: Grouping, minimum: int = 1) -> Route:
+        """Works out the ends of every message; a run of many rounds keeps one copy of them.
+
+        Args:
+            way: who sends what to whom.
+            minimum: least messages of a sum that is computed; smaller groups are left out.
+        """
+        way = way.answered(minimum)
+        ends = (way.row_owner[way.source], way.group_owner[way.target], way.group_custodian[way.target])
+        for ids in ends:
+            ids.flags.writeable = False
+        return cls(way, way.segments, *ends)
+
+    @classmethod
+    def both_ways(cls, grouping: Grouping, minimum: int = 1) -> dict[Direction, Route]:
+        """The forward pass along the grouping, the backward pass along the reverse of what was answered forward.
+
+        With a minimum, a backward sum over fewer than that is left out as well.
+        """
+        forward = grouping.answered(minimum)
+        return {
+            Direction.FORWARD: cls.along(forward),
+            Direction.BACKWARD: cls.along(forward.reversed(), minimum),
+        }
+
+    def check_values(self, values: Reals) -> None:
+        """Raises unless there is one row of values for each row of the pass; compiled loops check no bounds."""
+        if values.ndim != 2 or len(values) != len(self.way.row_owner):
+            raise InputError(f"values must be [{len(self.way.row_owner)}, d]; found {list(values.shape)}")
+
+    def arrived(self, delivery: Delivery) -> Segments:
+        """The delivered messages by group: all of them, or those that a lossy network let through."""
+        if delivery.rows is None:
+            return self.segments
+        return Segments.by_group(self.way.target[delivery.rows], len(self.way.group_owner))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Topology:
+    """One collective, as data.
+
+    Attributes:
+        name: one of `TOPOLOGIES`.
+        grouping: rows, groups, and the messages between their owners.
+        width: most entries of a row, at least 1.
+        bound: largest magnitude of an entry where rows are integers; None where they are reals or field elements.
+        aggregator: the party that may add up, where there is one; it may be entitled to the sum.
+    """
+
+    name: str
+    grouping: Grouping
+    width: int
+    bound: int | None = None
+    aggregator: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in TOPOLOGIES:
+            raise InputError(f"name of a topology must be one of {', '.join(TOPOLOGIES)}; found {self.name!r}")
+        if self.width < 1 or (self.bound is not None and self.bound < 1):
+            raise InputError(f"width and bound must be at least 1; found {self.width} and {self.bound}")
+
+    @classmethod
+    def to_server(cls, parties: Directory, width: int, bound: int | None = None) -> Topology:
+        """One vector of every silo, whose sum the server adds up and is entitled to."""
+        server = int(parties.ids(Role.SERVER)[0])
+        return cls.to_one(SERVER, parties.ids(Role.SILO), server, server, width, bound)
+
+    @classmethod
+    def to_client(cls, parties: Directory, senders: Ids, receiver: int, width: int, bound: int | None) -> Topology:
+        """One vector of each of some silos, whose sum the server adds up and another silo is entitled to.
+
+        Args:
+            parties: of the run.
+            senders: int64 [m], party identifiers, all different; none is the receiver.
+            receiver: party identifier.
+            width: entries of a vector.
+            bound: largest magnitude of an entry.
+        """
+        return cls.to_one(CLIENTS, senders, receiver, int(parties.ids(Role.SERVER)[0]), width, bound)
+
+    @classmethod
+    def to_one(cls, name: str, senders: Ids, receiver: int, aggregator: int, width: int, bound: int | None) -> Topology:
+        """One row of each sender, and one sum of all of them."""
+        m, one = len(senders), np.array([receiver], dtype=np.int64)
+        if not m or len(np.unique(senders)) != m:
+            raise InputError(f"senders must be one or more different parties; found {senders.tolist()}")
+        if receiver in senders or aggregator in senders:
+            raise InputError(
+                f"receiver and aggregator must not be among the senders, whose rows they know; "
+                f"found {receiver} and {aggregator}"
+            )
+        rows = np.arange(m, dtype=np.int64)
+        grouping = Grouping(senders, one, rows, np.zeros(m, dtype=np.int64), senders, one)
+        return cls(name, grouping, width, bound, aggregator)
+
+    @property
+    def senders(self) -> Ids:
+        """Party identifiers of the owners of the rows, int64 [n]."""
+        return self.grouping.row_owner
+
+    @property
+    def receiver(self) -> int | None:
+        """The one party that is entitled to a sum; None where there are several sums."""
+        owners = self.grouping.group_owner
+        return int(owners[0]) if len(owners) == 1 else None
+
+    @property
+    def is_one_sum(self) -> bool:
+        """Whether every row goes once into one sum that one party adds up."""
+        g, m = self.grouping, len(self.grouping.row_owner)
+        return self.aggregator is not None and len(g.group_owner) == 1 and np.array_equal(g.source, np.arange(m))
+
+    @property
+    def terms(self) -> int:
+        """Most rows in one sum, in either direction."""
+        return max(self.grouping.largest_group, self.grouping.reversed().largest_group, 1)
