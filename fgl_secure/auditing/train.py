@@ -11,7 +11,7 @@ from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.naming import Assignment
+from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
 
 

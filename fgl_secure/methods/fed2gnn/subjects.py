@@ -27,12 +27,12 @@ from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.naming import parse
 from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.schemes import parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_sums
 
@@ -135,7 +135,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         _check_run(graph, preset, scheme, averaging, asked.seed)
     check_selection(preset.name, preset.selection, graph)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,

@@ -139,7 +139,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,

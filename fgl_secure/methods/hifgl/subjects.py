@@ -103,7 +103,7 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
         return references()[which]
 
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         prepared.graph,
