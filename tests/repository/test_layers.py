@@ -51,7 +51,6 @@ KNOWN_CIRCLES: set[tuple[str, ...]] = {
     ("attacks", "attacks/gradient_matching"),
     ("cli", "methods"),
     ("methods/fedavg", "methods/fedavg/inversion"),
-    ("methods/fedstruct", "methods/hifgl"),
     ("protocols", "protocols/coded_masks", "protocols/masking"),
     ("protocols/relay_coded.py", "protocols/relay_session.py"),
     ("protocols/staged", "protocols/staged/ciphertexts", "protocols/staged/coded_masks", "protocols/staged/masking"),

@@ -24,7 +24,6 @@ from fgl_secure.methods.fed2gnn.references import hop_reference
 from fgl_secure.methods.fed2gnn.runs import trained_hops
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.promising import Promising
@@ -34,6 +33,7 @@ from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.schemes import parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.presets import check_selection
 from fgl_secure.training.server_sums import server_sums
 
 AVERAGING: StagedScheme = StagedPairwiseMasking()
