@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.naming import Named
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.schemes import Named
 from fgl_secure.training.update_sums import StagedSums
 
 Reals = NDArray[np.float64]

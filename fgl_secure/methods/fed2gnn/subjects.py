@@ -24,15 +24,15 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.methods.fed2gnn.scenarios import trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.naming import Named, parse
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.schemes import Named, parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.presets import check_selection
 from fgl_secure.training.server_sums import server_sums
 
 AVERAGING: StagedScheme = StagedPairwiseMasking()
@@ -134,7 +134,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         _check_run(graph, preset, scheme, averaging, asked.seed)
     check_selection(preset.name, preset.selection, graph)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,

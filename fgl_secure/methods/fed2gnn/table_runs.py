@@ -16,9 +16,9 @@ from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.naming import parse
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
+from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.server_sums import server_sums

@@ -162,7 +162,7 @@ def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
     noise = _noise(method, training.epochs)
     rules = _rules(hiding(asked.runs, graph.num_silos), noise, named=asked.named)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,

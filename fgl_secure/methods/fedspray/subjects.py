@@ -109,7 +109,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         raise InputError(f"masks.validation must mark at least one node, the round is chosen by {preset.choice}")
     setting = Setting(preset, method.backbone, asked.seed, device)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,

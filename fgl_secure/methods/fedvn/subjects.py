@@ -83,7 +83,7 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
     setting = Setting(sets, sets.union(), preset, asked.seed, device)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
     return Plan(
-        method,
+        method.name,
         "gin",
         asked.seed,
         setting.union,

@@ -10,9 +10,9 @@ import pytest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedstruct.secured_gradients import FRACTION_BITS, SecuredBroadcast, SecuredOwners, SecuredSum
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.methods.hifgl.secured_gradients import FRACTION_BITS, SecuredBroadcast, SecuredOwners, SecuredSum
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.vector_sum import VectorScheme

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from fgl_secure import schemes
 from fgl_secure.algebra import MERSENNE_61, Overflow, PrimeField
 from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
-from fgl_secure.protocols import naming
-from fgl_secure.protocols.naming import assignment, names, parse, refusal
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.protocols.staged.lightsecagg import StagedLightSecAgg
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
+from fgl_secure.schemes import assignment, names, parse, refusal
 
 WRAPPING = SecretMessagePassing(PrimeField(11), overflow=Overflow.WRAP, delivery=MuDelivery.TARGET)
-EVERY = [(topology, name) for topology in naming.TOPOLOGIES for name in names(topology)]
+EVERY = [(topology, name) for topology in schemes.TOPOLOGIES for name in names(topology)]
 
 
 @pytest.mark.parametrize(("topology", "name"), EVERY)
@@ -23,7 +23,7 @@ def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> No
     """Every scheme of every topology is read by its name, which is the one that it prints."""
     where, scheme = parse(f"{topology}={name}")
     assert (where, scheme.name) == (topology, name)
-    assert name in naming.SUMMARIES
+    assert name in schemes.SUMMARIES
 
 
 @pytest.mark.parametrize(

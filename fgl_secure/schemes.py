@@ -98,6 +98,13 @@ def names(topology: str | None = None) -> tuple[str, ...]:
     return tuple(SUMMARIES) if topology is None else tuple(_TABLE[topology])
 
 
+def parameters(name: str) -> tuple[str, ...]:
+    """What may stand in brackets behind the name of a scheme, whatever it serves."""
+    return tuple(
+        dict.fromkeys(each for served in _TABLE.values() if name in served for each in served[name].parameters)
+    )
+
+
 def refusal(name: str, topology: str) -> str | None:
     """Why a scheme does not serve a topology, as the end of a sentence; None where it does."""
     if name in _TABLE[topology]:
