@@ -145,7 +145,8 @@ def encode(messages: Messages, session: bytes = bytes(SESSION_BYTES)) -> bytes:
         kind = value.dtype.newbyteorder("<").str
         if kind not in KINDS or not 1 <= value.ndim <= MOST_AXES:
             raise InputError(f"field {name} must be of a type that travels and 1 to {MOST_AXES} axes; found {kind}")
-        parts += [_FIELD.pack(len(name), KINDS.index(kind), value.ndim), name.encode()]
+        title = name.encode("ascii")
+        parts += [_FIELD.pack(len(title), KINDS.index(kind), value.ndim), title]
         parts += [struct.pack(f">{value.ndim}Q", *value.shape), np.ascontiguousarray(value, dtype=kind).tobytes()]
     return b"".join(parts)
 
@@ -158,7 +159,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
         StaleMessageError: it is of another session.
     """
     reader = _Reader(data)
-    magic, where, phase_bytes, number, part, layer, kind, final, overhead, _, count, fields = reader.unpack(_HEAD)
+    magic, where, phase_bytes, number, part, layer, kind, final, overhead, zero, count, fields = reader.unpack(_HEAD)
     if magic != _MAGIC:
         raise MalformedMessageError(f"messages must start with {_MAGIC!r}; they do not")
     if where != session:
@@ -166,7 +167,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     name = reader.take(phase_bytes).decode("ascii", errors="replace")
     if name not in Phase.__members__:
         raise MalformedMessageError("messages must name a phase that is known; they do not")
-    if kind > 3 or final > 1:
+    if kind > 3 or final > 1 or zero:
         raise MalformedMessageError("messages must say yes or no of their step as 0 or 1; they do not")
     if count > MOST_MESSAGES or fields > MOST_FIELDS:
         raise MalformedMessageError(f"messages must be at most {MOST_MESSAGES} with {MOST_FIELDS} fields; found more")
@@ -187,7 +188,10 @@ def _field(reader: _Reader, count: int) -> tuple[str, Array]:
     length, kind, axes = reader.unpack(_FIELD)
     if not 1 <= length <= MOST_NAME_BYTES or kind >= len(KINDS) or not 1 <= axes <= MOST_AXES:
         raise MalformedMessageError("field must have a name, a known type and its number of axes; it has not")
-    title = reader.take(length).decode("utf-8", errors="replace")
+    name = reader.take(length)
+    if not name.isascii():
+        raise MalformedMessageError("field must have a name of ASCII characters; it has another")
+    title = name.decode("ascii")
     shape = struct.unpack(f">{axes}Q", reader.take(8 * axes))
     if shape[0] != count:
         raise MalformedMessageError(f"field must have a row for each of {count} messages; found {shape[0]}")

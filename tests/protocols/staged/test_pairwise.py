@@ -50,7 +50,7 @@ def test_it_says_of_itself_what_the_array_level_says() -> None:
         )
         assert mine.threshold_for(7) == theirs.threshold_for(7)
         assert mine.degree_for(7) == theirs.degree_for(7)
-        assert mine.claim_for(7) == theirs.claim_for(7)
+        assert mine.claim_for(7) == theirs.claim_among(7)
 
 
 @pytest.mark.parametrize("arguments", [{"threshold": 1}, {"degree": 3}, {"modulus": 15}, {"modulus": 2}])
