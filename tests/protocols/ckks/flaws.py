@@ -175,7 +175,8 @@ class BoxesInTheClear(SharedKeyClients):
     """Group keys are not sealed."""
 
     def _sealed(self, at: int, v: int, context: Context) -> bytes:
-        return self._secrets[at, GROUP].tobytes().ljust(len(super()._sealed(at, v, context)), b"\0")
+        group: bytes = self._secrets[at, GROUP].tobytes()
+        return group.ljust(len(super()._sealed(at, v, context)), b"\0")
 
 
 class FileInTheClear(SharedKeyClients):

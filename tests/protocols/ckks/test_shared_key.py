@@ -114,7 +114,7 @@ def test_any_client_and_the_server_open_everything() -> None:
 
 def test_a_client_opens_one_ciphertext_and_no_second() -> None:
     """It opens nothing that says it has fewer terms than the threshold, and after the sum nothing more."""
-    run, single = five(), dict[str, Array]()
+    run, single = five(), dict[str, Any]()
 
     def listen(run: Sum, sent: Sent) -> None:
         if sent.phase is Phase.CIPHERTEXTS and sent.sender == PARTIES[1]:
@@ -172,7 +172,7 @@ def test_a_sum_beyond_what_vectors_can_add_up_to_is_refused() -> None:
     assert five().play(listen=listen).result == TOTAL
 
 
-def refused(run: Sum, sent: Sent, fields: Mapping[str, Array]) -> None:
+def refused(run: Sum, sent: Sent, fields: Mapping[str, Any]) -> None:
     """A message with other fields is refused, and the machine as it was."""
     with pytest.raises(ProtocolError):
         run.machines[sent.receiver].take(decode(changed(sent, **fields), SESSION))
