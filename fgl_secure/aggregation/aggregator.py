@@ -8,17 +8,17 @@ from typing import Any
 
 from fgl_secure.aggregation.arguments import integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.ledger import Ledger
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.report import write_report
-from fgl_secure.aggregation.rounding import IntegerRule
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.aggregation.simulation import drive
 from fgl_secure.aggregation.view import Comparison, LabelTest
-from fgl_secure.aggregation.weighing import Weighing
+from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.protocols.staged.identity import Identities, Identity

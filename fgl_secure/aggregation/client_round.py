@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.ledger import Ledger
 from fgl_secure.aggregation.messages import Opening, Request, fields
@@ -93,7 +94,7 @@ class ClientRound:
         """
         if self._mapping is not None:
             raise InputError("mapping must be provided once in a round; found a second one")
-        self._rules.weighing.units(weight)
+        self._rules.weighing.units(number_of(weight, "weight"))
         if self._rules.privacy is not None and weight != 1:
             raise InputError("weights must all be 1 under privacy, or one client counts for several; one is not")
         layout = Layout.of(mapping) if self._part is None else self._part.opening.layout

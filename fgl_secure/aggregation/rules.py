@@ -10,13 +10,11 @@ from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
-from fgl_secure.aggregation.code import Code
-from fgl_secure.aggregation.encoding import Encoding, bound_for
+from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
 from fgl_secure.aggregation.ranges import RangeLevels
-from fgl_secure.aggregation.rounding import IntegerRule
-from fgl_secure.aggregation.weighing import UNWEIGHTED, Weighing
+from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError

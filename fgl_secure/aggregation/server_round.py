@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fgl_secure.aggregation.code import Code
+from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.messages import Opening, Request
 from fgl_secure.aggregation.record import RoundRecord, StageMeter, StageRecord, held_of

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.record import RoundRecord
-from fgl_secure.aggregation.rounding import IntegerRule
 from fgl_secure.errors import InputError
 from fgl_secure.flower.terms import RoundTerms
 

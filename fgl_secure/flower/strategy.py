@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.flower.rounds import Rounds

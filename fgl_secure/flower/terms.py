@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.aggregation.encoding import Weighing
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.roles import Place
-from fgl_secure.aggregation.rounding import IntegerRule
 from fgl_secure.aggregation.rules import Rules
+from fgl_secure.algebra import Weighing
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower.records import ARRAYS, METRICS
 from fgl_secure.protocols.staged.registry import staged

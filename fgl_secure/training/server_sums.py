@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.algebra import Quantizer
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.update_sums import StagedSums
@@ -25,6 +25,7 @@ FRACTION_BITS = 32
 
 SERVER_SUM = "server sum"
 """What the server of a secured round learns: the sum, one row."""
+REMEDY = "scale the features or lower the learning rate"
 PARTICIPANTS = "participants"
 """The clients in it, one a row."""
 
@@ -63,10 +64,10 @@ class ClearSums(ServerSums):
 
     def __call__(self, rows: Reals, step: Step) -> Reals:
         """Records the vectors as messages and adds them up."""
-        units = _units(rows, FRACTION_BITS)
-        sent = units / 2.0**FRACTION_BITS
-        self._channel.send(Phase.SUMMANDS, step, self._clients, self._server, sent)
-        return _reals(units.sum(axis=0), FRACTION_BITS)
+        grid = Quantizer(BOUND, FRACTION_BITS)
+        units = grid.encode(rows, "summands", REMEDY)
+        self._channel.send(Phase.SUMMANDS, step, self._clients, self._server, grid.decode(units))
+        return grid.decode(units.sum(axis=0))
 
 
 class SecuredSums(ServerSums):
@@ -80,17 +81,12 @@ class SecuredSums(ServerSums):
     def __init__(self, scheme: StagedScheme, channel: Channel) -> None:
         self._channel = channel
         self._sums = StagedSums(scheme, channel)
-        room = np.floor(np.log2(max(self._sums.room / BOUND, 0.5)))
-        self.fraction_bits = int(min(FRACTION_BITS, room))
-        if self.fraction_bits < 1:
-            raise FieldRangeError(
-                f"bound of the entries must leave a bit behind the point under {scheme.name}; found {BOUND:g}"
-            )
+        self.grid = self._sums.quantizer(BOUND, FRACTION_BITS)
 
     def __call__(self, rows: Reals, step: Step) -> Reals:
         """Runs the stages and notes what the server learns."""
-        units = _units(rows, self.fraction_bits)
-        total = _reals(self._sums(units, int(BOUND * 2.0**self.fraction_bits), step), self.fraction_bits)
+        units = self.grid.encode(rows, "summands", REMEDY)
+        total = self.grid.decode(self._sums(units, self.grid.largest, step))
         server = self._channel.parties.ids(Role.SERVER)
         self._channel.note_inputs(SERVER_SUM, step, server, total[None])
         self._channel.note_inputs(PARTICIPANTS, step, np.repeat(server, len(rows)), np.arange(len(rows))[:, None])
@@ -100,16 +96,3 @@ class SecuredSums(ServerSums):
 def server_sums(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
     """The sums of a scheme; in the clear where there is none."""
     return ClearSums(channel) if scheme is None else SecuredSums(scheme, channel)
-
-
-def _units(rows: Reals, fraction_bits: int) -> NDArray[np.int64]:
-    if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
-        raise InputError(
-            f"summands must be finite and of magnitude up to {BOUND:g}; at least one entry is not: scale the features "
-            "or lower the learning rate"
-        )
-    return np.rint(rows.astype(np.float64) * 2.0**fraction_bits).astype(np.int64)
-
-
-def _reals(total: NDArray[np.int64], fraction_bits: int) -> Reals:
-    return total / 2.0**fraction_bits

@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.algebra import Quantizer
+from fgl_secure.errors import InputError
 from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme, SumTerms
 from fgl_secure.protocols.staged.recorded import run_recorded
 from fgl_secure.runtime import Channel, Phase, Role, Step
@@ -19,6 +20,7 @@ BOUND = 64.0
 """Largest magnitude of an entry of an update; more is refused."""
 FRACTION_BITS = 30
 """Most bits behind the binary point."""
+REMEDY = "lower the learning rate, or scale the features"
 
 
 class UpdateSum(ABC):
@@ -89,10 +91,11 @@ class StagedSums:
         self._last: int | None = None
         self.threshold = scheme.threshold_for(len(self._clients))
 
-    @property
-    def room(self) -> int:
-        """The largest magnitude of one client's entry."""
-        return self._scheme.limit(len(self._clients)) // len(self._clients)
+    def quantizer(self, bound: float, most_bits: int, heaviest: int = 1) -> Quantizer:
+        """What makes integers of clients' numbers up to a bound, for sums with weights up to `heaviest`."""
+        terms = len(self._clients)
+        limit = self._scheme.limit(terms)
+        return Quantizer.for_sums(bound=bound, limit=limit, terms=terms, heaviest=heaviest, most_bits=most_bits)
 
     def __call__(self, rows: NDArray[np.int64], bound: int, step: Step) -> NDArray[np.int64]:
         """The sum int64 [length] of rows int64 [K, length] of magnitude up to the bound.
@@ -126,27 +129,19 @@ class StagedUpdates(UpdateSum):
     def __init__(self, scheme: StagedScheme, channel: Channel, heaviest: int) -> None:
         self._channel, self._heaviest = channel, heaviest
         self._sums = StagedSums(scheme, channel)
-        room = self._sums.room // heaviest / BOUND
-        self.fraction_bits = min(FRACTION_BITS, int(np.floor(np.log2(max(room, 0.5)))))
-        if self.fraction_bits < 1:
-            raise FieldRangeError(
-                f"bound of an update's entries must leave a bit behind the point under {scheme.name}; found {BOUND:g} "
-                f"for clients of weight up to {heaviest:,}"
-            )
+        self.grid = self._sums.quantizer(BOUND, FRACTION_BITS, heaviest)
 
     def __call__(self, rows: NDArray[np.float32], weights: Ids, step: Step) -> NDArray[np.float64]:
         """Runs the stages and notes what the server learns."""
         units = self._units(rows, weights)
-        total = self._sums(units, int(BOUND * 2.0**self.fraction_bits) * self._heaviest, step)
-        mean: NDArray[np.float64] = total[:-1] / (float(total[-1]) * 2.0**self.fraction_bits)
+        total = self._sums(units, self.grid.largest * self._heaviest, step)
+        mean = self.grid.decode(total[:-1], int(total[-1]))
         note_learnt(self._channel, mean, len(rows), step)
         return mean
 
     def _units(self, rows: NDArray[np.float32], weights: Ids) -> NDArray[np.int64]:
         """Int64 [K, P + 1]: the weighted entries in fixed point, then the weight."""
-        if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
-            raise InputError(f"updates must be finite and of magnitude up to {BOUND:g}; at least one entry is not")
         if int(weights.min()) < 1 or int(weights.max()) > self._heaviest:
             raise InputError(f"weights must lie in 1..{self._heaviest:,}; at least one does not")
-        fixed = np.rint(rows.astype(np.float64) * 2.0**self.fraction_bits).astype(np.int64)
+        fixed = self.grid.encode(rows, "updates", REMEDY)
         return np.concatenate([fixed * weights[:, None], weights[:, None]], axis=1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import fgl_secure
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooFewClientsError, UnknownNameError

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import SimulationCoins
 from tests.aggregation.trees import exact, exact_mean
 

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.random_rounding import rounded_at_random
-from fgl_secure.dp import Perturbation
+from fgl_secure.dp import Perturbation, rounded_at_random
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Step
