@@ -196,7 +196,8 @@ class Encoding:
             InputError: all weights are 0, or a mean of integers is none (names the key).
             ProtocolError: a mean is beyond the bound, which no numbers within it have: some vector was none of these.
         """
-        weight, parts = self._weight(total), {}
+        weight = self._weight(total)
+        parts: dict[str, NDArray[Any]] = {}
         for entry, place in self.layout.places():
             self._check_within(entry, total[place], weight)
             if entry.is_float:
