@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -62,6 +63,8 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    keyed: ClassVar[bool] = True
+    """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
     @property
     @abstractmethod
@@ -118,3 +121,18 @@ class Scheme(ABC):
             InputError: the scheme refuses the topology, or its parameters do not fit it.
             FieldRangeError: the field cannot hold the sums.
         """
+
+    def check_serves(self, topology: Topology) -> None:
+        """Raises InputError, with the reason, where it refuses a topology."""
+        why = self.refuses(topology)
+        if why is not None:
+            raise InputError(f"scheme must serve the topology {topology.name}; {self.name} does not, because {why}")
+
+
+def check_range(scheme: Scheme, topology: Topology) -> None:
+    """Raises FieldRangeError unless sums of so many rows of integers of that magnitude are exact under a scheme."""
+    terms, limit = topology.terms, scheme.limit(topology.terms)
+    if topology.bound is not None and limit is not None and terms * topology.bound > limit:
+        raise FieldRangeError(
+            f"bound must satisfy terms * bound <= {limit:,} under {scheme.name}; found {terms:,} * {topology.bound:,}"
+        )
