@@ -22,9 +22,8 @@ from fgl_secure.protocols.coded_masks.roles import FEWEST, colluding_of, lying_o
 from fgl_secure.protocols.coded_masks.sealed import SealedLinks
 from fgl_secure.protocols.coded_masks.session import LightSecAggSession
 from fgl_secure.protocols.masking.delivery import Circle
-from fgl_secure.protocols.masking.graph import Neighbours
-from fgl_secure.protocols.masking.rules import Rules
-from fgl_secure.protocols.pairwise_masking import MaskOrigin
+from fgl_secure.protocols.masking.rules import MaskOrigin, Rules
+from fgl_secure.protocols.pairwise_masking.graph import Neighbours
 from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession, check_range
 from fgl_secure.runtime import Channel, Claim, PublicParameters
 

@@ -266,6 +266,10 @@ class Channel(Draws):
         """Records what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
         self._keep(Private.COINS, name, SETUP, owners, self._on_every_tape(values))
 
+    def note_learnt(self, name: str, owners: NDArray[np.int64], values: NDArray[Any], step: Step = SETUP) -> None:
+        """Records what owners know by ideal means: values [*batch_shape, m, ...]."""
+        self._keep(Private.COINS, name, step, owners, values)
+
     def note_inputs(self, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Records what owners bring into the run: values [m, ...]."""
         if self.recording.keeps(step):

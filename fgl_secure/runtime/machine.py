@@ -45,6 +45,10 @@ class Draws(ABC):
         """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
 
     @abstractmethod
+    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+        """Notes what owners know by ideal means, without a message: values [*batch_shape, m, ...]."""
+
+    @abstractmethod
     def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:
         """Notes what owners bring into the run: values [m, ...]."""
 
@@ -78,6 +82,9 @@ class OwnDraws(Draws):
         return self._coins.uniform(modulus, (len(owners), *shape))
 
     def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+        """Notes nothing."""
+
+    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
     def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:

@@ -103,10 +103,16 @@ class Messages:
         """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
         fields = {}
         for name, value in self.fields.items():
-            kept = value.copy() if own else value.view()
+            kept = _own_copy(value, self.tape_axes) if own else value.view()
             kept.flags.writeable = False
             fields[name] = kept
         return replace(self, fields=MappingProxyType(fields))
+
+
+def _own_copy(value: Array, tape_axes: int) -> Array:
+    """A copy; of what is the same on all tapes, one that serves them all."""
+    same = tape_axes and len(value) and not value.strides[0]
+    return np.broadcast_to(value[:1].copy(), value.shape) if same else value.copy()
 
 
 def encode(messages: Messages, session: bytes = bytes(SESSION_BYTES)) -> bytes:

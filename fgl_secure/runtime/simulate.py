@@ -13,33 +13,40 @@ from fgl_secure.runtime.machine import Machine
 from fgl_secure.runtime.messages import Messages
 
 MOST_TURNS = 10**6
+SILENT_TURNS = 2
 
 
 def simulate(machines: Sequence[Machine], channel: Channel) -> None:
-    """Lets machines have their turns, all at one time, until nobody has anything to say.
+    """Lets machines have their turns, all at one time, until nobody has anything to say twice in a row.
 
-    What a machine refuses to take is lost, and noted as an incident of its sender.
+    What a machine refuses to take is lost, and noted as an incident of its sender. A machine that awaits answers is
+    silent for the turn in which others make them; the second silent turn tells it that none will come.
 
     Args:
         machines: no party is hosted by two of them.
         channel: between their parties.
 
     Raises:
-        ProtocolError: a machine finds no way on.
+        ProtocolError: a machine finds no way on; it has a note of every message that was refused before.
     """
+    seen, silent = len(channel.transcript.incidents), 0
     host = np.full(len(channel.parties), -1, dtype=np.int64)
     for place, machine in enumerate(machines):
         host[machine.parties] = place
     for _ in range(MOST_TURNS):
-        silent = True
+        silent += 1
         try:
             for outbox in [machine.turn() for machine in machines]:
                 for messages in outbox:
-                    silent = False
+                    silent = 0
                     _deliver(machines, host, channel, messages)
-        finally:
+        except ProtocolError as error:
             _note_remarks(machines, channel)
-        if silent:
+            for incident in channel.transcript.incidents[seen:]:
+                error.add_note(f"{incident.party}: {incident.what}")
+            raise
+        _note_remarks(machines, channel)
+        if silent == SILENT_TURNS:
             return
     raise ProtocolError(f"machines must come to an end within {MOST_TURNS:,} turns; they did not")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.masking.claim import SUM_LEAKS
+from fgl_secure.protocols.pairwise_masking.claim import SUM_LEAKS
 from fgl_secure.runtime import Claim, Guarantee, Role, Secret, Strength
 
 _SOURCE = "So et al. (MLSys 2022), theorem 1"

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
 from fgl_secure.coins import Coins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.errors import FieldRangeError
-from fgl_secure.protocols.masking.expansion import add_masks
 from fgl_secure.protocols.masking.opening import self_mask_key
 from fgl_secure.runtime import Step
 

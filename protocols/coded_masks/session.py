@@ -11,8 +11,8 @@ from fgl_secure.protocols.coded_masks.links import Flags, Links
 from fgl_secure.protocols.coded_masks.opening import Opening
 from fgl_secure.protocols.masking.delivery import Circle
 from fgl_secure.protocols.masking.passing import is_vector, passed_on
-from fgl_secure.protocols.masking.roles import signed
 from fgl_secure.protocols.masking.rules import Rules
+from fgl_secure.protocols.pairwise_masking.requests import signed
 from fgl_secure.protocols.relay_masks import mask_nonce
 from fgl_secure.protocols.vector_sum import Integers, VectorSession, check_rows
 from fgl_secure.runtime import Phase, Step

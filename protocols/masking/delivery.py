@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.masking.graph import Neighbours
+from fgl_secure.protocols.pairwise_masking.graph import Neighbours
 from fgl_secure.protocols.relay_delivery import carried
 from fgl_secure.runtime import Channel, Phase, Step
 

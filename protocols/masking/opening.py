@@ -11,10 +11,10 @@ from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking.graph import Neighbours
 from fgl_secure.protocols.masking.keys import Purpose, agreed, derived
-from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, mask_sign
 from fgl_secure.protocols.masking.shares import Sharing, seed_of
+from fgl_secure.protocols.pairwise_masking.graph import Neighbours
+from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, Asked, mask_sign
 from fgl_secure.runtime import Step
 
 Flags = NDArray[np.bool_]

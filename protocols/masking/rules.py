@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import ProtocolError
 from fgl_secure.runtime import Step
+
+
+class MaskOrigin(StrEnum):
+    """Where masks come from."""
+
+    DERIVED = "derived"
+    """Expanded by a stream cipher from keys that senders agree on."""
+    DRAWN = "drawn"
+    """Drawn as they are, agreed on and sealed by ideal means: for enumeration and simulators."""
 
 
 @dataclass(frozen=True, slots=True)

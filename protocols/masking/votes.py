@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.protocols.masking.delivery import Circle
 from fgl_secure.protocols.masking.keys import TAG_BYTES, is_vote_for, roster_digest, vote
-from fgl_secure.protocols.masking.roles import Asked
+from fgl_secure.protocols.pairwise_masking.requests import Asked
 from fgl_secure.runtime import Phase, Step
 
 Ids = NDArray[np.int64]

@@ -45,4 +45,5 @@ class Mirrored(StagedScheme):
 
     def claim_for(self, clients: int) -> Claim:
         """As the scheme for sums of vectors has it."""
-        return self.array_level.claim_for(clients)
+        level = self.array_level
+        return level.claim_among(clients) if isinstance(level, PairwiseMasking) else level.claim_for(clients)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fgl_secure.protocols.masking.derived import DerivedMasks
+from fgl_secure.protocols.masking.drawn import DrawnMasks
 
 from fgl_secure.algebra import Elements
 from fgl_secure.protocols import relay_masks
 from fgl_secure.protocols.masking import derived, drawn, keys, unmasking
-from fgl_secure.protocols.masking.derived import DerivedMasks
-from fgl_secure.protocols.masking.drawn import DrawnMasks
 from fgl_secure.protocols.masking.shares import Sharing
 from fgl_secure.runtime import Channel, Phase, Step
 from fgl_secure.testing import Protocol

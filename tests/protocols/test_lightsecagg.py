@@ -15,7 +15,7 @@ from fgl_secure.errors import FieldRangeError, InputError, ProtocolError, TooMan
 from fgl_secure.protocols.coded_masks.code import MaskCode
 from fgl_secure.protocols.coded_masks.roles import check_roster
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.pairwise_masking import MaskOrigin
+from fgl_secure.protocols.masking.rules import MaskOrigin
 from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme
 from fgl_secure.runtime import Channel, Phase, Role, Secret
 from tests.protocols.vector_conformance import VectorConformance, channel_of, circle

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.pairwise_masking import MaskOrigin
+from fgl_secure.protocols.masking.rules import MaskOrigin
 from fgl_secure.runtime import Channel, Phase, Step
 from tests.protocols.lightsecagg_cases import STAGES, summed
 from tests.protocols.masking_cases import IN_THE_SUM, NOW, rows_of, silent

@@ -18,7 +18,7 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.coded_masks.code import MaskCode, mask_of
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.pairwise_masking import MaskOrigin
+from fgl_secure.protocols.masking.rules import MaskOrigin
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, Tampered
 from fgl_secure.testing import (
     NotPrivateError,

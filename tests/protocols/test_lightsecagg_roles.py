@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.pairwise_masking import MaskOrigin
+from fgl_secure.protocols.masking.rules import MaskOrigin
 from fgl_secure.runtime import Channel, Phase, Step
 from fgl_secure.runtime.channel import Tamper
 from tests.protocols.lightsecagg_cases import summed

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.masking.graph import (
+from fgl_secure.protocols.pairwise_masking import MaskOrigin, PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUDING_PART,
     COMPLETE_UP_TO,
     PRIVACY_BITS,
@@ -26,7 +27,6 @@ from fgl_secure.protocols.masking.graph import (
     shortfall_bound,
     split_bound,
 )
-from fgl_secure.protocols.pairwise_masking import MaskOrigin, PairwiseMasking
 from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme
 from fgl_secure.runtime import Phase, Role, Secret, Step
 from tests.protocols.vector_conformance import FIRST, VectorConformance, channel_of, circle, total_of

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fgl_secure.protocols.masking.drawn import DrawnMasks
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.masking import derived as masking_derived
-from fgl_secure.protocols.masking.drawn import DrawnMasks
-from fgl_secure.protocols.masking.expansion import add_masks
 from fgl_secure.protocols.masking.keys import Purpose, derived
 from fgl_secure.protocols.pairwise_masking import MaskOrigin, PairwiseMasking
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, Tampered

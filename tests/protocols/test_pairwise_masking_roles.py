@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
-from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, check_request, request_of, shares_for, signed
 from fgl_secure.protocols.masking.shares import Sharing, seed_of, words_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, check_request, request_of, shares_for, signed
 from fgl_secure.runtime import Channel, Phase, Recording, Step, Tampered
 from tests.hostile import Parts as Tamper
 from tests.hostile import by_parts

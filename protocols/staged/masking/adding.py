@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.protocols.masking.roles import request_of
+from fgl_secure.protocols.pairwise_masking.requests import request_of
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.closing import AgreementStage, Gathered
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan

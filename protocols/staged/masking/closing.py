@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.coins import Coins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.masking.expansion import add_masks
 from fgl_secure.protocols.masking.keys import TAG_BYTES
 from fgl_secure.protocols.masking.opening import handed_in, masks_left, open_each
-from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, Asked, signed
+from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, Asked, signed
 from fgl_secure.protocols.staged.interface import Integers, Stage
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan
 from fgl_secure.protocols.staged.masking.stage import ServerStage

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.prg import FieldStream, word_of
-from fgl_secure.protocols.masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.masking.keys import LABEL, TAG_BYTES
 from fgl_secure.protocols.masking.shares import Sharing, words_per_seed
+from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.staged.envelope import Envelope
 from fgl_secure.protocols.staged.interface import Stage, SumTerms
 from fgl_secure.runtime import Step

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
 from fgl_secure.coins import Coins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.masking.expansion import add_masks
 from fgl_secure.protocols.masking.keys import Purpose, agreed, seal, unseal
 from fgl_secure.protocols.masking.opening import self_mask_key
-from fgl_secure.protocols.masking.roles import mask_sign
 from fgl_secure.protocols.masking.shares import words_of
+from fgl_secure.protocols.pairwise_masking.requests import mask_sign
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan
 from fgl_secure.protocols.staged.masking.wire import element_bytes, elements_from
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import Elements
-from fgl_secure.protocols.masking.expansion import add_masks
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.protocols.masking.shares import words_of
 from fgl_secure.protocols.staged.identity import Identities
 from fgl_secure.protocols.staged.masking import answers, secrets

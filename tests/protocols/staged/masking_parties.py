@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking.expansion import add_masks
 from fgl_secure.protocols.masking.keys import TAG_BYTES, Purpose, agreed
 from fgl_secure.protocols.masking.opening import masks_left, open_each, published_pair, self_mask_key
-from fgl_secure.protocols.masking.roles import NO_SHARE, Ask, mask_sign, signed
 from fgl_secure.protocols.masking.shares import seed_of
+from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, mask_sign, signed
 from fgl_secure.protocols.staged.envelope import SERVER
 from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Stage, StagedClient, StagedServer, SumTerms

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking.expansion import add_masks
-from fgl_secure.protocols.masking.roles import Ask
+from fgl_secure.protocols.pairwise_masking.requests import Ask
 from fgl_secure.protocols.staged.driver import run
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking import closing as masking_closing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.masking.roles import Ask
+from fgl_secure.protocols.pairwise_masking.requests import Ask
 from fgl_secure.protocols.staged.driver import run
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.plan import ring_order

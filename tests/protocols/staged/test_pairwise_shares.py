@@ -17,7 +17,7 @@ from fgl_secure.errors import (
     TooFewClientsError,
     TooManyErrors,
 )
-from fgl_secure.protocols.masking.roles import Ask, signed
+from fgl_secure.protocols.pairwise_masking.requests import Ask, signed
 from fgl_secure.protocols.staged.driver import run
 from fgl_secure.protocols.staged.envelope import SERVER
 from fgl_secure.protocols.staged.interface import Stage
