@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from fgl_secure.algebra import PrimeField
 
 if TYPE_CHECKING:
-    from fgl_secure.audit import Report
+    from fgl_secure.auditing import Report
 
 # Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
 _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
@@ -32,7 +32,7 @@ def field() -> PrimeField:
 
 @pytest.fixture(scope="session")
 def demonstration() -> Report:
-    """What an audit of the embedded data set says after one round when no protocol is named."""
+    """What an audit of the embedded data set says after one round when no scheme is named."""
     return _audited(())
 
 
@@ -53,9 +53,9 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _audited(protocols: tuple[str, ...]) -> Report:
-    from fgl_secure.commands.audit import audit
-    from fgl_secure.commands.options import Options
+def _audited(schemes: tuple[str, ...]) -> Report:
+    from fgl_secure import audit
+    from fgl_secure.methods import HiFGL
 
-    named = "".join(f" --protocol {name}" for name in protocols)
-    return audit(Options(epochs=1, device="cpu"), protocols, command=f"fgl-secure audit --epochs 1{named}")
+    named = "".join(f" --scheme {name}" for name in schemes)
+    return audit(HiFGL(epochs=1), schemes=schemes, device="cpu", command=f"fgl-secure audit --epochs 1{named}")

@@ -9,12 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-_LOW = {"errors", "crypto", "coins", "algebra"}
+_LOW = {"errors", "choices", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
-_HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "audit", "attacks"}
+_HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "choices": {"errors"},
     "crypto": {"errors"},
     "coins": {"errors", "crypto"},
     "algebra": {"errors", "crypto", "coins"},
@@ -22,18 +23,17 @@ ALLOWED: dict[str, set[str]] = {
     "dp": _LOW,
     "graph": _LOW,
     "statistics": _LOW,
-    "audit": _LOW | {"runtime", "statistics"},
-    "attacks": _MIDDLE - {"dp", "crypto"} | {"audit", "statistics"},
+    "attacks": _MIDDLE - {"dp", "crypto"} | {"statistics"},
     "protocols": _LOW | {"runtime", "dp"},
     "aggregation": _LOW | {"runtime", "dp", "protocols"},
     "training": _MIDDLE | {"protocols", "aggregation"},
-    "methods": _HIGH | {"testing", "commands"},
+    "tables": _MIDDLE | {"protocols", "training"},
+    "auditing": _HIGH | {"tables"},
+    "methods": _HIGH | {"testing", "auditing", "tables"},
     "flower": _MIDDLE | {"protocols", "aggregation", "training", "methods"},
-    "testing": _LOW | {"runtime", "statistics", "audit", "protocols"},
-    "commands": _HIGH | {"testing", "methods"},
-    "arguments": _HIGH | {"commands", "methods"},
-    "cli": _HIGH | {"commands", "arguments", "methods", "testing"},
-    "__init__": {"aggregation"},
+    "testing": _LOW | {"runtime", "statistics", "protocols"},
+    "cli": _HIGH | {"auditing", "methods", "tables", "testing"},
+    "__init__": {"aggregation", "auditing", "attacks", "graph", "methods", "protocols"},
 }
 
 FILES = sorted(
