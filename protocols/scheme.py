@@ -63,6 +63,8 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    takes_reals: ClassVar[bool] = False
+    """Whether rows of one sum of all clients may be reals, which are summed as they are."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
@@ -99,6 +101,19 @@ class Scheme(ABC):
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""
         return grouping
+
+    @property
+    def modulus(self) -> int | None:
+        """The modulus of sums whose topology has no bound, and whose entries are elements; None where there are none."""
+        return None
+
+    def threshold_for(self, clients: int) -> int:
+        """Least clients that one sum of so many goes on with, where some drop out; all of them unless it says less.
+
+        Raises:
+            InputError: too few clients, or a threshold that privacy forbids.
+        """
+        return clients
 
     @property
     def helpers(self) -> Mapping[Role, int]:

@@ -249,7 +249,7 @@ class Encoding:
     def _encoded(self, entry: Entry, value: Array) -> Integers:
         if not entry.is_float:
             return _checked_integers(entry, integers_of(value), self.integer_bound)
-        return self.quantizers[entry.name].encode(reals_of(value), named(entry), REMEDY)
+        return self.quantizers[entry.name].encode(reals_of(value))
 
 
 def named(entry: Entry) -> str:
@@ -299,13 +299,13 @@ def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int 
     if not (math.isfinite(bound) and bound > 0):
         raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
     if asked is None:
-        return Quantizer(bound, most_fraction_bits(bound, room))
+        return Quantizer(bound, most_fraction_bits(bound, room), named(entry), REMEDY)
     if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
         raise FieldRangeError(
             f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
             f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
         )
-    return Quantizer(bound, asked)
+    return Quantizer(bound, asked, named(entry), REMEDY)
 
 
 def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:

@@ -8,7 +8,7 @@ does not fit; nothing saturates or wraps in silence, and no message shows a valu
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, overload
 
@@ -66,7 +66,7 @@ def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remed
     """
     largest = largest_magnitude(values)
     if not math.isfinite(largest):
-        raise InputError(f"{what} must be finite; found NaN or infinity{_advice(remedy)}")
+        raise InputError(f"{what} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
     return largest
 
 
@@ -80,14 +80,27 @@ class Quantizer:
     Attributes:
         bound: largest magnitude of a number.
         fraction_bits: bits behind the binary point; negative where numbers are larger than the room.
+        what: the numbers are called in messages.
+        remedy: what a caller may do about numbers that do not fit.
     """
 
     bound: float
     fraction_bits: int
+    what: str = field(default="numbers", compare=False)
+    remedy: str = field(default="scale them, or give a larger bound", compare=False)
 
     @classmethod
     def for_sums(
-        cls, *, bound: float, limit: int, terms: int, heaviest: int = 1, most_bits: int = FINEST, least_bits: int = 1
+        cls,
+        *,
+        bound: float,
+        limit: int,
+        terms: int,
+        heaviest: int = 1,
+        most_bits: int = FINEST,
+        least_bits: int = 1,
+        what: str = "numbers",
+        remedy: str = "scale them",
     ) -> Quantizer:
         """The most precise one whose weighted sums stay within a limit.
 
@@ -98,6 +111,8 @@ class Quantizer:
             heaviest: largest weight.
             most_bits: more are not taken.
             least_bits: fewer will not do.
+            what: see the class.
+            remedy: see the class.
 
         Raises:
             FieldRangeError: the limit has no room for so few bits; the message has the figures.
@@ -110,7 +125,7 @@ class Quantizer:
                 f"found {terms} * {heaviest:,} * {bound:g} * 2^{least_bits}: take a scheme with a larger field, or "
                 f"fewer or smaller summands"
             )
-        return cls(bound, bits)
+        return cls(bound, bits, what, remedy)
 
     @property
     def largest(self) -> int:
@@ -122,21 +137,16 @@ class Quantizer:
         """How far a number may be from what it is encoded as: half a unit."""
         return math.ldexp(1.0, -self.fraction_bits - 1)
 
-    def encode(self, values: NDArray[np.floating[Any]], what: str = "numbers", remedy: str = "") -> Integers:
+    def encode(self, values: NDArray[np.floating[Any]]) -> Integers:
         """Numbers as units, int64 of the same shape.
-
-        Args:
-            values: of any shape.
-            what: they are called in messages.
-            remedy: what a caller may do about numbers that do not fit.
 
         Raises:
             InputError: one is NaN or infinite.
             FieldRangeError: one is beyond the bound; its value is not shown.
         """
-        if check_finite(values, what, remedy) > self.bound:
+        if check_finite(values, self.what, self.remedy) > self.bound:
             raise FieldRangeError(
-                f"{what} must not exceed the bound {self.bound:g}; at least one does{_advice(remedy)}"
+                f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
             )
         return rounded(values, self.fraction_bits)
 
@@ -296,7 +306,3 @@ def _fits(field: PrimeField, bound: float, fraction_bits: int, terms: int) -> bo
     if scaled >= field.modulus:  # also infinite, which has no floor
         return False
     return terms * units_of(bound, fraction_bits) <= (field.modulus - 1) // 2
-
-
-def _advice(remedy: str) -> str:
-    return f": {remedy}" if remedy else ""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
@@ -50,6 +51,7 @@ class Plaintext(Scheme):
 
     label: ClassVar[str] = "plaintext"
     summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
+    takes_reals: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -67,6 +69,11 @@ class Plaintext(Scheme):
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{self.label}[{named}]" if named else self.label
+
+    @property
+    def modulus(self) -> int:
+        """2^61 - 1."""
+        return MERSENNE_61
 
     @property
     def public(self) -> PublicParameters:

@@ -215,7 +215,7 @@ def test_quantized_sums_and_means_are_off_by_half_a_unit_a_number(values: list[f
 def test_a_quantizer_refuses_what_does_not_fit_and_shows_no_value(value: float) -> None:
     """The message has what it was, the rule and the remedy."""
     with pytest.raises(InputError, match=r"^updates must .*(finite|exceed the bound 1).*: clip them$") as caught:
-        Quantizer(1.0, 4).encode(np.array([0.5, value]), "updates", "clip them")
+        Quantizer(1.0, 4, "updates", "clip them").encode(np.array([0.5, value]))
     assert f"{value:g}" not in str(caught.value).replace("found NaN or infinity", "")
     assert isinstance(caught.value, FieldRangeError) == math.isfinite(value)
 

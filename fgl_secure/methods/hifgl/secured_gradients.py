@@ -27,7 +27,9 @@ FLOAT_BYTES = 4
 
 def grid_for(limit: int, terms: int) -> Quantizer:
     """What makes integers of gradients, for sums of so many up to a limit."""
-    return Quantizer.for_sums(bound=BOUND, limit=limit, terms=terms, most_bits=FRACTION_BITS)
+    return Quantizer.for_sums(
+        bound=BOUND, limit=limit, terms=terms, most_bits=FRACTION_BITS, what="gradients", remedy=REMEDY
+    )
 
 
 class FixedPointSum:
@@ -47,7 +49,7 @@ class FixedPointSum:
 
     def __call__(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """The sum of the clients' vectors [m, d] in the order of the group's senders, float64 [d]."""
-        units = self.grid.encode(rows, "gradients", REMEDY)
+        units = self.grid.encode(rows)
         if self._session is None:
             self._session = self._scheme.open(self._channel, self._group, rows.shape[1], self.grid.largest)
         return self.grid.decode(self._session.sum(units, step))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
-from fgl_secure.methods.hifgl.secured_gradients import REMEDY, grid_for
+from fgl_secure.methods.hifgl.secured_gradients import grid_for
 from fgl_secure.methods.silos.fedstruct_model import ClientModel
 from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
 from fgl_secure.methods.silos.program import Inbox, Machine, Outbox
@@ -76,7 +76,7 @@ class FedStructRounds(Machine):
         if self._rounds == self._preset.epochs:
             return self._sums.begin({EVERYBODY: counts}, self._grid.largest, Step(self._rounds, evaluation=True))
         gradient, loss = self.model.gradient()
-        units = self._grid.encode(np.append(gradient.astype(np.float64), loss), "gradients", REMEDY)
+        units = self._grid.encode(np.append(gradient.astype(np.float64), loss))
         return self._sums.begin({EVERYBODY: np.append(units, counts)}, self._grid.largest, Step(self._rounds))
 
     @property

@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.hifgl.secured_gradients import REMEDY, grid_for
+from fgl_secure.methods.hifgl.secured_gradients import grid_for
 from fgl_secure.methods.silos.hifgl_model import SiloModel
 from fgl_secure.methods.silos.hifgl_pass import Pass
 from fgl_secure.methods.silos.optimiser_state import flat, overwrite
@@ -115,7 +115,7 @@ class HiFGLRounds(Machine):
             self.model.step(gradient)
         self._due = _Due.SUM
         values = gradient if shared else flat(self.model.averaged)
-        units = self._grid.encode(np.append(values.astype(np.float64), self._pass.loss), "gradients", REMEDY)
+        units = self._grid.encode(np.append(values.astype(np.float64), self._pass.loss))
         return self._sums.begin({EVERYBODY: np.append(units, self._counts)}, self._grid.largest, Step(self._rounds))
 
     def _summed(self) -> Outbox | None:
