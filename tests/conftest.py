@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 # Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
 _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
 
-settings.register_profile("quick", deadline=None, max_examples=40, suppress_health_check=_EXPECTED)
-settings.register_profile("ci", settings.get_profile("quick"), derandomize=True, print_blob=True)
-settings.register_profile("brief", settings.get_profile("ci"), max_examples=6)
+# What hypothesis itself sets where CI is set would repeat one draw of examples for ever, and hide what users see.
+settings.register_profile("quick", deadline=None, max_examples=40, derandomize=False, suppress_health_check=_EXPECTED)
+settings.register_profile("ci", settings.get_profile("quick"), print_blob=True)
+# For an installed wheel, which is not the place to find new examples.
+settings.register_profile("brief", settings.get_profile("ci"), max_examples=6, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
 
 

@@ -16,7 +16,7 @@ MOST_TURNS = 10**6
 SILENT_TURNS = 2
 
 
-def simulate(machines: Sequence[Machine], channel: Channel) -> None:
+def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
     """Lets machines have their turns, all at one time, until nobody has anything to say twice in a row.
 
     What a machine refuses to take is lost, and noted as an incident of its sender. A machine that awaits answers is
@@ -25,6 +25,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
     Args:
         machines: no party is hosted by two of them.
         channel: between their parties.
+        most_turns: after which machines that still talk are given up.
 
     Raises:
         ProtocolError: a machine finds no way on; it has a note of every message that was refused before.
@@ -33,7 +34,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
     host = np.full(len(channel.parties), -1, dtype=np.int64)
     for place, machine in enumerate(machines):
         host[machine.parties] = place
-    for _ in range(MOST_TURNS):
+    for _ in range(most_turns):
         silent += 1
         try:
             for outbox in [machine.turn() for machine in machines]:
@@ -48,7 +49,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
         _note_remarks(machines, channel)
         if silent == SILENT_TURNS:
             return
-    raise ProtocolError(f"machines must come to an end within {MOST_TURNS:,} turns; they did not")
+    raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
 
 
 def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Channel, messages: Messages) -> None:

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.report import render_json
-from fgl_secure.auditing.report import Report, contradictions
+from fgl_secure.auditing.report import Report, contradictions, render_json
 from fgl_secure.errors import InputError
 from tests.auditing.samples import ACCURACY, COST, EXPOSURE, RECORD, REPORT
 
