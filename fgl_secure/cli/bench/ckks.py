@@ -15,7 +15,7 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.crypto.ckks_rows import RowVectors
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.vector_sum import Integers, VectorGroup
 from fgl_secure.runtime import Channel, Directory, Role, Step
 
@@ -129,7 +129,7 @@ def _under_ckks(vectors: Integers, bound: int) -> tuple[Integers, int]:
     parties = Directory.hierarchy(TERMS + 1, 1)
     channel, clients = Channel(parties, SystemCoins()), parties.ids(Role.SILO)
     group = VectorGroup(clients[1:], int(clients[0]), int(parties.ids(Role.SERVER)[0]))
-    total = CkksVectors().open(channel, group, vectors.shape[1], bound).sum(vectors, Step(0))
+    total = Ckks().open(channel, group, vectors.shape[1], bound).sum(vectors, Step(0))
     return total, sum(batch.bytes for batch in channel.transcript.messages)
 
 

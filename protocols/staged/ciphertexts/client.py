@@ -9,7 +9,7 @@ from fgl_secure.crypto.ckks import ReceiverKey
 from fgl_secure.crypto.ckks_public import PREFIX
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.ckks_roles import sender_ciphertexts
+from fgl_secure.protocols.ckks.wire import encrypted as sender_ciphertexts
 from fgl_secure.protocols.staged.ciphertexts.memory import Memory, memory_fields
 from fgl_secure.protocols.staged.ciphertexts.plan import CkksPlan
 from fgl_secure.protocols.staged.ciphertexts.secrets import (

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from fgl_secure.crypto.ckks import wire_bytes
 from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
-from fgl_secure.protocols.ckks_roles import FRAME_BYTES
 from fgl_secure.protocols.staged.interface import Stage, SumTerms
 from fgl_secure.runtime import Step
 
@@ -16,6 +15,7 @@ SCHEME = b"CKK1"
 STAGES = (Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.OPENING)
 LABEL = b"fgl-secure ckks/v1"
 
+FRAME_BYTES = 8
 _ENTRY_BYTES = 8
 
 

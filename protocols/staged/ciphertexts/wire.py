@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.ckks_roles import framed, unframe
-from fgl_secure.protocols.staged.ciphertexts.plan import CkksPlan
+from fgl_secure.protocols.staged.ciphertexts.plan import FRAME_BYTES, CkksPlan
 from fgl_secure.protocols.staged.interface import Integers
 
+_FRAME = struct.Struct(">II")
 _LENGTH_BYTES = 4
 _ENTRY = np.dtype("<i8")
 
@@ -73,3 +75,32 @@ def integers_from(field: bytes, length: int, bound: int, what: str) -> Integers:
     if int(found.max()) > bound or int(found.min()) < -bound:
         raise MalformedMessageError(f"{what} must have magnitude up to {bound:,}; at least one entry is beyond it")
     return found
+
+
+def framed(messages: Iterator[tuple[int, bytes]], count: int, size: int) -> NDArray[np.uint8]:
+    """uint8 [count, size]: the next messages, each position and length, then ciphertext and zeros: all of one size.
+
+    Args:
+        messages: positions in the vector and ciphertexts, of which `count` are taken.
+        count: how many.
+        size: bytes of each.
+    """
+    rows = np.zeros((count, size), dtype=np.uint8)
+    for row, (position, data) in zip(rows, messages, strict=False):  # rows come first: no message is lost at the end
+        content = _FRAME.pack(position, len(data)) + data
+        row[: len(content)] = np.frombuffer(content, dtype=np.uint8)
+    return rows
+
+
+def unframe(message: bytes, size: int) -> tuple[int, bytes]:
+    """Position and ciphertext of a framed message.
+
+    Raises:
+        ProtocolError: it has another size, or says that it is longer than it is.
+    """
+    if len(message) != size:
+        raise ProtocolError(f"message must have {size:,} bytes; found {len(message):,}")
+    position, length = _FRAME.unpack_from(message)
+    if length > size - FRAME_BYTES:
+        raise ProtocolError(f"message must hold up to {size - FRAME_BYTES:,} bytes of ciphertext; found {length:,}")
+    return position, message[FRAME_BYTES : FRAME_BYTES + length]

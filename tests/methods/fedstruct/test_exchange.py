@@ -22,7 +22,7 @@ from fgl_secure.methods.fedstruct.exchange import (
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -38,7 +38,7 @@ EXCHANGES: dict[str, Exchange] = {
     "plaintext to owners": RowExchange(delivery=GradientDelivery.OWNER),
     "pairwise-masking": RowExchange(MASKS, MASKS),
     "masks to owners": RowExchange(MASKS, MASKS, delivery=GradientDelivery.OWNER),
-    "ckks": RowExchange(CkksVectors(), MASKS),
+    "ckks": RowExchange(Ckks(), MASKS),
     "queries": RowExchange(sharing=FeatureSharing.QUERIES, rule=None),
     "queries under masks": RowExchange(
         MASKS, MASKS, sharing=FeatureSharing.QUERIES, delivery=GradientDelivery.OWNER, rule=AuditRule(1.0, 1)

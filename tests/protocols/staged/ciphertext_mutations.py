@@ -15,7 +15,7 @@ from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_packing import pack
 from fgl_secure.crypto.ckks_public import PREFIX, PublicKey
 from fgl_secure.crypto.ckks_seal import ring
-from fgl_secure.protocols.ckks_roles import sender_ciphertexts
+from fgl_secure.protocols.ckks.wire import encrypted as sender_ciphertexts
 from fgl_secure.protocols.staged.ciphertexts import client as ckks_client
 from fgl_secure.protocols.staged.ciphertexts import server as ckks_server
 from tests.protocols.staged.ciphertext_views import from_transforms, key_transforms, transformed, words_of

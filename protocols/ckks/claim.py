@@ -1,4 +1,4 @@
-"""What sums under CKKS hide, from whom, and what they give away."""
+"""What sums under CKKS hide, from whom, and what they give away or do not give."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secre
 
 _SOURCE = "semantic security of CKKS under ring-LWE (Cheon, Kim, Kim, Song, ASIACRYPT 2017, Lemma 2)"
 
-CKKS_CLAIM = Claim(
+RECEIVER_KEY_CLAIM = Claim(
     guarantees=(
         Guarantee(
             Secret.SUMMAND,

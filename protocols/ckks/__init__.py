@@ -1,0 +1,7 @@
+"""Sums under CKKS: under a key of the receiver, and under a key that the clients share."""
+
+from __future__ import annotations
+
+from fgl_secure.protocols.ckks.receiver_key import Ckks
+
+__all__ = ["Ckks"]
