@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]
 PAYLOAD = "payload"
 """The name of the field of messages that have one alone."""
 
-KINDS = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
+KINDS = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1", "|i1", "<i2")
 """Types of entries that travel, as numpy spells them."""
 MOST_AXES = 4
 MOST_FIELDS = 16

@@ -148,6 +148,10 @@ class Silos(_Party):
         super().__init__(parties, topology, tapes, minimum, by_custodian=True)
         self._ways = _both(topology.grouping)
 
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`; silos have no rows, or have them in another role."""
+        self._start(step, rows, 0, self._topology.width)
+
     def take(self, messages: Messages) -> None:
         """Takes rows, and for whom they are; see `Machine.take`."""
         _check_phase(messages, Phase.ADDRESSES, Phase.VALUES)

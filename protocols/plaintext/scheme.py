@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.hosting import hosted_of
 from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
 from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
+from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters
+from fgl_secure.runtime import Channel, Claim, Draws, Phase, PublicParameters
 
 Ids = NDArray[np.int64]
 
@@ -81,12 +83,9 @@ class Plaintext(Scheme):
         return PublicParameters()
 
     def refuses(self, topology: Topology) -> str | None:
-        """None, but for sums of all clients that nobody adds up, and for a path by silos that are owners themselves."""
+        """None, but for sums of all clients that nobody adds up."""
         if topology.name in (CLIENTS, SERVER) and not topology.is_one_sum:
             return "it adds up one vector of each client, and one party does so"
-        g = topology.grouping
-        if self.path is Path.SILO and topology.name == NEIGHBOURS and np.isin(g.row_custodian, g.row_owner).any():
-            return "nobody but the owners of rows themselves could read them on the way"
         return None
 
     def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # whatever it is
@@ -122,16 +121,19 @@ class Plaintext(Scheme):
         self.check_serves(topology)
         check_range(self, topology)
         g, tapes = topology.grouping, draws.batch_shape
-        owners = _of(hosted, g.row_owner, g.group_owner)
+        owners = hosted_of(hosted, g.row_owner, g.group_owner)
         least = self.minimum_group if topology.name == NEIGHBOURS else 1
         found: tuple[SumMachine, ...] = (Owners(owners, topology, tapes, least),)
         if topology.name in (CLIENTS, SERVER):
-            clients, adder = _of(hosted, g.row_owner), _of(hosted, g.group_owner)
+            clients, adder = hosted_of(hosted, g.row_owner), hosted_of(hosted, g.group_owner)
             threshold = self.threshold_for(len(g.row_owner))
             found = (Clients(clients, topology, tapes), Adder(adder, topology, tapes, threshold))
         elif topology.name == NEIGHBOURS and self.path is Path.SILO:
-            silos = _of(hosted, g.row_custodian, g.group_custodian)
+            silos = hosted_of(hosted, g.row_custodian, g.group_custodian)
             found = (Senders(owners, topology, tapes, least), Silos(silos, topology, tapes, least))
+            if np.isin(owners, silos).any():
+                read = (Phase.ADDRESSES, Phase.VALUES)
+                found = (Together((found[0], (Phase.SUMS,)), (found[1], read)),)
         return tuple(machine for machine in found if len(machine.parties))
 
     # What follows serves callers of the interface before this one, and goes with the last of them.
@@ -157,9 +159,3 @@ class Plaintext(Scheme):
     def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
         """Sums of neighbours' rows."""
         return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)
-
-
-def _of(hosted: Ids | None, *parties: Ids) -> Ids:
-    """Those of some parties that are hosted, ascending."""
-    everybody = np.unique(np.concatenate(parties))
-    return everybody if hosted is None else np.intersect1d(everybody, hosted)

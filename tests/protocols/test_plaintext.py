@@ -22,7 +22,7 @@ from fgl_secure.errors import (
 )
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import (
     Channel,
@@ -34,8 +34,6 @@ from fgl_secure.runtime import (
     Phase,
     Role,
     Step,
-    decode,
-    encode,
 )
 from fgl_secure.runtime.channel import Loss
 from tests.protocols.conformance import (
@@ -44,14 +42,15 @@ from tests.protocols.conformance import (
     Traffic,
     along,
     channel_of,
+    ideal,
     opened,
     triangle,
 )
+from tests.protocols.processes import SESSION, Processes
 from tests.strategies import Ints, Parties, groupings, reals
 
 FLOAT64_BYTES = 8
 ADDRESS_BYTES = 4
-SESSION = bytes(16)
 
 
 class TestDirect(SchemeConformance):
@@ -148,42 +147,16 @@ def test_parameters_are_in_the_name() -> None:
             Plaintext(**bad)  # type: ignore[arg-type]
 
 
-def carry(machines: list[SumMachine], turns: int, order: list[int]) -> None:
-    """Carries messages as bytes from process to process, in the order of some permutation, machine by machine."""
-    for _ in range(turns):
-        said = [encode(messages) for machine in machines for messages in machine.turn()]
-        for data in [said[at] for at in order if at < len(said)] + said[len(order) :]:
-            messages = decode(data)
-            for machine in machines:
-                mine = np.isin(messages.receivers, machine.parties)
-                if mine.any():
-                    machine.take(messages.rows(mine))
-
-
 @given(st.data(), groupings(), st.sampled_from(Path), st.sampled_from(Direction))
 def test_separate_processes_have_the_same_sums(
     data: st.DataObject, case: Parties, path: Path, direction: Direction
 ) -> None:
     """Each party in a process of its own, state written and read between turns: the bits of one process."""
-    topology = Topology(NEIGHBOURS, case.grouping, 2)
-    way, scheme = along(case.grouping, direction), Plaintext(path)
-    values = data.draw(reals(4.0, (len(way.row_owner), 2)))
-    step = Step(0, 0, direction)
-    expected = Collective(scheme, topology, channel_of(case.directory)).sum(values, step)
-    draws = OwnDraws(SimulationCoins(0))
-    machines: list[SumMachine] = []
-    for party in range(len(case.directory)):
-        machines += scheme.machines(topology, SESSION, draws, np.array([party]))
-    for machine in machines:
-        own = np.isin(way.row_owner, machine.parties)
-        machine.begin(step, values[own] if own.any() else None)
-        machine.restore(dict(machine.state()))
-    carry(machines, 3, data.draw(st.permutations(range(len(machines)))))
-    for machine in machines:
-        held = np.isin(way.group_owner, machine.parties)
-        if held.any() and not np.isin(machine.parties, way.group_custodian).any():
-            assert machine.sums is not None
-            assert np.array_equal(machine.sums, expected[held])
+    topology, step = Topology(NEIGHBOURS, case.grouping, 2), Step(0, 0, direction)
+    values = data.draw(reals(4.0, (len(along(case.grouping, direction).row_owner), 2)))
+    expected = Collective(Plaintext(path), topology, channel_of(case.directory)).sum(values, step)
+    order = data.draw(st.permutations(range(len(case.directory))))
+    assert np.array_equal(Processes(Plaintext(path), topology, case.directory).sum(values, step, order), expected)
 
 
 @given(st.data(), groupings())
@@ -356,14 +329,17 @@ def test_messages_that_nobody_can_tell_apart_are_dropped() -> None:
     assert incident.party == Party(Role.DEVICE, 0)
 
 
-def test_topologies_that_make_no_sense_are_refused() -> None:
-    """One sum of all is added up by one party; silos that own the rows have nobody to read for."""
-    case = triangle()
-    scheme = Plaintext(Path.SILO)
-    assert scheme.refuses(Topology(NEIGHBOURS, case.grouping, 1)) is None
-    with pytest.raises(InputError, match="does not, because it adds up one vector of each client"):
-        Collective(Plaintext(), Topology(SERVER, case.grouping, 1), channel_of(case.directory))
+def test_silos_may_own_rows() -> None:
+    """Clients that are their own silos send themselves what is theirs: the sums are the same."""
+    case, values = triangle(), np.array([[1.0], [2.0], [3.0], [4.0]])
     g = case.grouping
     own = Grouping(g.row_custodian, g.group_custodian, g.source, g.target, g.row_custodian, g.group_custodian)
-    with pytest.raises(InputError, match="nobody but the owners"):
-        Collective(scheme, Topology(NEIGHBOURS, own, 1), channel_of(case.directory))
+    sums = opened(Plaintext(Path.SILO), channel_of(case.directory), own, 1).sum(values, FORWARD)
+    assert np.array_equal(sums, ideal(own, values))
+
+
+def test_one_sum_of_many_groups_is_refused() -> None:
+    """One sum of all clients is added up by one party."""
+    case = triangle()
+    with pytest.raises(InputError, match="does not, because it adds up one vector of each client"):
+        Collective(Plaintext(), Topology(SERVER, case.grouping, 1), channel_of(case.directory))
