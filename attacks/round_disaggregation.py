@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Material, Measurement, Reference
-from fgl_secure.attacks.gradient_views import GRADIENT_SUM, participants_of
+from fgl_secure.attacks.gradient_views import participants_of, update_sums
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.errors import InputError
@@ -105,17 +105,16 @@ class RoundDisaggregation(Attack[SolvedUpdates]):
 
     def infer(self, view: View, public: PublicParameters) -> SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Solves; None where there are not two sums or more."""
-        sums = sorted(view.own(GRADIENT_SUM), key=lambda rows: rows.step.round)
+        sums = update_sums(view)
         clients = view.parties.counts.get(Role.SILO, 0)
         if len(sums) < LEAST_SUMS or not clients:
             return None
         matrix = np.zeros((len(sums), clients), dtype=np.bool_)
-        for at, rows in enumerate(sums):
-            matrix[at, participants_of(view, rows.step.round)] = True
+        for at, number in enumerate(sums):
+            matrix[at, participants_of(view, number)] = True
         solution = solver(matrix.astype(np.float64))
-        totals = np.concatenate([np.asarray(rows.values, dtype=np.float64) for rows in sums])
-        updates = solution.weights @ totals
-        return SolvedUpdates(sums[0].step.round, solution.unknowns, updates, exposure(matrix), len(sums))
+        updates = solution.weights @ np.concatenate(list(sums.values()))
+        return SolvedUpdates(min(sums), solution.unknowns, updates, exposure(matrix), len(sums))
 
     def score(self, guess: SolvedUpdates, truth: Truth) -> tuple[Measurement, ...]:
         """The share of clients whose first update is recovered, and of those that would be if nothing changed."""

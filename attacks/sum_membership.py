@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Auxiliary, Card, InformedAttack, Material, Measurement, Reference
-from fgl_secure.attacks.gradient_views import GRADIENT_SUM, participants_of
+from fgl_secure.attacks.gradient_views import participants_of, update_sums
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Population
 from fgl_secure.errors import InputError
@@ -59,16 +59,15 @@ class SumMembership(InformedAttack[NamedUpdates]):
     def infer_with(self, view: View, public: PublicParameters, auxiliary: Auxiliary) -> NamedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Tests every client in the sum of every round; None without sums over two clients or more."""
         known = auxiliary.suspects
-        sums = [rows for rows in view.own(GRADIENT_SUM) if known is not None and rows.step.round in known.pairs]
+        sums = {number: row for number, row in update_sums(view).items() if known is not None and number in known.pairs}
         if known is None or not sums:
             return None
         population = Population.of(known.population)
         found = []
-        for rows in sums:
-            number = rows.step.round
+        for number, row in sums.items():
             clients = participants_of(view, number)
             if len(clients) > 1:
-                found.append(_tested(number, clients, np.asarray(rows.values), known.pairs[number], population))
+                found.append(_tested(number, clients, row, known.pairs[number], population))
         return _joined(found) if found else None
 
     def score(self, guess: NamedUpdates, truth: Truth) -> tuple[Measurement, ...]:

@@ -7,8 +7,8 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.algebra import FixedPoint
+from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step, simulate

@@ -21,17 +21,16 @@ from typing import Any
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.staged.ckks import StagedCkks
 from fgl_secure.protocols.staged.lightsecagg import StagedLightSecAgg
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
-from fgl_secure.protocols.staged.plain import StagedPlain
 
 Assignment = Mapping[str, Promising]
 """By topology, the scheme that serves it."""
@@ -76,12 +75,12 @@ _TABLE: Mapping[str, Mapping[str, _Served]] = MappingProxyType({
     },
     "clients": {
         "plaintext": _Served(PlainVectors),
-        "ckks": _Served(CkksVectors),
+        "ckks": _Served(Ckks),
         "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
     },
     "server": {
-        "plaintext": _Served(StagedPlain),
-        "pairwise-masking": _Served(StagedPairwiseMasking, ("threshold", "degree", "modulus")),
+        "plaintext": _Served(Plaintext, ("threshold",)),
+        "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
         "lightsecagg": _Served(StagedLightSecAgg, ("threshold", "colluding", "modulus")),
         "ckks": _Served(StagedCkks, ("threshold",)),
     },
@@ -162,6 +161,11 @@ def assignment(
             raise InputError(f"scheme must be given once for {topology} of one run; found {text}")
         chosen[topology] = scheme
     return chosen
+
+
+def server_scheme(text: str) -> Scheme:
+    """The scheme for sums of all clients at a server, by its name; see `parse`."""
+    return typing.cast(Scheme, parse(text, ("server",))[1])
 
 
 def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Promising:

@@ -104,7 +104,7 @@ class Scheme(ABC):
 
     @property
     def modulus(self) -> int | None:
-        """The modulus of sums whose topology has no bound, and whose entries are elements; None where there are none."""
+        """The modulus of sums whose topology has no bound, and whose entries are elements; None for no such sums."""
         return None
 
     def threshold_for(self, clients: int) -> int:

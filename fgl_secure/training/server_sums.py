@@ -9,17 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Quantizer
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.collective import Code, Collective
+from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import Topology
+from fgl_secure.protocols.topology import SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
 
 Reals = NDArray[np.float64]
@@ -31,10 +31,12 @@ FRACTION_BITS = 32
 """Bits behind the binary point of summands; fewer where a scheme has no room for them."""
 UPDATE_BITS = 30
 """The same for weighted updates."""
+SERVER_SUM = output_of(SERVER)
+"""What the server is left with, as its view has it: the sum, one row."""
 REMEDY = "scale the features or lower the learning rate"
 
 Averaging = Callable[[NDArray[np.float32], Ids, Step], Reals]
-"""From updates float32 [K, P] and weights int64 [K], at least 1 each, to their weighted mean as the server learns it."""
+"""From updates float32 [K, P] and weights int64 [K], at least 1 each, to the weighted mean as the server learns it."""
 
 
 class ServerSums(ABC):
@@ -88,19 +90,20 @@ class CollectiveMean:
         scheme: adds up.
         channel: between server and clients; gives the coins.
         heaviest: the largest weight that a client may have; public.
+        grid: for entries; one with the most bits that the scheme has room for, up to 30, unless given.
 
     Raises:
         InputError: the scheme does not sum for servers, or there are too few clients.
         FieldRangeError: it has no room for such vectors.
     """
 
-    def __init__(self, scheme: Scheme, channel: Channel, heaviest: int) -> None:
+    def __init__(self, scheme: Scheme, channel: Channel, heaviest: int, grid: Quantizer | None = None) -> None:
         self._heaviest = heaviest
-        self.grid = _grid(scheme, channel, "updates", UPDATE_BITS, heaviest)
+        self.grid = grid or _grid(scheme, channel, "updates", UPDATE_BITS, heaviest)
         code = None if scheme.takes_reals else _Weighted(self.grid)
         self._sums = _Widening(scheme, channel, self.grid.largest * heaviest, code)
 
-    def __call__(self, rows: NDArray[np.float32], weights: Ids, step: Step) -> Reals:
+    def __call__(self, rows: NDArray[np.floating[Any]], weights: Ids, step: Step) -> Reals:
         """The mean.
 
         Raises:
@@ -113,25 +116,6 @@ class CollectiveMean:
         total = self._sums(np.concatenate([rows.astype(np.float64) * wide, wide], axis=1), step)
         mean: Reals = total[:-1] / total[-1]
         return mean
-
-
-class IntegerSums:
-    """Sums of integer vectors for the server, as noise mechanisms need them.
-
-    Args:
-        scheme: adds up.
-        channel: between server and clients; gives the coins.
-        width: entries of a vector.
-        bound: largest magnitude of an entry.
-    """
-
-    def __init__(self, scheme: Scheme, channel: Channel, width: int, bound: int) -> None:
-        self._sums = Collective(scheme, Topology.to_server(channel.parties, width, bound), channel)
-
-    def __call__(self, rows: Ids, step: Step) -> Ids:
-        """The sum int64 [P] of rows int64 [K, P]; see `Collective.sum`."""
-        total: Ids = self._sums.sum(rows, step)[0]
-        return total
 
 
 class _Widening:

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import random_graph, record, words

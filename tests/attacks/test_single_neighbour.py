@@ -4,13 +4,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.single_neighbour import SingleNeighbourAtDevice, SingleNeighbourAtSilo, SingleSums
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import MuDelivery
-from fgl_secure.protocols.secmp_claim import PUBLISHED_CLAIM
 from fgl_secure.runtime import Guarantee, Phase, Role, View
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, record, secmp, star_and_path, whole_numbers

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Auxiliary, Material, Reference
-from fgl_secure.attacks.gradient_views import GRADIENT_SUM, PARTICIPANTS
+from fgl_secure.attacks.gradient_views import PARTICIPANTS, SERVER_SUM
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -112,8 +112,8 @@ def _edgeless(clients: int) -> FederatedGraph:
 
 def _note_sum(channel: Channel, number: int, server: Ids, updates: NDArray[np.float64], present: Ids) -> None:
     step = Step(number)
-    channel.note_inputs(GRADIENT_SUM, step, server, updates.sum(axis=0)[None])
-    channel.note_inputs(PARTICIPANTS, step, np.repeat(server, len(present)), present[:, None])
+    channel.note_outputs(SERVER_SUM, step, server, np.append(updates.sum(axis=0), len(present))[None])
+    channel.note_outputs(PARTICIPANTS, step, np.repeat(server, len(present)), present[:, None])
 
 
 _REFERENCES: Mapping[Reference, Callable[[], RecordedRun]] = MappingProxyType({
