@@ -1,72 +1,101 @@
-"""All attacks by name."""
+"""All attacks by name: those of this package, and those of packages that are installed beside it.
+
+An attack from outside is an entry point of group `fgl_secure.attacks` that names an `Attack` or a class of one that
+needs no argument. Its knowledge, its truth, its scenario and its control are its own, see `Card`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
-from fgl_secure.attacks.adjacency_columns import CombinedColumns
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.clear_values import ClearValues
-from fgl_secure.attacks.containment import ContainmentAtDevice, ContainmentAtSilo
-from fgl_secure.attacks.device_gradients import DeviceGradients
-from fgl_secure.attacks.differencing import DifferencingAtDevice, DifferencingAtSilo
-from fgl_secure.attacks.fingerprint import FingerprintAtDevice, FingerprintAtSilo
-from fgl_secure.attacks.gradient_filter import GradientFilter
-from fgl_secure.attacks.gradient_labels import GradientLabels
-from fgl_secure.attacks.gradient_matching.attacks import (
+from fgl_secure.attacks.gradients import (
     DeepLeakage,
     FeaturesAndEdges,
+    GradientFilter,
+    GradientLabels,
+    GradientSingleNeighbours,
+    GradientSingleRow,
+    GradientSpan,
     ImprovedDeepLeakage,
     InvertingGradients,
+    RoundDisaggregation,
+    SumMembership,
 )
-from fgl_secure.attacks.gradient_single import GradientSingleRow
-from fgl_secure.attacks.gradient_single_neighbours import GradientSingleNeighbours
-from fgl_secure.attacks.gradient_span import GradientSpan
-from fgl_secure.attacks.hop_feature_differencing import HopFeatureDifferencing, HopFeatureTopology
-from fgl_secure.attacks.hop_feature_edges import HopFeatureEdges
-from fgl_secure.attacks.hop_feature_single import HopFeatureSingle
-from fgl_secure.attacks.hop_fingerprint import HopFingerprint
-from fgl_secure.attacks.hop_gradients import HopGradientLabels
-from fgl_secure.attacks.hop_shares import HopShares
-from fgl_secure.attacks.hop_sum_edges import HopSumEdges
-from fgl_secure.attacks.hop_sums import HopSumRows
-from fgl_secure.attacks.hop_unfolding import HopUnfolding
-from fgl_secure.attacks.malicious_device import MaliciousSingleNeighbour
-from fgl_secure.attacks.message_counts import MessageCountsAtRelay, MessageCountsAtSilo
-from fgl_secure.attacks.nsf_edges import NsfCosineEdges, NsfWalkEdges
-from fgl_secure.attacks.nsf_identity import NsfAssignment, NsfDegreeHashing, NsfNearest
-from fgl_secure.attacks.nsf_labels import NsfLabels, NsfMembership, NsfTrainingLabels
-from fgl_secure.attacks.nsf_propagation import NsfPropagation
-from fgl_secure.attacks.nsf_topology import NsfDegrees, NsfEgoNets
-from fgl_secure.attacks.nsf_walk_degrees import NsfWalkDegrees
-from fgl_secure.attacks.proxy_classes import ProxyClasses
-from fgl_secure.attacks.proxy_counts import ProxyCounts
-from fgl_secure.attacks.proxy_differencing import ProxyDifferencing, ProxyLabelChanges
-from fgl_secure.attacks.proxy_membership import ProxyMembership
-from fgl_secure.attacks.proxy_partial_fractions import ProxyPartialFractions
-from fgl_secure.attacks.proxy_singletons import ProxySingletons
-from fgl_secure.attacks.query_rowspace import QueryRowSpace
-from fgl_secure.attacks.relay_shares import ShareDifferences, SingleShares
-from fgl_secure.attacks.round_disaggregation import RoundDisaggregation
-from fgl_secure.attacks.secmp_breaks import AllCodesOfOneSender, OneCodeAndMu, SmallFieldBruteForce
-from fgl_secure.attacks.shared_mask import SharedMask
-from fgl_secure.attacks.single_neighbour import SingleNeighbourAtDevice, SingleNeighbourAtSilo
-from fgl_secure.attacks.structure_gradients import (
+from fgl_secure.attacks.message_passing import (
+    AllCodesOfOneSender,
+    ClearValues,
+    ContainmentAtDevice,
+    ContainmentAtSilo,
+    DeviceGradients,
+    DifferencingAtDevice,
+    DifferencingAtSilo,
+    FingerprintAtDevice,
+    FingerprintAtSilo,
+    MaliciousSingleNeighbour,
+    MessageCountsAtRelay,
+    MessageCountsAtSilo,
+    OneCodeAndMu,
+    ShareDifferences,
+    SharedMask,
+    SingleNeighbourAtDevice,
+    SingleNeighbourAtSilo,
+    SingleShares,
+    SmallFieldBruteForce,
+    TagMatching,
+    VisibleDevices,
+    VisibleEdges,
+)
+from fgl_secure.attacks.proxies import (
+    ProxyClasses,
+    ProxyCounts,
+    ProxyDifferencing,
+    ProxyLabelChanges,
+    ProxyMembership,
+    ProxyPartialFractions,
+    ProxySingletons,
+)
+from fgl_secure.attacks.rooted_trees import (
+    HopFeatureDifferencing,
+    HopFeatureEdges,
+    HopFeatureSingle,
+    HopFeatureTopology,
+)
+from fgl_secure.attacks.structure import (
+    CombinedColumns,
+    HopFingerprint,
+    HopGradientLabels,
+    HopShares,
+    HopSumEdges,
+    HopSumRows,
+    HopUnfolding,
+    NsfAssignment,
+    NsfCosineEdges,
+    NsfDegreeHashing,
+    NsfDegrees,
+    NsfEgoNets,
+    NsfLabels,
+    NsfMembership,
+    NsfNearest,
+    NsfPropagation,
+    NsfTrainingLabels,
+    NsfWalkDegrees,
+    NsfWalkEdges,
+    QueryRowSpace,
     StructureGradientLabels,
     StructureGradientMembership,
     StructureGradientNeighbours,
 )
-from fgl_secure.attacks.subgraph_leakage import VisibleDevices, VisibleEdges
-from fgl_secure.attacks.sum_membership import SumMembership
-from fgl_secure.attacks.tag_matching import TagMatching
-from fgl_secure.attacks.virtual_node_clients import VirtualNodeClients
-from fgl_secure.attacks.virtual_node_labels import VirtualNodeLabels
-from fgl_secure.attacks.virtual_node_population import VirtualNodePopulation
-from fgl_secure.errors import UnknownNameError
+from fgl_secure.attacks.virtual_nodes import VirtualNodeClients, VirtualNodeLabels, VirtualNodePopulation
+from fgl_secure.errors import InputError, UnknownNameError
 
-_ALL: tuple[Attack[Any], ...] = (
+GROUP = "fgl_secure.attacks"
+"""Of entry points, each of which names an attack."""
+
+IN_TREE: tuple[Attack[Any, Any], ...] = (
     ClearValues(),
     SharedMask(),
     OneCodeAndMu(),
@@ -139,11 +168,48 @@ _ALL: tuple[Attack[Any], ...] = (
     RoundDisaggregation(),
 )
 
-ATTACKS: Mapping[str, Attack[Any]] = MappingProxyType({attack.card.name: attack for attack in _ALL})
+
+def attacks() -> Mapping[str, Attack[Any, Any]]:
+    """All attacks by name, those of this package first.
+
+    Raises:
+        InputError: an entry point names something else than an attack, or two attacks have one name.
+    """
+    found: dict[str, Attack[Any, Any]] = {}
+    for each in (*IN_TREE, *(_loaded(point) for point in entry_points(group=GROUP))):
+        name = each.card.name
+        if name in found:
+            kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (found[name], each))
+            raise InputError(f"attack must have a name of its own; found {name} for {kinds}")
+        found[name] = each
+    return MappingProxyType(found)
 
 
-def attack(name: str) -> Attack[Any]:
-    """The attack of a name."""
-    if name not in ATTACKS:
-        raise UnknownNameError("attack", name, tuple(ATTACKS))
-    return ATTACKS[name]
+def attack(name: str) -> Attack[Any, Any]:
+    """The attack of a name.
+
+    Raises:
+        UnknownNameError: there is none.
+        InputError: see `attacks`.
+    """
+    known = attacks()
+    if name not in known:
+        raise UnknownNameError("attack", name, tuple(known))
+    return known[name]
+
+
+def names() -> tuple[str, ...]:
+    """The names of all attacks, see `attacks`."""
+    return tuple(attacks())
+
+
+def _loaded(point: EntryPoint) -> Attack[Any, Any]:
+    """The attack that an entry point names; a broken package is refused by name rather than with its traceback."""
+    try:
+        named = point.load()
+        made = named() if isinstance(named, type) else named
+    except Exception as error:
+        raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
+    if not isinstance(made, Attack):
+        raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
+    return made

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fgl_secure.attacks.base import Reference
+from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Method
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -74,7 +74,7 @@ class Plan:
         averaged: over what the reported accuracy is taken, in words.
         chosen_on: how the reported round is chosen, in words.
         subjects: in the order of the report.
-        reference: makes the run that an attack must break, once each.
+        controls: make the runs that attacks must break, once each, by name.
         notes: sentences about this method that a reader of the report should know.
         score: what the reported numbers are.
     """
@@ -90,6 +90,6 @@ class Plan:
     averaged: str
     chosen_on: str
     subjects: tuple[Subject, ...]
-    reference: Callable[[Reference], RecordedRun]
+    controls: Makers
     notes: tuple[str, ...]
     score: Score = Score.ACCURACY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.method import Method
 from fgl_secure.graph import describe
 from fgl_secure.graph.graph_sets import describe_sets
@@ -64,7 +64,7 @@ def _schemes() -> Rows:
 
 
 def _attacks() -> Rows:
-    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in ATTACKS.values()]
+    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in attacks().values()]
 
 
 def _methods() -> Rows:

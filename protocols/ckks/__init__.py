@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from fgl_secure.protocols.ckks.receiver_key import Ckks
+from fgl_secure.protocols.ckks.shared_key import SharedKeyCkks
 
-__all__ = ["Ckks"]
+__all__ = ["Ckks", "SharedKeyCkks"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,14 @@ def words_of_elements(values: Integers, modulus: int) -> Array:
     """Elements as they travel."""
     word = word_of(modulus)[0]
     return values.view(word) if word.itemsize == 8 else values.astype(word)  # bytes of int64
+
+
+def laid_out(
+    fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], modulus: int
+) -> dict[str, Array]:
+    """Fields on all tapes: those that are the same on them, and elements in the words in which they travel."""
+    public = {name: np.broadcast_to(value, (*tapes, *value.shape)) for name, value in fields.items()}
+    return {**public, **{name: words_of_elements(value, modulus) for name, value in elements.items()}}
 
 
 def each_row(machine: Machine, messages: Messages, take: Callable[[int], None]) -> None:

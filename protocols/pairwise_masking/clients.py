@@ -167,7 +167,7 @@ class Clients(Memory):
                 self._check_signatures(place, public, said)
                 if signed is not None:
                     n = self._plan.terms.n
-                    statement = self._plan.statement(self.step, n, by_receiver, b"")
+                    statement = self._plan.statement(self.step, n, by_receiver)
                     self._names.known.check(n, statement, signed[row].tobytes())
             self._agree_on(at, public, by_receiver, circles, context)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.protocols.one_sum.fields import words_of_elements
+from fgl_secure.protocols.one_sum.fields import laid_out as on_all_tapes
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
 from fgl_secure.protocols.one_sum.scheme import Names
 from fgl_secure.protocols.one_sum.terms import Stage
@@ -109,6 +109,5 @@ class Memory(OneSumMachine):
 def laid_out(
     fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], plan: MaskingPlan
 ) -> dict[str, Array]:
-    """Fields on all tapes: those that are the same on them, and elements in the words in which they travel."""
-    public = {name: np.broadcast_to(value, (*tapes, *value.shape)) for name, value in fields.items()}
-    return {**public, **{name: words_of_elements(value, plan.field.modulus) for name, value in elements.items()}}
+    """See `one_sum.fields.laid_out`."""
+    return on_all_tapes(fields, elements, tapes, plan.field.modulus)

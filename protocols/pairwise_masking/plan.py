@@ -128,6 +128,6 @@ class MaskingPlan:
         """What keys of one sum are bound to."""
         return self.terms.context(LABEL, step)
 
-    def statement(self, step: Step, place: int, sealing: bytes, mask: bytes) -> bytes:
+    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
         """What a party's identity signs: that these are its keys in a sum under these terms."""
-        return LABEL + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + sealing + mask
+        return LABEL + b"keys" + self.digest + step_bytes(step) + struct.pack(">I", place) + b"".join(keys)

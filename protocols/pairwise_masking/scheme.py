@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.scheme import CollectiveSession, Names, OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
 from fgl_secure.protocols.pairwise_masking.claim import claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.graph import COMPLETE_UP_TO, colluding_for, degree_for
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
-from fgl_secure.protocols.pairwise_masking.receiver import Receiver
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
@@ -157,7 +157,7 @@ class PairwiseMasking(OneSumScheme, VectorScheme):
         if len(here):
             out.append(self.clients(np.sort(here), plan, crypto, draws, names))
         if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
-            out.append(Receiver(plan, crypto, draws, names))
+            out.append(Receiver(plan, crypto, draws, names, ("sealing", "mask")))
         return tuple(out)
 
     def open(self, channel: Channel, group: VectorGroup, length: int, bound: int) -> VectorSession:

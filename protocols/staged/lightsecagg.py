@@ -14,8 +14,8 @@ from functools import lru_cache
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.coded_masks.roles import colluding_of
 from fgl_secure.protocols.lightsecagg import LightSecAgg
+from fgl_secure.protocols.lightsecagg.roster import colluding_of
 from fgl_secure.protocols.staged.coded_masks.client import LightSecAggClient
 from fgl_secure.protocols.staged.coded_masks.memory import FIELDS, Memory, memory_from
 from fgl_secure.protocols.staged.coded_masks.plan import SCHEME, STAGES, LightSecAggPlan

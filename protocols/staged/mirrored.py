@@ -46,4 +46,4 @@ class Mirrored(StagedScheme):
     def claim_for(self, clients: int) -> Claim:
         """As the scheme for sums of vectors has it."""
         level = self.array_level
-        return level.claim_among(clients) if isinstance(level, PairwiseMasking) else level.claim_for(clients)
+        return level.claim_among(clients)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli.listing import lines_of, listing
 from fgl_secure.graph import available
 from fgl_secure.graph.graph_sets import available_sets
@@ -12,7 +12,7 @@ from fgl_secure.protocols import naming
 EVERYTHING = {
     "datasets": (*available(), *available_sets()),
     "schemes": naming.names(),
-    "attacks": ATTACKS,
+    "attacks": attacks(),
     "methods": names(),
 }
 

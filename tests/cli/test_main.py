@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from fgl_secure import __version__
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.graph import available
 from fgl_secure.protocols import naming
@@ -209,7 +209,7 @@ class TestList:
         result = cli("list")
         assert (result.status, result.err) == (OK, "")
         names = {line.split()[0] for line in result.out.splitlines() if line.strip()}
-        assert names >= {*available(), *naming.names(), *ATTACKS, "hifgl"}
+        assert names >= {*available(), *naming.names(), *attacks(), "hifgl"}
 
     @pytest.mark.parametrize("kind", ["datasets", "schemes", "attacks", "methods"])
     def test_names_one_kind(self, cli: Cli, kind: str) -> None:
@@ -387,7 +387,7 @@ class TestBadInput:
             (("--dataset", "Imagenet"), available()),
             (("--scheme", "magic"), naming.names()),
             (("--scheme", "magic=secmp"), tuple(naming.TOPOLOGIES)),
-            (("--attack", "x-ray"), tuple(ATTACKS)),
+            (("--attack", "x-ray"), tuple(attacks())),
         ],
         ids=["data set", "scheme", "topology", "attack"],
     )

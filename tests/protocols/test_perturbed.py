@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import (
     Account,
@@ -299,7 +299,7 @@ def test_truth_is_the_rows_without_noise(inner: Scheme) -> None:
     channel = channel_of(Directory.hierarchy(graph.num_silos, graph.num_devices))
     values = np.random.default_rng(0).normal(size=(graph.num_devices, 8)) / 4
     exchange(graph, scheme, channel, values, both_ways=True)
-    truth = Truth.of(channel.transcript, graph)
+    truth = MessageTruth.of(channel.transcript, graph)
     rows = grid_rows(values, settings.clip, settings.fraction_bits).rows * 2.0**-settings.fraction_bits
     sums = neighbour_sums(graph)
     fixed = inner.fixed_point(max(sums.largest_group, sums.reversed().largest_group))
@@ -320,7 +320,7 @@ def test_truth_survives_a_graph_in_which_every_device_sends_once() -> None:
     channel = channel_of(devices)
     note_membership(channel, graph.silo_of)
     Perturbed(Plaintext(), noisy()).open(channel, ring, 1).sum(np.ones((8, 1)), FORWARD)
-    assert (Truth.of(channel.transcript, graph).embeddings[FORWARD] == 1).all()
+    assert (MessageTruth.of(channel.transcript, graph).embeddings[FORWARD] == 1).all()
 
 
 def test_views_show_their_owners_noise_and_no_secret() -> None:

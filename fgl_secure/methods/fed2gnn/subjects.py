@@ -19,10 +19,10 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
 from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
+from fgl_secure.methods.fed2gnn.controls import CONTROLS
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.references import hop_reference
-from fgl_secure.methods.fed2gnn.runs import trained_hops
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
+from fgl_secure.methods.fed2gnn.scenarios import trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
@@ -147,7 +147,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {preset.selection} accuracy",
         tuple(Fed2GNNSubject(method, asked.seed, graph, preset, *run, device) for run in runs),
-        hop_reference,
+        CONTROLS,
         NOTES,
     )
 

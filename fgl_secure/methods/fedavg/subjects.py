@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
@@ -17,12 +18,11 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
 from fgl_secure.methods.fedavg.configuration import FedAvg
-from fgl_secure.methods.fedavg.inversion.rounds import with_fields
+from fgl_secure.methods.fedavg.controls import CONTROLS
 from fgl_secure.methods.fedavg.privacy import measured_updates
 from fgl_secure.methods.fedavg.program import FedAvg as Program
 from fgl_secure.methods.fedavg.program import LocalTraining
-from fgl_secure.methods.fedavg.references import update_reference
-from fgl_secure.methods.fedavg.runs import UpdateRule, attacked_round, gradient_model, one_round
+from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.training import train_fedavg
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme
@@ -110,7 +110,8 @@ class FedAvgSubject(Subject):
         yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
         single = self._small_round(SINGLE, 1, 1)
-        yield with_fields(single, self.graph.restricted_to_silos(), [batch.nodes for batch in single.truth.batches])
+        nodes = [batch.nodes for batch in single.truth(GradientTruth).batches]
+        yield with_fields(single, self.graph.restricted_to_silos(), nodes)
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
         return one_round(
@@ -169,7 +170,7 @@ def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {training.selection} accuracy",
         tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device) for rule in rules),
-        update_reference,
+        CONTROLS,
         NOTES,
     )
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods.fedspray.client import Client, flat, put_flat
-from fgl_secure.methods.fedspray.nodes import LabelledNodes
+from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.training import FedSpray
 from fgl_secure.methods.hifgl.program import hierarchy_of

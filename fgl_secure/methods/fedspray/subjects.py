@@ -16,10 +16,10 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.claims import claim_of
 from fgl_secure.methods.fedspray.configuration import FedSpray
+from fgl_secure.methods.fedspray.controls import CONTROLS
 from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.preset import fedspray_preset
-from fgl_secure.methods.fedspray.references import proxy_reference
-from fgl_secure.methods.fedspray.runs import GROWING, ProxyRuns
+from fgl_secure.methods.fedspray.scenarios import GROWING, ProxyRuns
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme
@@ -118,6 +118,6 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen by {preset.choice}",
         tuple(FedSpraySubject(graph, setting, scheme) for scheme in server_schemes(asked.runs, graph.num_silos)),
-        proxy_reference,
+        CONTROLS,
         NOTES,
     )

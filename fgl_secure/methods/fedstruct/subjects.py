@@ -8,7 +8,6 @@ from typing import cast
 
 import torch
 
-from fgl_secure.attacks.base import Material
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
@@ -18,6 +17,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.configuration import FedStruct
+from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
@@ -28,7 +28,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.runs import Knowledge, structure_public, structure_reference, structure_truth
+from fgl_secure.methods.fedstruct.scenarios import SeenModels, structure_run
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.hop_adjacency import Pruning
@@ -74,7 +74,7 @@ class FedStructSubject(Subject):
         exchange: how structure is exchanged.
         label: what the exchange is called.
         device: where model compute runs.
-        knowledge: what attackers know beside their views; filled when training starts and ends.
+        models: from which follows what attackers know beside their views; filled when training starts and ends.
     """
 
     method: FedStruct
@@ -84,7 +84,7 @@ class FedStructSubject(Subject):
     exchange: Exchange
     label: str
     device: torch.device
-    knowledge: Knowledge
+    models: SeenModels
 
     @property
     def name(self) -> str:
@@ -110,7 +110,7 @@ class FedStructSubject(Subject):
             seed=self.seed,
             device=self.device,
             progress=progress,
-            seen=self.knowledge.see,
+            seen=self.models.see,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
@@ -120,11 +120,9 @@ class FedStructSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""
         transcript, graph = result.transcript, self.graph
-        truth = structure_truth(transcript, graph)
         what = f"exchange and first round of training, {self.method.features} features"
-        public = structure_public(self.exchange)
-        auxiliary = self.knowledge.auxiliary(graph, self.preset, self.method.features, self.seed)
-        yield RecordedRun(self.label, what, Material.STRUCTURE, public, transcript, truth, auxiliary)
+        knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
+        yield structure_run(self.label, what, graph, self.exchange, transcript, knowledge)
 
 
 def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
@@ -150,10 +148,10 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
         _averaged(preset, graph),
         "the last" if preset.selection is None else f"chosen on {preset.selection} accuracy",
         tuple(
-            FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, Knowledge())
+            FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, SeenModels())
             for exchange in exchanges
         ),
-        structure_reference,
+        CONTROLS,
         NOTES,
     )
 

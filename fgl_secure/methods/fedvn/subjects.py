@@ -14,9 +14,9 @@ from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
 from fgl_secure.methods.fedvn.configuration import FedVN
+from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.references import virtual_node_reference
-from fgl_secure.methods.fedvn.runs import ROUNDS, Setting, recorded_rounds
+from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -92,7 +92,7 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
         f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
         f"chosen on {preset.selection} {score}",
         tuple(FedVNSubject(setting, scheme) for scheme in server_schemes(asked.runs, sets.num_clients)),
-        virtual_node_reference,
+        CONTROLS,
         NOTES,
         score,
     )

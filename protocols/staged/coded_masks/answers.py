@@ -9,7 +9,7 @@ import numpy as np
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.protocols.coded_masks.roles import check_roster
+from fgl_secure.protocols.lightsecagg.roster import check_roster
 from fgl_secure.protocols.masking.keys import TAG_BYTES, is_vote_for, roster_digest, vote
 from fgl_secure.protocols.staged.coded_masks.memory import Memory
 from fgl_secure.protocols.staged.coded_masks.plan import LightSecAggPlan
@@ -96,7 +96,9 @@ def agree(plan: LightSecAggPlan, own: int, memory: Memory, fields: Sequence[byte
         raise MalformedMessageError(f"roster must have a byte for each of {n} clients; found {len(fields[0])}")
     roster, told = np.frombuffer(fields[0], dtype=np.uint8), np.zeros(n, dtype=np.bool_)
     told[list(memory.held)] = True
-    check_roster(roster, own, told, plan.terms.threshold, None)
+    if (roster > 1).any():
+        raise MalformedMessageError(f"a roster must say 0 or 1 of each sender; found {int(roster.max())}")
+    check_roster(roster > 0, own, told, plan.terms.threshold)
     session, step = plan.terms.binding, plan.step
     digest = roster_digest(session, step, roster)
     votes = [vote(memory.keys[v], session, step, own, v, digest) for v in voters_for(fields[0], own)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.prg import word_of
-from fgl_secure.protocols.coded_masks.code import MaskCode
+from fgl_secure.protocols.lightsecagg.code import MaskCode
 from fgl_secure.protocols.masking.keys import TAG_BYTES
 from fgl_secure.protocols.staged.interface import Stage, SumTerms
 from fgl_secure.runtime import Step

@@ -9,13 +9,16 @@ import numpy as np
 
 from fgl_secure.algebra import Elements
 from fgl_secure.coins import Coins
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.coded_masks.code import mask_of
+from fgl_secure.protocols.lightsecagg.code import MaskCode
 from fgl_secure.protocols.masking.keys import Purpose, agreed, seal, unseal
+from fgl_secure.protocols.masking.opening import self_mask_key
 from fgl_secure.protocols.staged.coded_masks.plan import LightSecAggPlan
 from fgl_secure.protocols.staged.masking.wire import element_bytes, elements_from
+from fgl_secure.runtime import Step
 
 SECRETS = 3
 
@@ -90,3 +93,18 @@ def unseal_all(
         except ProtocolError:
             continue
     return found
+
+
+def mask_of(seed: bytes, session: bytes, step: Step, client: int, code: MaskCode) -> Elements:
+    """A client's mask of one sum, expanded from 32 secret bytes that serve for nothing else: int64 [d].
+
+    Args:
+        seed: fresh for every sum.
+        session: public, and different in every session.
+        step: when.
+        client: whose, as keys name it.
+        code: says how long it is, and over which field.
+    """
+    mask = np.zeros(code.length, dtype=np.int64)
+    add_masks(mask, [self_mask_key(seed, session, step, client)], [1], code.field.modulus)
+    return mask

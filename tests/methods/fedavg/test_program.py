@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_model import Convolution, GradientModel
+from fgl_secure.attacks.gradients.model import Convolution, GradientModel
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.virtual_node_clients import CLIENTS, VirtualNodeClients
-from fgl_secure.attacks.virtual_node_labels import LABEL_SHARES, VirtualNodeLabels
-from fgl_secure.attacks.virtual_node_population import POPULATION, VirtualNodePopulation
-from fgl_secure.attacks.virtual_node_views import client_states
+from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices
+from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
+from fgl_secure.attacks.virtual_nodes.views import client_states
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.runs import ROUNDS, handed_out, recorded_rounds, secrets
+from fgl_secure.methods.fedvn.scenarios import ROUNDS, handed_out, recorded_rounds, secrets
 from fgl_secure.methods.fedvn.training import run_fedvn
 from fgl_secure.protocols.naming import server_scheme
 from fgl_secure.protocols.plaintext import Plaintext
@@ -27,8 +27,7 @@ def test_the_server_knows_what_it_hands_out_first() -> None:
     """Clients that hardly move come back with the model that the attacker knows as the first."""
     chosen = setting(learning_rate=1e-9)
     run = recorded_rounds(chosen, Plaintext(), "plaintext", "x")
-    layout = run.auxiliary.virtual_layout
-    assert layout is not None
+    layout = run.knows(VirtualSlices)
     assert layout.start is not None
     first = client_states(run.transcript.views(Role.SERVER), layout)[0]
     np.testing.assert_allclose(first.states[:, : layout.weight], np.tile(layout.start, (3, 1)), atol=1e-6)
@@ -65,10 +64,12 @@ def test_shares_are_those_of_graphs_that_train() -> None:
     honest, paper = (replace(setting(graphs), preset=fedvn_preset(name, graphs.name)) for name in ("honest", "paper"))
     for chosen, trains in ((honest, graphs.train), (paper, graphs.train | graphs.validation)):
         found = secrets(chosen)
+        assert found.label_shares is not None
+        assert found.population is not None
         own = np.flatnonzero(trains & (graphs.client_of == 1))
         expected = np.bincount(np.asarray(graphs.targets)[own].astype(int), minlength=3) / len(own)
-        np.testing.assert_allclose(found[LABEL_SHARES][1], expected)
-        np.testing.assert_allclose(found[POPULATION].sum(), 1.0)
+        np.testing.assert_allclose(found.label_shares[1], expected)
+        np.testing.assert_allclose(found.population.sum(), 1.0)
 
 
 def test_recorded_rounds_are_few() -> None:
@@ -76,21 +77,20 @@ def test_recorded_rounds_are_few() -> None:
     few = recorded_rounds(setting(epochs=2), Plaintext(), "plaintext", "x")
     many = recorded_rounds(setting(epochs=ROUNDS + 5), Plaintext(), "plaintext", "x")
     for run, rounds in ((few, 2), (many, ROUNDS)):
-        layout = run.auxiliary.virtual_layout
-        assert layout is not None
+        layout = run.knows(VirtualSlices)
         assert len(client_states(run.transcript.views(Role.SERVER), layout)) == rounds
 
 
 def test_values_have_no_labels_to_be_read() -> None:
     """Where graphs have values for targets, clients can be told and label shares cannot."""
     run = recorded_rounds(setting(values(), epochs=4), Plaintext(), "plaintext", "x")
-    assert set(run.truth.extra) == {CLIENTS}
-    view = run.transcript.views(Role.SERVER)
-    assert guess_of(VirtualNodeLabels(), view, run.public, run.auxiliary) is None
-    assert guess_of(VirtualNodePopulation(), view, run.public, run.auxiliary) is None
-    guess = guess_of(VirtualNodeClients(), view, run.public, run.auxiliary)
+    truth = run.truth(VirtualNodeTruth)
+    assert (truth.label_shares, truth.population) == (None, None)
+    assert run.guess(VirtualNodeLabels()) is None
+    assert run.guess(VirtualNodePopulation()) is None
+    guess = run.guess(VirtualNodeClients())
     assert guess is not None
-    assert VirtualNodeClients().score(guess, run.truth)
+    assert run.score(VirtualNodeClients(), guess)
 
 
 def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
@@ -99,7 +99,7 @@ def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
     found = []
     for scheme in (Plaintext(), server_scheme("pairwise-masking")):
         run = recorded_rounds(chosen, scheme, "x", "x")
-        guess = guess_of(VirtualNodePopulation(), run.transcript.views(Role.SERVER), run.public, run.auxiliary)
+        guess = run.guess(VirtualNodePopulation())
         assert guess is not None
         found.append(guess.shares)
     np.testing.assert_array_equal(found[0], found[1])

@@ -18,9 +18,9 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods import FedVN
-from fgl_secure.methods.fedvn import runs
-from fgl_secure.protocols.naming import names
+from fgl_secure.methods.fedvn import scenarios
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.naming import names
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 from tests.methods.fedvn.settings import QUICK
@@ -80,7 +80,7 @@ def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatc
     def leaking(scheme: Scheme, channel: Channel) -> ServerSums:
         return Leaking(CollectiveSums(scheme, channel), channel)
 
-    monkeypatch.setattr(runs, "CollectiveSums", leaking)
+    monkeypatch.setattr(scenarios, "CollectiveSums", leaking)
     twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
     assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)

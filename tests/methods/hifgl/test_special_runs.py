@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.base import Material
-from fgl_secure.attacks.differencing import PARTICIPANTS
+from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
+from fgl_secure.attacks.message_passing.knowledge import DEVIATION, DROP_OUTS, STATIC_ROWS, PublicRows
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.runs import special_runs
-from fgl_secure.methods.hifgl.special_runs import as_words, deviating_run, drop_out_run, gradient_run, static_run
+from fgl_secure.methods.hifgl.controls import gradient_run
+from fgl_secure.methods.hifgl.scenarios import as_words, deviating_run, drop_out_run, special_runs, static_run
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -30,12 +31,11 @@ def test_static_rows_are_words_over_the_root_of_the_degree() -> None:
     """The one release has x_v / sqrt(d_v) of everybody, x_v is the public list, and the point's place is public."""
     graph = sparse_graph()
     run = static_run(SecretMessagePassing(fraction_bits=16), graph, 0)
-    assert run.material is Material.STATIC
+    assert run.scenario is STATIC_ROWS
     assert run.public.fraction_bits == 16
     rows = graph.features / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
-    assert np.array_equal(run.truth.embeddings[FIRST], np.floor(rows * 2**16 + 0.5))
-    assert run.auxiliary.dictionary is not None
-    assert np.array_equal(run.auxiliary.dictionary, graph.features)
+    assert np.array_equal(run.truth(MessageTruth).embeddings[FIRST], np.floor(rows * 2**16 + 0.5))
+    assert np.array_equal(run.knows(PublicRows).rows, graph.features)
 
 
 def test_features_that_are_words_stay_as_they_are() -> None:
@@ -52,7 +52,7 @@ def test_absent_devices_send_nothing_and_are_noted(scheme: Scheme) -> None:
     graph = sparse_graph()
     run = drop_out_run(scheme, graph, 0, rounds=4, presence=0.6)
     assert run is not None
-    assert run.material is Material.DROP_OUTS
+    assert run.scenario is DROP_OUTS
     carrying = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS)
     for role in (Role.DEVICE, Role.SILO):
         noted = run.transcript.views(role).own(PARTICIPANTS)
@@ -61,7 +61,7 @@ def test_absent_devices_send_nothing_and_are_noted(scheme: Scheme) -> None:
             sent = [b for b in run.transcript.messages if b.phase in carrying and b.step == rows.step]
             assert set(sent[0].senders.tolist()) == set(rows.values[:, 1].tolist())
             assert 0 < len(rows.values) < graph.edges.shape[1]
-    secrets = list(run.truth.embeddings.values())
+    secrets = list(run.truth(MessageTruth).embeddings.values())
     assert len(secrets) == 4
     assert all(np.array_equal(secrets[0], other) for other in secrets)
 
@@ -70,13 +70,13 @@ def test_nobody_can_be_left_out_behind_proxies() -> None:
     """Where silos send for their devices there is no run with drop-outs."""
     scheme = RelayCoded(k_min=1, profile=Profile.ANON)
     assert drop_out_run(scheme, sparse_graph(), 0) is None
-    assert [run.material for run in special_runs(scheme, sparse_graph(), 0)] == [Material.STATIC]
+    assert [run.scenario for run in special_runs(scheme, sparse_graph(), 0)] == [STATIC_ROWS]
 
 
 def test_the_published_scheme_has_all_three() -> None:
     """Static rows, drop-outs and deviating devices, in this order, each repeatable to the bit."""
     first, again = (list(special_runs(SecretMessagePassing(), sparse_graph(), 1)) for _ in range(2))
-    assert [run.material for run in first] == [Material.STATIC, Material.DROP_OUTS, Material.DEVIATION]
+    assert [run.scenario for run in first] == [STATIC_ROWS, DROP_OUTS, DEVIATION]
     for one, other in zip(first, again, strict=True):
         for a, b in zip(one.transcript.messages, other.transcript.messages, strict=True):
             assert a.payload is not None
@@ -105,4 +105,4 @@ def test_gradients_are_sized_as_dense_matrices() -> None:
     assert weights.item_bytes == 4 * 30 * graph.num_classes
     assert biases.item_bytes == 4 * graph.num_classes
     assert weights.payload is not None
-    assert np.array_equal(gradient_run(graph, 0).truth.rows[0], weights.payload[:, :30])
+    assert np.array_equal(gradient_run(graph, 0).truth(MessageTruth).rows[0], weights.payload[:, :30])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_secure.attacks.gradient_model import Activation, Convolution
+from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedavg.inversion.noise import GradientNoise
+from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.protocols.naming import names
 
 CLEAR = "plaintext"
