@@ -80,9 +80,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(name: str | None, 
     before = len(channel.transcript.messages)
     rows = drawn(0)
     rows[1, 2] = entry
-    with pytest.raises(
-        InputError, match=r"(finite|bound 64); .*: scale the features or lower the learning rate$"
-    ):
+    with pytest.raises(InputError, match=r"(finite|bound 64); .*: scale the features or lower the learning rate$"):
         sums(rows, Step(0))
     assert len(channel.transcript.messages) == before
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
 from fgl_secure.attacks.rooted_trees.single import HopFeatureSingle, SingleRows
@@ -26,6 +25,7 @@ from fgl_secure.methods.fed2gnn.claims import claim_of
 from fgl_secure.methods.fed2gnn.controls import CONTROLS, along_communities
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.scenarios import trained_hops
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Circumstance, Recording, Role, Secret

@@ -19,8 +19,8 @@ from fgl_secure.graph import Data
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn import scenarios
-from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.naming import names
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 from tests.methods.fedvn.settings import QUICK
