@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -122,15 +123,17 @@ class Scheme(ABC):
 
     @abstractmethod
     def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
         """The machines of some parties, one a role.
 
         Args:
             topology: that the scheme serves.
-            session: 16 public bytes, different in every session.
+            session: 16 public bytes, different in every session; what else all parties must have been told alike may
+                follow them: where keys are bound to it, parties that were told otherwise have no sum.
             draws: coins of those parties.
             hosted: int64 [k], party identifiers; all that take part unless given.
+            names: identities that sign keys, where a scheme has keys to sign, so that no server passes on its own.
 
         Raises:
             InputError: the scheme refuses the topology, or its parameters do not fit it.

@@ -27,8 +27,8 @@ from fgl_secure.flower.policy import (
 )
 from fgl_secure.flower.records import Answer, Request
 from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.staged.envelope import stage_of
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Stage
 
 TRAIN = "train"

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of
-from fgl_secure.protocols.one_sum.scheme import Names
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
 from fgl_secure.protocols.pairwise_masking.memory import DONE, MASK, SEALING, SELF, SHARES, Memory
 from fgl_secure.protocols.pairwise_masking.plan import Circles

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.fields import laid_out as on_all_tapes
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
-from fgl_secure.protocols.one_sum.scheme import Names
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.runtime import Draws, Messages, Phase, Step

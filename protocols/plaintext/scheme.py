@@ -13,6 +13,7 @@ from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.hosting import hosted_of
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
 from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
@@ -116,6 +117,8 @@ class Plaintext(Scheme):
         session: bytes,  # noqa: ARG002  # there are no keys
         draws: Draws,
         hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
     ) -> tuple[SumMachine, ...]:
         """See `Scheme.machines`. Clients and an adder, or all owners in one; silos beside them on the path of silos."""
         self.check_serves(topology)

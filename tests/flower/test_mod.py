@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fgl_secure.aggregation.messages import Request as RoundRequest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.messages import Request as RoundRequest
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
@@ -22,7 +22,7 @@ from fgl_secure.flower.memory import Memory
 from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
 from fgl_secure.flower.records import KEY, Request
 from fgl_secure.flower.terms import RoundTerms
-from fgl_secure.protocols.staged.identity import Identity
+from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.staged.interface import Stage
 from tests.flower.fake_federation import FakeGrid, app_of, record, stage_asked, update
 

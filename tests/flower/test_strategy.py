@@ -16,7 +16,7 @@ from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 from fgl_secure.flower.guard import NO_PART
 from fgl_secure.flower.records import KEY, Answer
 from fgl_secure.flower.server_round import REFUSED
-from fgl_secure.protocols.staged.identity import Identity
+from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.staged.interface import Stage
 from tests.flower.fake_federation import FakeGrid, Numbers, app_of, record, update
 
@@ -65,7 +65,7 @@ def test_mean_is_that_of_fedavg() -> None:
     np.testing.assert_allclose(found, mean([0, 1, 2, 3]), atol=NEAR)
 
 
-@pytest.mark.parametrize("scheme", ["lightsecagg", "ckks", "plaintext"])
+@pytest.mark.parametrize("scheme", ["lightsecagg", "ckks-shared-key", "plaintext"])
 def test_every_scheme_gives_the_mean(scheme: str) -> None:
     """The scheme is a setting; clients that trust it take part."""
     grid = federation(schemes=[scheme])

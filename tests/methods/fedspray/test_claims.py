@@ -49,7 +49,7 @@ def test_a_scheme_declares_what_sums_tell(name: str) -> None:
 def test_two_clients_hide_nothing_from_each_other() -> None:
     """Of two clients each subtracts its own part; of three none can."""
     for clients, declared in ((2, True), (3, False)):
-        leaks = claim_of(server_scheme("ckks"), clients).leaks_by_design
+        leaks = claim_of(server_scheme("ckks-shared-key"), clients).leaks_by_design
         statements = [leak.statement for leak in leaks if leak.role is Role.SILO]
         assert any("of two clients" in each for each in statements) is declared
 

@@ -20,7 +20,7 @@ from fgl_secure.training.model_down import RECEIVED
 from fgl_secure.training.server_sums import SERVER_SUM, CollectiveSums, ServerSums
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, tiny, with_epochs
 
-SCHEMES = ("pairwise-masking", "lightsecagg", "ckks")
+SCHEMES = ("pairwise-masking", "lightsecagg", "ckks-shared-key")
 PUBLISHED = fedspray_preset("paper", "PubMed")
 
 

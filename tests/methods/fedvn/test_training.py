@@ -46,7 +46,7 @@ def test_equal_seeds_give_equal_bits() -> None:
     assert first.losses != other.losses
 
 
-@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks"])
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks-shared-key"])
 def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
     """Losses agree to the last bit, and nobody's row is among the messages."""
     sets = random_set()

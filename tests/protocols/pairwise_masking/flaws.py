@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.one_sum.identity import Identities
+from fgl_secure.protocols.identity import Identities
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.requests import Ask
 from fgl_secure.runtime import Messages, Phase
