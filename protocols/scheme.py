@@ -52,6 +52,11 @@ class SumMachine(Machine):
         """
 
     @property
+    def over(self) -> bool:
+        """Whether the hosted parties have nothing more to say or hear in the step at hand, as far as they can tell."""
+        return False
+
+    @property
     def included(self) -> Ids | None:
         """Party identifiers of those whose rows are in the one sum; None where there are several sums, or none yet."""
         return None

@@ -94,6 +94,11 @@ class ClientRound:
         """Whether it has what it adds."""
         return self._mapping is not None
 
+    @property
+    def over(self) -> bool:
+        """Whether it has given its last answer in the round."""
+        return self._part is not None and self._part.purpose is Purpose.VALUES and self._part.machine.over
+
     def provide(self, mapping: Mapping[str, Any], weight: float = 1) -> None:
         """Takes what this client adds; wanted before it answers for the first time.
 

@@ -17,9 +17,9 @@ from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes
 from fgl_secure.aggregation.rules import Purpose, Rules
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
-from fgl_secure.errors import ProtocolError
+from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.runtime import Channel, Messages, Role
+from fgl_secure.runtime import Channel, Messages, Recording, Role
 from fgl_secure.runtime.packing import unpacked
 
 OPENING = "opening"
@@ -41,6 +41,7 @@ class ServerRound:
         number: of the round in the session.
         coins: of the server.
         bounds: as a round before found them; None where there was none.
+        recording: what is kept of messages; None keeps them as long as they are not too large.
     """
 
     def __init__(
@@ -51,12 +52,13 @@ class ServerRound:
         number: int,
         coins: Coins,
         bounds: Mapping[str, float] | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self._rules, self._layout, self._coins = rules, layout, coins
         self._session, self._number = session, number
         self._bounds = bounds if rules.finds_ranges(layout) else None
         self._clients, (self._server,) = rules.parties.ids(Role.SILO), rules.parties.ids(Role.SERVER).tolist()
-        self._channel = Channel(rules.parties, coins, recording_for(rules, layout))
+        self._channel = Channel(rules.parties, coins, recording or recording_for(rules, layout))
         self._start, self._seconds = time.perf_counter(), 0.0
         self._outcome: Outcome | None = None
         self._open(rules.first(layout, bounds))
@@ -133,6 +135,8 @@ class ServerRound:
             raise ProtocolError(f"answer must be of a client in a round that is not done; found client {client}")
         sender = int(self._clients[client])
         batches = batches_from_bytes(unpacked(message), self._session, sender, self._server)
+        if not batches:
+            raise MalformedMessageError(f"answer must hold a message; that of client {client} holds none")
         before = self._machine.state() if len(batches) > 1 else None
         try:
             for messages in batches:

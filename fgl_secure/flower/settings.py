@@ -17,7 +17,7 @@ class Settings:
     """What a server chooses.
 
     Attributes:
-        scheme: name of a staged scheme.
+        scheme: name of a scheme for sums at a server.
         threshold: least clients that must be left at every stage: a number, a share of those sampled (a float below
             1, rounded up), or None for the scheme's default.
         bound: largest magnitude of a number in arrays and metrics; None has ranges found out together in the first

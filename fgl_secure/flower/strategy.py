@@ -59,7 +59,7 @@ class SecureAggregationStrategy(Strategy):
 
     Args:
         strategy: to be wrapped.
-        scheme: name of a staged scheme.
+        scheme: name of a scheme for sums at a server.
         threshold: least clients that must be left at every stage: a number, a share of those sampled, or None for the
             scheme's default.
         bound: largest magnitude of a number in arrays and metrics; None has ranges found out together.

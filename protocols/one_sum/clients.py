@@ -76,6 +76,11 @@ class OneSumClients(OneSumMachine):
         """The stage that each hosted client awaits the server's message of, int64 [h]; `DONE` after the last."""
         return self._due.copy()
 
+    @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return bool((self._due == DONE).all())
+
     @abstractmethod
     def _clear(self) -> None:
         """Forgets everything but the step."""

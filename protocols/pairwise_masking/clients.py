@@ -39,6 +39,11 @@ class Clients(Memory):
     See `Memory` for the arguments.
     """
 
+    @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return bool((self._due == DONE).all())
+
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`.
 

@@ -55,6 +55,11 @@ class Clients(StepwiseMachine):
         return (Messages(Phase.VECTORS, self.now, self._owners, to, fields, len(self._tapes)),)
 
     @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return self._turns > 0
+
+    @property
     def sums(self) -> None:
         """None: clients are told none."""
 
