@@ -21,7 +21,8 @@ from typing import Any
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.protocols.ckks import Ckks
+from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
+from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.plaintext import Plaintext
@@ -29,10 +30,6 @@ from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.staged.ckks import StagedCkks
-from fgl_secure.protocols.staged.lightsecagg import StagedLightSecAgg
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
-from fgl_secure.protocols.staged.plain import StagedPlain
 from fgl_secure.protocols.topology import Topology
 
 Named = Promising | Scheme
@@ -47,7 +44,8 @@ SUMMARIES: Mapping[str, str] = MappingProxyType({
     "relay-coded": "message passing over relays, the repair of secmp",
     "pairwise-masking": "masks that cancel in the sum (Bonawitz et al. 2017, Bell et al. 2020); survives drop-outs",
     "lightsecagg": "coded masks, whose sum is opened in one shot (So et al. 2022); survives drop-outs",
-    "ckks": "ciphertexts are added: under the receiver's key, or for a server under one that the clients share",
+    "ckks": "ciphertexts are added under a key of the receiver",
+    "ckks-shared-key": "ciphertexts are added for a server, under a key that the clients share and it never has",
 })  # fmt: skip
 """Every scheme in words."""
 
@@ -85,10 +83,10 @@ _TABLE: Mapping[str, Mapping[str, _Served]] = MappingProxyType({
         "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
     },
     "server": {
-        "plaintext": _Served(StagedPlain),
-        "pairwise-masking": _Served(StagedPairwiseMasking, ("threshold", "degree", "modulus")),
-        "lightsecagg": _Served(StagedLightSecAgg, ("threshold", "colluding", "modulus")),
-        "ckks": _Served(StagedCkks, ("threshold",)),
+        "plaintext": _Served(Plaintext, ("threshold",)),
+        "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
+        "lightsecagg": _Served(LightSecAgg, ("threshold", "colluding", "modulus")),
+        "ckks-shared-key": _Served(SharedKeyCkks, ("threshold",)),
     },
 })  # fmt: skip
 
@@ -180,6 +178,11 @@ def promises(scheme: Named, topology: str) -> int:
     """How many guarantees a scheme states for a topology."""
     claim = scheme.claim if isinstance(scheme, Promising) else scheme.claim_for(Topology.example(topology))
     return len(claim.guarantees)
+
+
+def server_scheme(text: str) -> Scheme:
+    """The scheme for sums of all clients at a server, by its name; see `parse`."""
+    return typing.cast(Scheme, parse(text, ("server",))[1])
 
 
 def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Named:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.relay_claim import claim_of
 from fgl_secure.protocols.relay_session import RelaySession
 from fgl_secure.protocols.scheme import Scheme, SumMachine
@@ -190,6 +191,8 @@ class RelayCoded(Scheme):
         session: bytes,  # noqa: ARG002  # until it has machines of its own
         draws: Draws,
         hosted: NDArray[np.int64] | None = None,  # noqa: ARG002  # the same
+        *,
+        names: Names | None = None,  # noqa: ARG002  # the same
     ) -> tuple[SumMachine, ...]:
         """One that hosts everybody, and talks over the channel by itself.
 

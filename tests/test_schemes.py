@@ -69,9 +69,9 @@ def test_a_name_is_for_the_first_topology_that_it_serves() -> None:
 
 def test_one_run_may_have_several() -> None:
     """Commas outside brackets part the schemes of different topologies."""
-    chosen = assignment("relay-coded[k_min=1,anon],server=ckks", ("neighbours", "server"))
+    chosen = assignment("relay-coded[k_min=1,anon],server=ckks-shared-key", ("neighbours", "server"))
     assert chosen["neighbours"] == RelayCoded(k_min=1, profile=Profile.ANON)
-    assert chosen["server"].name == "ckks"
+    assert chosen["server"].name == "ckks-shared-key"
 
 
 def test_usual_parameters_stand_back_where_one_of_them_is_named() -> None:
@@ -112,8 +112,8 @@ def test_what_is_not_a_scheme_is_refused(text: str, kind: type[FglSecureError], 
 
 def test_topologies_of_others_are_refused() -> None:
     """A topology that there is, and that is none of the method's, is refused by the method's own."""
-    with pytest.raises(InputError, match="scheme must be for neighbours here; found server=ckks, for server"):
-        parse("server=ckks", ("neighbours",))
+    with pytest.raises(InputError, match="must be for neighbours here; found server=ckks-shared-key, for server"):
+        parse("server=ckks-shared-key", ("neighbours",))
 
 
 def test_two_schemes_for_one_topology_are_refused() -> None:

@@ -290,6 +290,10 @@ class Channel(Draws):
         if self.recording.keeps(step):
             self._keep(Private.INPUT, name, step, owners, self._on_every_tape(values))
 
+    def note_outputs(self, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Records what a protocol leaves owners with: values [*batch_shape, m, ...]."""
+        self._keep(Private.OUTPUT, name, step, owners, values)
+
     def note_incident(self, step: Step, party: int, what: str) -> None:
         """Records that something went wrong and was dealt with; `party` is the identifier of the one at fault."""
         self.transcript.incidents.append(Incident(step, self.parties.party_of(party), what))

@@ -27,8 +27,8 @@ from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Recording
 from tests.flower.fake_federation import FakeGrid

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.algebra import Quantizer
 from fgl_secure.methods.fedstruct.gradients import GradientSum, StructureDelivery
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.protocols.vector_sum import Ids, VectorGroup, VectorScheme, VectorSession
@@ -20,39 +20,16 @@ FRACTION_BITS = 40
 BOUND = 2.0**10
 """Largest magnitude of one entry of a gradient; more is refused."""
 
+REMEDY = "lower the learning rate, or scale the features"
+
 FLOAT_BYTES = 4
 
 
-def fraction_bits(limit: int, terms: int, scheme: str) -> int:
-    """Bits behind the binary point of entries up to `BOUND`.
-
-    Args:
-        limit: largest magnitude of an exact sum.
-        terms: vectors in it.
-        scheme: what it is called.
-
-    Raises:
-        FieldRangeError: not one bit fits.
-    """
-    room = limit // terms / BOUND
-    bits = min(FRACTION_BITS, int(np.floor(np.log2(max(room, 0.5)))))
-    if bits < 1:
-        raise FieldRangeError(
-            f"bound of a gradient's entries must leave a bit behind the point under {scheme}; "
-            f"found {BOUND:g} for sums up to {limit:,}"
-        )
-    return bits
-
-
-def in_units(values: NDArray[np.floating[Any]], bits: int) -> NDArray[np.int64]:
-    """Entries as whole units of 2^-bits.
-
-    Raises:
-        InputError: an entry is not finite, or beyond `BOUND`; which one is not said.
-    """
-    if not np.isfinite(values).all() or float(np.abs(values).max(initial=0.0)) > BOUND:
-        raise InputError(f"gradients must be finite and of magnitude up to {BOUND:g}; at least one entry is not")
-    return np.rint(values.astype(np.float64) * 2.0**bits).astype(np.int64)
+def grid_for(limit: int, terms: int) -> Quantizer:
+    """What makes integers of gradients, for sums of so many up to a limit."""
+    return Quantizer.for_sums(
+        bound=BOUND, limit=limit, terms=terms, most_bits=FRACTION_BITS, what="gradients", remedy=REMEDY
+    )
 
 
 class FixedPointSum:
@@ -66,18 +43,16 @@ class FixedPointSum:
 
     def __init__(self, scheme: VectorScheme, channel: Channel, group: VectorGroup) -> None:
         terms = len(group.senders)
-        self.fraction_bits = fraction_bits(scheme.limit(terms), terms, scheme.name)
+        self.grid = grid_for(scheme.limit(terms), terms)
         self._scheme, self._channel, self._group = scheme, channel, group
         self._session: VectorSession | None = None
 
     def __call__(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """The sum of the clients' vectors [m, d] in the order of the group's senders, float64 [d]."""
-        units = in_units(rows, self.fraction_bits)
+        units = self.grid.encode(rows)
         if self._session is None:
-            bound = int(BOUND * 2.0**self.fraction_bits)
-            self._session = self._scheme.open(self._channel, self._group, rows.shape[1], bound)
-        total: NDArray[np.float64] = self._session.sum(units, step) / 2.0**self.fraction_bits
-        return total
+            self._session = self._scheme.open(self._channel, self._group, rows.shape[1], self.grid.largest)
+        return self.grid.decode(self._session.sum(units, step))
 
 
 def server_group(channel: Channel) -> VectorGroup:

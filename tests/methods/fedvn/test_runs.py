@@ -16,16 +16,17 @@ from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, handed_out, recorded_rounds, secrets
 from fgl_secure.methods.fedvn.training import run_fedvn
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Role
-from fgl_secure.training.server_sums import ClearSums
+from fgl_secure.schemes import server_scheme
 from tests.methods.fedvn.settings import setting, values
+from tests.sums import clear_sums
 
 
 def test_the_server_knows_what_it_hands_out_first() -> None:
     """Clients that hardly move come back with the model that the attacker knows as the first."""
     chosen = setting(learning_rate=1e-9)
-    run = recorded_rounds(chosen, None, "plaintext", "x")
+    run = recorded_rounds(chosen, Plaintext(), "plaintext", "x")
     layout = run.knows(VirtualSlices)
     assert layout.start is not None
     first = client_states(run.transcript.views(Role.SERVER), layout)[0]
@@ -37,7 +38,7 @@ def test_the_attacker_s_layout_is_the_method_s() -> None:
     """Slices agree with those of the rows that clients send, and the last weight lies before the last bias."""
     chosen = setting()
     channel = Channel(chosen.parties, SimulationCoins(0))
-    theirs = run_fedvn(chosen.sets, channel, replace(chosen.preset, epochs=1), ClearSums(channel)).layout
+    theirs = run_fedvn(chosen.sets, channel, replace(chosen.preset, epochs=1), clear_sums(channel)).layout
     ours = handed_out(chosen)
     assert (ours.model, ours.nodes, ours.weight) == (theirs.model, theirs.nodes, theirs.weight)
     assert (ours.head_bias, ours.score_vector) == (theirs.head_bias, theirs.score_vector)
@@ -73,8 +74,8 @@ def test_shares_are_those_of_graphs_that_train() -> None:
 
 def test_recorded_rounds_are_few() -> None:
     """No more rounds are trained for attacks than they read, and no more than the preset has."""
-    few = recorded_rounds(setting(epochs=2), None, "plaintext", "x")
-    many = recorded_rounds(setting(epochs=ROUNDS + 5), None, "plaintext", "x")
+    few = recorded_rounds(setting(epochs=2), Plaintext(), "plaintext", "x")
+    many = recorded_rounds(setting(epochs=ROUNDS + 5), Plaintext(), "plaintext", "x")
     for run, rounds in ((few, 2), (many, ROUNDS)):
         layout = run.knows(VirtualSlices)
         assert len(client_states(run.transcript.views(Role.SERVER), layout)) == rounds
@@ -82,7 +83,7 @@ def test_recorded_rounds_are_few() -> None:
 
 def test_values_have_no_labels_to_be_read() -> None:
     """Where graphs have values for targets, clients can be told and label shares cannot."""
-    run = recorded_rounds(setting(values(), epochs=4), None, "plaintext", "x")
+    run = recorded_rounds(setting(values(), epochs=4), Plaintext(), "plaintext", "x")
     truth = run.truth(VirtualNodeTruth)
     assert (truth.label_shares, truth.population) == (None, None)
     assert run.guess(VirtualNodeLabels()) is None
@@ -96,7 +97,7 @@ def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
     """Equal seeds give equal sums, so that the shares of all clients together are estimated alike."""
     chosen = setting()
     found = []
-    for scheme in (None, staged("pairwise-masking")):
+    for scheme in (Plaintext(), server_scheme("pairwise-masking")):
         run = recorded_rounds(chosen, scheme, "x", "x")
         guess = run.guess(VirtualNodePopulation())
         assert guess is not None

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.identity import Identities, Identity
-from fgl_secure.protocols.one_sum.scheme import Names, OneSumScheme
+from fgl_secure.protocols.identity import Identities, Identity, Names
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import Identities
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.graph import local_threshold
 from fgl_secure.protocols.staged.driver import run
-from fgl_secure.protocols.staged.identity import Identities
 from fgl_secure.protocols.staged.interface import Stage, StagedScheme, SumTerms
 from fgl_secure.protocols.staged.masking.memory import memory_from
 from fgl_secure.protocols.staged.masking.plan import plan_of, ring_order

@@ -1,16 +1,21 @@
-"""What a round puts around the messages of its sums: which sum it is, and with the first request what to sum."""
+"""What server and clients of a round say: which sum it is, at first what is summed, and the messages of machines."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.protocols.staged.envelope import packed, unpacked
+from fgl_secure.runtime import Messages, decode, encode
+from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.packing import packed, unpacked
+
+_HEAD = struct.Struct(f">{SESSION_BYTES}sIB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,7 @@ class Opening:
         Raises:
             MalformedMessageError: it is no opening, or its bounds are not one positive number for each float tensor.
         """
-        layout, bounds = fields(data, 2)
+        layout, bounds = unpacked(data, 2)
         opening = cls(Layout.from_bytes(layout), _bounds(bounds) if bounds else None)
         if opening.bounds is not None and set(opening.bounds) != {entry.name for entry in opening.layout.floats}:
             raise MalformedMessageError("bounds must be given for all float tensors and for nothing else; they are not")
@@ -49,19 +54,24 @@ class Request:
     """A message of the server to a client.
 
     Attributes:
+        session: 16 public bytes.
+        number: of the round in the session.
         purpose: of the sum that it belongs to.
         opening: with the first request of a sum.
-        message: of the sum itself.
+        batches: messages of the machines, as bytes; none in a first request.
     """
 
+    session: bytes
+    number: int
     purpose: Purpose
     opening: Opening | None
-    message: bytes
+    batches: tuple[bytes, ...] = ()
 
     def to_bytes(self) -> bytes:
         """For `from_bytes`."""
         opening = b"" if self.opening is None else self.opening.to_bytes()
-        return packed([bytes([self.purpose]), opening, self.message])
+        head = _HEAD.pack(self.session, self.number, self.purpose)
+        return packed([head, opening, packed(self.batches)])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Request:
@@ -70,21 +80,30 @@ class Request:
         Raises:
             MalformedMessageError: it is no request.
         """
-        purpose, opening, message = fields(data, 3)
-        if len(purpose) != 1 or purpose[0] not in set(Purpose):
-            raise MalformedMessageError("request must say what its sum is for; it does not")
-        return cls(Purpose(purpose[0]), Opening.from_bytes(opening) if opening else None, message)
+        head, opening, batches = unpacked(data, 3)
+        if len(head) != _HEAD.size or head[-1] not in set(Purpose):
+            raise MalformedMessageError("request must say of which round its sum is, and what it is for; it does not")
+        session, number, purpose = _HEAD.unpack(head)
+        read = Opening.from_bytes(opening) if opening else None
+        return cls(session, number, Purpose(purpose), read, tuple(unpacked(batches)))
 
 
-def fields(data: bytes, count: int) -> list[bytes]:
-    """So many packed fields.
+def batches_to_bytes(batches: Iterable[Messages], session: bytes) -> tuple[bytes, ...]:
+    """Messages of a machine, a string for each batch."""
+    return tuple(encode(messages, session) for messages in batches)
+
+
+def batches_from_bytes(data: Sequence[bytes], session: bytes, sender: int, receiver: int) -> list[Messages]:
+    """The messages that one party sent another.
 
     Raises:
-        MalformedMessageError: there are more or fewer, or none of the kind.
+        MalformedMessageError: they are none, or from or for somebody else.
+        StaleMessageError: they are of another session.
     """
-    found = unpacked(data)
-    if len(found) != count:
-        raise MalformedMessageError(f"message must have {count} fields; found {len(found)}")
+    found = [decode(each, session) for each in data]
+    for messages in found:
+        if not ((messages.senders == sender).all() and (messages.receivers == receiver).all()):
+            raise MalformedMessageError("messages must be from who sent them, for who gets them; at least one is not")
     return found
 
 

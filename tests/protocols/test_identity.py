@@ -9,7 +9,7 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity
 
 RFC_8032_TEST_2 = json.loads("""{
     "private": "4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",

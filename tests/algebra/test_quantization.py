@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import FixedPoint, Overflow, PrimeField
+from fgl_secure.algebra import FixedPoint, Overflow, PrimeField, Quantizer
+from fgl_secure.algebra.quantization import most_fraction_bits, units_of
 from fgl_secure.errors import FieldRangeError, InputError
 from tests.strategies import prime_fields, reals
 
@@ -137,7 +138,7 @@ def test_bound_is_the_last_value_accepted(sign: int) -> None:
     """The bound itself is encoded, the next float beyond it raises."""
     fixed = FixedPoint(PrimeField(), 1.0, 4, 1)
     assert fixed.decode(fixed.encode(np.array([sign * 1.0]))).tolist() == [sign * 1.0]
-    with pytest.raises(FieldRangeError, match="values must not exceed the bound 1; found magnitude"):
+    with pytest.raises(FieldRangeError, match=r"values must not exceed the bound 1; .* give a larger bound"):
         fixed.encode(np.array([sign * math.nextafter(1.0, 2.0)]))
 
 
@@ -185,3 +186,42 @@ def test_strided_values_are_encoded_as_they_read() -> None:
     values = np.arange(6.0).reshape(2, 3).T
     assert fixed.encode(values).tolist() == [[0, 3], [1, 4], [2, 5]]
     assert fixed.decode(fixed.encode(values).T).tolist() == values.T.tolist()
+
+
+@given(st.floats(1e-6, 1e9), st.integers(0, 2**61), st.integers(1, 40), st.integers(1, 2**20))
+def test_a_quantizer_takes_the_most_bits_that_leave_sums_within_the_limit(
+    bound: float, limit: int, terms: int, heaviest: int
+) -> None:
+    """With its bits the largest weighted sum is within the limit, with one more it would not be; else it raises."""
+    try:
+        found = Quantizer.for_sums(bound=bound, limit=limit, terms=terms, heaviest=heaviest, most_bits=99)
+    except FieldRangeError:
+        assert terms * heaviest * units_of(bound, 1) > limit
+        return
+    assert terms * heaviest * found.largest <= limit < terms * heaviest * (units_of(bound, found.fraction_bits + 1))
+
+
+@given(st.lists(st.floats(-64.0, 64.0), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 1000))
+def test_quantized_sums_and_means_are_off_by_half_a_unit_a_number(values: list[float], bits: int, weight: int) -> None:
+    """In exact arithmetic: k numbers by k half units at most, a number under a weight by one."""
+    grid, exact = Quantizer(64.0, bits), sum(map(Fraction, values))
+    units = grid.encode(np.array(values))
+    assert int(np.abs(units).max()) <= grid.largest
+    assert abs(Fraction(int(units.sum()), 2**bits) - exact) <= len(values) * Fraction(grid.error)
+    assert grid.decode(weight * units, weight).tolist() == grid.decode(units).tolist()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1.00001, -7.0])
+def test_a_quantizer_refuses_what_does_not_fit_and_shows_no_value(value: float) -> None:
+    """The message has what it was, the rule and the remedy."""
+    with pytest.raises(InputError, match=r"^updates must .*(finite|exceed the bound 1).*: clip them$") as caught:
+        Quantizer(1.0, 4, "updates", "clip them").encode(np.array([0.5, value]))
+    assert f"{value:g}" not in str(caught.value).replace("found NaN or infinity", "")
+    assert isinstance(caught.value, FieldRangeError) == math.isfinite(value)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf])
+def test_bounds_of_a_quantizer_are_positive_numbers(bound: float) -> None:
+    """Others have no bits."""
+    with pytest.raises(InputError, match="bound must be a positive number"):
+        most_fraction_bits(bound, 100)

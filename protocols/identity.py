@@ -83,3 +83,21 @@ class Identities:
             Ed25519PublicKey.from_public_bytes(self.public[client]).verify(signature, message)
         except InvalidSignature as error:
             raise ProtocolError(f"keys of client {client} must be signed by its identity; they are not") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Long-term identities of the parties of a sum, by place: clients from 0, a receiver that is none behind them.
+
+    Attributes:
+        own: of those hosted here.
+        known: of all whose keys those hosted here will hear, as they know them from elsewhere.
+    """
+
+    own: Mapping[int, Identity]
+    known: Identities
+
+    def __post_init__(self) -> None:
+        for place, identity in self.own.items():
+            if self.known.public.get(place) != identity.public:
+                raise InputError(f"identity must be that of client {place} among those known; it is not")

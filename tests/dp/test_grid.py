@@ -1,4 +1,4 @@
-"""Rounding at random: within the norm that is accounted for, and right on average."""
+"""Rows on a grid, rounded at random: within the norm that is accounted for, and right on average."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.aggregation.random_rounding import rounded_at_random, rounded_norm
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.dp import grid_clip, grid_rows
+from fgl_secure.dp import grid_clip, grid_rows, rounded_at_random, rounded_norm
 
 
 @given(st.integers(1, 400), st.integers(0, 12), st.floats(1.0, 50.0), st.floats(1e-3, 1e3), st.integers(0, 99))
