@@ -388,6 +388,7 @@ def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Partie
     apart = Processes(scheme, topology, case.directory)
     order = data.draw(st.permutations(range(len(case.directory))))
     encoding = scheme.encoding(topology)
+    assert encoding is not None
     for step in (FORWARD, Step(0, 1), BACKWARD, Step(1)):
         values = data.draw(reals(BOUND, (len(along(case.grouping, step.direction).row_owner), 2)))
         found = apart.sum(encoding.encode(values), step, order)
