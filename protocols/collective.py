@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,15 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.transcript import SECRETS
 
 Array = NDArray[Any]
+
+VECTORS = "vectors"
+"""Name of the inputs of sums over clients."""
 
 
 class Collective:
@@ -33,10 +38,14 @@ class Collective:
         why = scheme.refuses(topology)
         if why is not None:
             raise InputError(f"scheme must serve the topology {topology.name}; {scheme.name} does not, because {why}")
+        scheme = scheme.fitted(topology)
+        if scheme.helpers:
+            topology = replace(topology, helpers=_helpers(channel, scheme))
         self.scheme, self.topology, self._channel = scheme, topology, channel
         self.fixed = scheme.fixed_point(topology.terms)
-        session = b"" if channel.batch_shape else bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist())
-        self._machines = scheme.machines(topology, session or bytes(SESSION_BYTES), channel)
+        named = scheme.keyed and not channel.batch_shape
+        session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
+        self._machines = scheme.machines(topology, session, channel)
 
     def sum(self, rows: Array, step: Step) -> Array:
         """Computes the sums of one step.
@@ -64,9 +73,8 @@ class Collective:
         for machine in self._machines:
             own = np.isin(grouping.row_owner, machine.parties)
             machine.begin(step, (units if own.all() else units[own]) if own.any() else None)
-        self._channel.note_inputs(
-            "values" if len(grouping.group_owner) > 1 else "vectors", step, grouping.row_owner, units
-        )
+        name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
+        self._channel.note_inputs(name, step, grouping.row_owner, units)
         simulate(self._machines, self._channel)
         sums = self._gathered(grouping.group_owner, rows.shape[1])
         return self.fixed.decode(sums) if real and self.fixed is not None else sums
@@ -92,3 +100,9 @@ class Collective:
         if out is None:
             raise ProtocolError("machines must leave a sum for those entitled to it; they left none")
         return out
+
+
+def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:
+    """The first parties of each role that helps."""
+    present = [channel.parties.ids(role)[:count] for role, count in scheme.helpers.items() if role in channel.parties.roles]
+    return np.concatenate([np.empty(0, dtype=np.int64), *present])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from typing import Protocol
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,11 +15,11 @@ from fgl_secure.protocols.topology import Grouping, Reals
 from fgl_secure.runtime import Channel, Step
 
 
-class Session(ABC):
+class Session(Protocol):
     """A scheme at work on one grouping, with whatever its set-up agreed on."""
 
     @abstractmethod
-    def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
+    def sum(self, values: Reals, step: Step, /) -> NDArray[np.float64]:
         """Computes the grouped sums of one step.
 
         Args:

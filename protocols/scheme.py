@@ -62,6 +62,8 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    keyed: ClassVar[bool] = True
+    """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
     @property
     @abstractmethod
@@ -92,6 +94,10 @@ class Scheme(ABC):
             FieldRangeError: the field cannot hold such sums.
         """
         return None
+
+    def fitted(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
+        """The scheme with parameters that it chooses for a topology that it serves."""
+        return self
 
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""

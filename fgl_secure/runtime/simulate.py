@@ -16,7 +16,7 @@ MOST_TURNS = 10**6
 
 
 def simulate(machines: Sequence[Machine], channel: Channel) -> None:
-    """Lets machines have their turns, all at one time, until nobody has anything to say.
+    """Lets machines have their turns, all at one time, until nobody has anything to say, not even after hearing so.
 
     What a machine refuses to take is lost, and noted as an incident of its sender.
 
@@ -30,6 +30,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
     host = np.full(len(channel.parties), -1, dtype=np.int64)
     for place, machine in enumerate(machines):
         host[machine.parties] = place
+    settled = False
     for _ in range(MOST_TURNS):
         silent = True
         try:
@@ -37,10 +38,14 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
                 for messages in outbox:
                     silent = False
                     _deliver(machines, host, channel, messages)
+            if silent and not settled:
+                for machine in machines:
+                    machine.settle()
         finally:
             _note_remarks(machines, channel)
-        if silent:
+        if silent and settled:
             return
+        settled = silent
     raise ProtocolError(f"machines must come to an end within {MOST_TURNS:,} turns; they did not")
 
 

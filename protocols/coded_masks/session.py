@@ -13,7 +13,7 @@ from fgl_secure.protocols.masking.delivery import Circle
 from fgl_secure.protocols.masking.passing import is_vector, passed_on
 from fgl_secure.protocols.masking.roles import signed
 from fgl_secure.protocols.masking.rules import Rules
-from fgl_secure.protocols.relay_masks import mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import mask_nonce
 from fgl_secure.protocols.vector_sum import Integers, VectorSession, check_rows
 from fgl_secure.runtime import Phase, Step
 

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.protocols.masking.graph import Neighbours
-from fgl_secure.protocols.relay_delivery import carried
-from fgl_secure.runtime import Channel, Phase, Step
+from fgl_secure.runtime import Channel, Delivery, Phase, Step
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -110,3 +109,37 @@ def exchanged(
     here[places] = True
     out[(slice(None),) * axis + (places,)] = np.take(delivery.payload, first, axis=axis)
     return here, out
+
+
+def carried(
+    channel: Channel,
+    phase: Phase,
+    step: Step,
+    senders: Ids,
+    receivers: Ids,
+    payload: NDArray[Any],
+    *,
+    wire_bytes: int | None = None,
+) -> Delivery:
+    """Sends messages, and keeps those that arrive whole and as they were sent.
+
+    A message that was cut short or changed on the way fails its authentication: it is as good as lost, and noted.
+    """
+    delivery = channel.send(phase, step, senders, receivers, payload, wire_bytes=wire_bytes)
+    good = _good(delivery, len(channel.batch_shape))
+    if good.all():
+        return delivery
+    bad, counts = np.unique(delivery.senders[~good], return_counts=True)
+    for sender, count in zip(bad.tolist(), counts.tolist(), strict=True):
+        channel.note_incident(step, sender, f"{count} of its messages ({phase.label}) arrived cut or changed: dropped")
+    rows, kept = delivery.rows, np.flatnonzero(good)
+    return Delivery(delivery.messages.rows(kept), kept if rows is None else rows[kept])
+
+
+def _good(delivery: Delivery, axis: int) -> NDArray[np.bool_]:
+    """Which messages are whole and genuine: bool [m]."""
+    good = np.ones(len(delivery.senders), dtype=np.bool_) if delivery.genuine is None else delivery.genuine
+    if delivery.sizes is None:
+        return good
+    whole = int(np.prod(delivery.payload.shape[axis + 1 :])) * delivery.payload.itemsize
+    return good & (delivery.sizes >= whole)

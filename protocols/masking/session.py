@@ -13,7 +13,7 @@ from fgl_secure.protocols.masking.rules import Rules
 from fgl_secure.protocols.masking.shares import Sharing
 from fgl_secure.protocols.masking.supply import Flags, MaskSupply
 from fgl_secure.protocols.masking.unmasking import Unmasking
-from fgl_secure.protocols.relay_masks import mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import mask_nonce
 from fgl_secure.protocols.vector_sum import Integers, VectorSession, check_rows
 from fgl_secure.runtime import Phase, Step
 

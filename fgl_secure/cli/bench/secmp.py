@@ -18,9 +18,7 @@ from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.relay_delivery import SEAL_BYTES
-from fgl_secure.protocols.relay_fetch import FETCH_BYTES
-from fgl_secure.protocols.relay_session import HEADER_BYTES
+from fgl_secure.protocols.relay_coded.wire import FETCH_BYTES, HEADER_BYTES, SEAL_BYTES
 from fgl_secure.runtime import Channel, Phase
 
 DATASETS = ("digits", "Cora", "PubMed")

@@ -18,8 +18,9 @@ from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.relay_roles import source_shares
-from fgl_secure.runtime import Channel, Direction, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.wire import SHARE
+from fgl_secure.runtime import Channel, Direction, Messages, Phase, PublicParameters, Recording, Role, Step
 
 ROUNDS = 10
 """Rounds in which static rows are summed again."""
@@ -151,7 +152,8 @@ def send_carelessly(
         points = range(scheme.T + 1, scheme.R + 1)
         shares = source_shares(fixed.field, scheme.T, points, q, way.source, [masks] * scheme.T)
         for relay, share in zip(relays, shares, strict=True):
-            channel.send(Phase.SHARES, step, way.row_owner[way.source], np.full(len(share), relay), share)
+            ends = way.row_owner[way.source], np.full(len(share), relay)
+            channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))
 
 
 def gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
