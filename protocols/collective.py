@@ -46,6 +46,14 @@ class Collective:
         named = scheme.keyed and not channel.batch_shape
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
         self._machines = scheme.machines(topology, session, channel)
+        self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reversed()}
+        self._hosts = {
+            direction: [
+                (machine, _held(way.row_owner, machine.parties), _held(way.group_owner, machine.parties))
+                for machine in self._machines
+            ]
+            for direction, way in self._ways.items()
+        }
 
     def sum(self, rows: Array, step: Step) -> Array:
         """Computes the sums of one step.
@@ -64,19 +72,17 @@ class Collective:
             ProtocolError: the step was summed before, too many parties dropped out, or somebody departs from the
                 protocol in a way that cannot be mended.
         """
-        forward = step.direction is Direction.FORWARD
-        grouping = self.topology.grouping if forward else self.topology.grouping.reversed()
+        grouping = self._ways[step.direction]
         if rows.ndim != 2 or len(rows) != len(grouping.row_owner):
             raise InputError(f"values must be [{len(grouping.row_owner)}, d]; found {list(rows.shape)}")
         real = rows.dtype.kind == "f"
         units = self.fixed.encode(rows) if real and self.fixed is not None else rows
-        for machine in self._machines:
-            own = np.isin(grouping.row_owner, machine.parties)
-            machine.begin(step, (units if own.all() else units[own]) if own.any() else None)
+        for machine, own, _ in self._hosts[step.direction]:
+            machine.begin(step, (units if len(own) == len(units) else units[own]) if len(own) else None)
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
         self._channel.note_inputs(name, step, grouping.row_owner, units)
         simulate(self._machines, self._channel)
-        sums = self._gathered(grouping.group_owner, rows.shape[1])
+        sums = self._gathered(step.direction, rows.shape[1])
         return self.fixed.decode(sums) if real and self.fixed is not None else sums
 
     @property
@@ -85,21 +91,25 @@ class Collective:
         found = [machine.included for machine in self._machines]
         return next((parties for parties in found if parties is not None), None)
 
-    def _gathered(self, owners: NDArray[np.int64], width: int) -> Array:
+    def _gathered(self, direction: Direction, width: int) -> Array:
         """The sums of all groups, from whichever machine hosts their owners."""
-        out: Array | None = None
-        for machine in self._machines:
-            own, sums = np.isin(owners, machine.parties), machine.sums
-            if sums is None or not own.any():
+        out, groups = None, len(self._ways[direction].group_owner)
+        for machine, _, own in self._hosts[direction]:
+            sums = machine.sums
+            if sums is None or not len(own):
                 continue
-            if own.all():
+            if len(own) == groups:
                 return sums
             if out is None:
-                out = np.zeros((*sums.shape[:-2], len(owners), width), dtype=sums.dtype)
+                out = np.zeros((*sums.shape[:-2], groups, width), dtype=sums.dtype)
             out[..., own, :] = sums
         if out is None:
             raise ProtocolError("machines must leave a sum for those entitled to it; they left none")
         return out
+
+
+def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.flatnonzero(np.isin(owners, parties))
 
 
 def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:

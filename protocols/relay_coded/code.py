@@ -106,6 +106,8 @@ def find_tags(wanted: Ids, known: Ids) -> Ids:
     """int64 [k]: the position of each wanted tag [k, 2] among known ones [t, 2] in ascending order, or -1."""
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.int64)
+    if np.array_equal(wanted, known):
+        return np.arange(len(known))
     first = known[:, 0]
     place = np.minimum(np.searchsorted(first, wanted[:, 0]), len(known) - 1)
     while True:  # steps over tags with the same first word

@@ -102,6 +102,8 @@ class Devices(SumMachine):
         self._drawn: dict[str, Array] = {}
         self._numbers: Ids = np.empty(0, dtype=np.int64)
         self._order: Ids = np.empty(0, dtype=np.int64)
+        self._asked: Ids = np.empty((0, 2), dtype=np.int64)
+        self._askers: Ids = np.empty(0, dtype=np.int64)
         self._answers: list[Answers] = []
         self._sums: Array | None = None
 
@@ -224,7 +226,9 @@ class Devices(SumMachine):
             self._agree()
         plan, step = self._plan, self._step
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
-        tags = self._by_group(self._crypto.tags(self._openings))
+        own = self._crypto.tags(self._openings)
+        self._ask_in_order(own)
+        tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
         self._tags[plan.own], self._told[plan.own] = tags[plan.out.groups[plan.own]], True
         self._due = _Due.SHARES
@@ -233,6 +237,11 @@ class Devices(SumMachine):
         handed = plan.handed
         fields = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
         return [self._wire.say(Phase.TAGS, step, (handed.owners, handed.senders), wire.TAG_BYTES, fields)]
+
+    def _ask_in_order(self, tags: Ids) -> None:
+        """Sums are asked for in the order of their tags, which tells nothing."""
+        self._order = np.argsort(tags[:, 0])
+        self._asked, self._askers = tags[self._order], self._plan.owners[self._order]
 
     def _by_group(self, of_hosted: Ids) -> Ids:
         """What hosted owners know of their groups, by the group's number."""
@@ -247,13 +256,13 @@ class Devices(SumMachine):
         """Shares of all messages whose tags are known, and fetches."""
         self._due, plan = _Due.ANSWERS, self._plan
         self._note_untold()
-        tags = self._crypto.tags(self._openings)
-        self._order = np.argsort(tags[:, 0])  # an order that tells nothing
         self._answers = [Answers(int(relay), len(plan.groups)) for relay in self._relays]
         self._forwarding.queue(self._fetches(proxied=False))
         return chain(self._shares(), self._fetches(proxied=True))
 
     def _note_untold(self) -> None:
+        if self._told.all():
+            return
         senders, counts = np.unique(self._plan.out.senders[~self._told], return_counts=True)
         for sender, count in zip(senders.tolist(), counts.tolist(), strict=True):
             what = f"{count} messages did not reach every relay and are left out: their tags did not arrive"
@@ -359,11 +368,13 @@ class Devices(SumMachine):
         Owners that are their own silos ask a turn later, when proxies do.
         """
         plan = self._plan
-        owners, custodians = plan.owners[self._order], plan.custodians[self._order]
+        owners, custodians = self._askers, plan.custodians[self._order]
         which = np.flatnonzero((owners != custodians) == proxied)
         if not len(which):
             return
-        openings, owners, custodians = self._openings[self._order][which], owners[which], custodians[which]
+        openings = self._openings[self._order]
+        if len(which) < len(openings):
+            openings, owners, custodians = openings[which], owners[which], custodians[which]
         for relay in self._relays.tolist():
             to = np.full(len(which), relay)
             if proxied:
@@ -419,14 +430,14 @@ class Devices(SumMachine):
         if self._due is not _Due.ANSWERS:
             raise StaleMessageError("answers must be for sums that are waited for; at least one is not")
         tags = self._wire.read(messages, wire.TAG, "<i8", 2)
-        own = self._crypto.tags(self._openings)[self._order]
+        own, owners = self._asked, self._askers
         place: Ids | None = None
         if not np.array_equal(tags, own):
             place = wire.found_among(tags[:, 0], own[:, 0])
             right = (place >= 0) & (own[place] == tags).all(axis=1)
-            if not (right & (self._plan.owners[self._order][place] == messages.receivers)).all():
+            if not (right & (owners[place] == messages.receivers)).all():
                 raise MalformedMessageError("answers must be under tags of sums that are asked for; one is not")
-        elif not np.array_equal(self._plan.owners[self._order], messages.receivers):
+        elif not np.array_equal(owners, messages.receivers):
             raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
         for answers in self._answers:
             from_it = messages.senders == answers.relay
@@ -459,9 +470,8 @@ class Devices(SumMachine):
     def _decode(self) -> None:
         """The sums of hosted groups, from the answers that have arrived."""
         plan, self._due = self._plan, _Due.NOTHING
-        owners = plan.owners[self._order]
         found = decoded(
-            self._scheme, self._draws, self.remark, self._step, owners, self._answers,
+            self._scheme, self._draws, self.remark, self._step, self._askers, self._answers,
             plan.wanted[self._order] >= self._scheme.k_min, plan.expected[self._order],
             len(self._q[0]) if len(self._q) else None,
         )  # fmt: skip
@@ -483,7 +493,6 @@ class Devices(SumMachine):
             "tags": self._tags,
             "told": self._told,
             "numbers": self._numbers,
-            "order": self._order,
         }
         arrays |= {f"heard/{relay}": rows for relay, rows in self._heard.items()}
         arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
@@ -501,12 +510,14 @@ class Devices(SumMachine):
         self._crypto.name_session(state["session"])
         self._private, self._q, self._openings = state["private"], state["q"], state["openings"]
         self._tags, self._told = state["tags"].copy(), state["told"].copy()
-        self._numbers, self._order, self._sums = state["numbers"], state["order"], state.get("sums")
+        self._numbers, self._sums = state["numbers"], state.get("sums")
         self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         self._drawn = within("drawn", state)
         self._plans = self._planned({d: state.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
         self._keys = Keys.of(self._senders, secrets) if secrets else None
+        if len(self._openings):
+            self._ask_in_order(self._crypto.tags(self._openings))
         waiting = self._due is _Due.ANSWERS
         groups = len(self._plan.groups)
         self._answers = [Answers(int(relay), groups) for relay in self._relays] if waiting else []

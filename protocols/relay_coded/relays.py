@@ -18,7 +18,7 @@ from fgl_secure.protocols.relay_coded.code import find_tags, relay_sums
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, public_keys
 from fgl_secure.protocols.relay_coded.holdings import Arrivals, Held
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
-from fgl_secure.protocols.relay_coded.wire import Wire, found_among
+from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
@@ -162,12 +162,9 @@ class Relays(SumMachine):
             self._done.add(messages.step)
             self._open(messages.step)
         to = messages.receivers
-        for relay in self._relays:
-            mine = to == relay.party
-            if mine.all():
-                self._give(relay, messages)
-            elif mine.any():
-                self._give(relay, messages.rows(mine))
+        by_party = {relay.party: relay for relay in self._relays}
+        for party, rows in by_value(to):
+            self._give(by_party[party], messages if rows is None else messages.rows(rows))
 
     def _give(self, relay: _Relay, messages: Messages) -> None:
         if messages.phase in _CARRYING:
@@ -490,6 +487,8 @@ AGREED_ROWS = "rows"
 
 def _first_of(tags: Ids, before: Ids) -> Ids:
     """Positions of the tags [k, 2] that appear for the first time, and not before."""
+    if not len(before) and bool((tags[1:, 0] > tags[:-1, 0]).all()):
+        return np.arange(len(tags))
     everything = np.concatenate([before, tags])
     order = np.lexsort((everything[:, 1], everything[:, 0]))
     in_order = everything[order]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
-from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
+from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import step_array, step_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step, decode, encode
@@ -122,9 +122,8 @@ class Forwarding:
     def _hand_back(self, messages: Messages) -> None:
         """Answers of relays, to the devices whose fetches they are for."""
         places = self._wire.read(messages, wire.PLACE, "<u4").astype(np.int64)
-        for relay in np.unique(messages.senders).tolist():
-            rows = np.flatnonzero(messages.senders == relay)
-            part, at = messages.rows(rows), places[rows]
+        for relay, rows in by_value(messages.senders):
+            part, at = (messages, places) if rows is None else (messages.rows(rows), places[rows])
             devices, silos = self._asked.get(relay, (at[:0], at[:0]))
             if (at >= len(devices)).any() or (silos[at] != part.receivers).any():
                 raise MalformedMessageError("answers must be for what was fetched by way of the silo; one is not")

@@ -7,6 +7,7 @@ order find their place; on an orderly network sequence numbers do that, and so t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -140,3 +141,12 @@ def ranks(values: Ids) -> Ids:
     out = np.empty(len(values), dtype=np.int64)
     out[order] = np.arange(len(values)) - np.searchsorted(in_order, in_order)
     return out
+
+
+def by_value(values: Ids) -> Iterator[tuple[int, Ids | None]]:
+    """Each value and the places where it stands; None for all."""
+    if len(values) and bool((values == values[0]).all()):
+        yield int(values[0]), None
+        return
+    for value in np.unique(values).tolist():
+        yield value, np.flatnonzero(values == value)
