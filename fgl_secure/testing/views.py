@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Directory, Party, Phase, Private, Step, Transcript
+from fgl_secure.runtime import PAYLOAD, Directory, Party, Phase, Private, Step, Transcript
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows
 
 Ints = NDArray[np.int64]
@@ -87,11 +87,11 @@ def views_of(transcript: Transcript, coalition: Iterable[Party], kinds: Sequence
         if isinstance(part, ReceivedRows) and part.phase is Phase.SEALED:
             blocks.append(Block(part.phase.label, part.step, _ends(part), (0,)))
             continue
-        content, ends, payload = _content(part)
-        shape = payload.shape[transcript.batch_axes + 1 :]
-        blocks.append(Block(content, part.step, ends, shape))
-        runs = count if count > 0 else payload.shape[0]
-        columns.append(_as_integers(payload).reshape(runs, len(ends) * blocks[-1].width))
+        for content, ends, payload in _contents(part):
+            shape = payload.shape[transcript.batch_axes + 1 :]
+            blocks.append(Block(content, part.step, ends, shape))
+            runs = count if count > 0 else payload.shape[0]
+            columns.append(_as_integers(payload).reshape(runs, len(ends) * blocks[-1].width))
     values = np.concatenate(columns, axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
     return Views(tuple(blocks), values)
 
@@ -112,13 +112,18 @@ def aligned(a: Sequence[Views], b: Sequence[Views], parties: Directory) -> Align
     return Aligned(padded[0], padded[1], labels, (-1, *range(width)))
 
 
-def _content(part: ReceivedRows | PrivateRows) -> tuple[str, tuple[tuple[int, int], ...], NDArray[Any]]:
+def _contents(
+    part: ReceivedRows | PrivateRows,
+) -> Iterator[tuple[str, tuple[tuple[int, int], ...], NDArray[Any]]]:
+    """What is seen of each field, under the name of its phase where a message has one field alone."""
     if isinstance(part, PrivateRows):
         owners = part.owners.tolist()
-        return _OWN + part.name, tuple(zip(owners, owners, strict=True)), part.values
-    if part.payload is None:
+        yield _OWN + part.name, tuple(zip(owners, owners, strict=True)), part.values
+        return
+    if part.fields is None:
         raise InputError(f"payload must be recorded for every message of the view; found none for {part.phase.label}")
-    return part.phase.label, _ends(part), part.payload
+    for name, value in part.fields.items():
+        yield (part.phase.label if name == PAYLOAD else f"{part.phase.label}, {name}"), _ends(part), value
 
 
 def _ends(part: ReceivedRows) -> tuple[tuple[int, int], ...]:

@@ -16,7 +16,9 @@ from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import LARGEST_T, MaskOrigin, Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Direction, Directory, Phase, Role, Step
 from tests.protocols.conformance import (
@@ -112,7 +114,7 @@ class TestSpareRelay(RelayConformance):
 class TestDrawn(RelayConformance):
     """Masks sent in full: no keys, and a share for every relay."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, masks=MaskOrigin.DRAWN)
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, cryptography=IdealCryptography)
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         if not len(grouping.source):
@@ -178,14 +180,14 @@ class TestAnon(RelayConformance):
         session = self.scheme.open(channel, case.grouping, 1)
         for step in (FORWARD, BACKWARD):
             assert session.sum(np.ones((4, 1)), step)[3] == 0
-        counts = [np.asarray(b.payload)[:, 0] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
+        counts = [b["count"] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
         assert all((count == case.grouping.largest_group).all() for count in counts)
 
 
 SCHEMES = (
     RelayCoded(k_min=1, bound=BOUND),
     RelayCoded(T=2, R=4, k_min=2, bound=BOUND),
-    RelayCoded(k_min=3, bound=BOUND, masks=MaskOrigin.DRAWN),
+    RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography),
 )
 
 
@@ -346,9 +348,7 @@ def test_masks_are_not_sent(T: int, spare: int) -> None:
 
 def test_more_slots_than_a_header_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender with more messages than slots raises before any of them is sent."""
-    from fgl_secure.protocols import relay_session
-
-    monkeypatch.setattr(relay_session, "MOST_SLOTS", 3)
+    monkeypatch.setattr(wire, "MOST_SLOTS", 3)
     case = star_both_ways(4)
     channel = channel_of(case.directory)
     with pytest.raises(InputError, match="a sender must have at most 3 messages in one step; found 4"):
