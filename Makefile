@@ -24,6 +24,10 @@ step = @echo "== $(1)"; start=$$(date +%s); $(2); echo "== $(1): done in $$(( $$
 # One test process a core, with one thread each: kernels that share the cores among them would wait for each other.
 ALONE := NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1
 
+# Hypothesis draws other examples in each run, in CI too; the seed is printed, and ARGS=--hypothesis-seed=N repeats it.
+SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+SEEDED = $(if $(findstring --hypothesis-seed,$(ARGS)),,--hypothesis-seed=$(SEED))
+
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
 
@@ -45,7 +49,8 @@ types: $(DEVELOPMENT)
 	$(call step,types,$(BIN)/mypy)
 
 tests: $(DEVELOPMENT)
-	$(call step,tests,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist loadfile --ignore tests/repository/test_notebooks.py --junitxml $(TEST_REPORT) $(ARGS); \
+	$(if $(SEEDED),@echo "== tests: to repeat the drawn examples: make tests ARGS=$(SEEDED)")
+	$(call step,tests,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist loadfile --ignore tests/repository/test_notebooks.py --junitxml $(TEST_REPORT) $(SEEDED) $(ARGS); \
 		$(BIN)/python tests/repository/floor.py $(TEST_REPORT))
 
 notebooks: $(DEVELOPMENT)

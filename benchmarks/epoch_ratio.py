@@ -11,12 +11,17 @@ import argparse
 import json
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from fgl_secure.coins import SystemCoins
-from fgl_secure.commands.options import Options, Prepared, prepare
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.graph import Data
+from fgl_secure.methods.hifgl.configuration import HiFGL
+from fgl_secure.methods.hifgl.prepared import Prepared
+from fgl_secure.methods.hifgl.program import HiFGL as Program
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.runtime import Channel
 
@@ -27,20 +32,16 @@ def main() -> None:
     """Times one epoch under each protocol and prints one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--dataset", default="digits", help="data set")
-    parser.add_argument("--protocol", default="secmp", help="protocol to compare with plaintext")
+    parser.add_argument("--scheme", default="secmp", help="scheme to compare with plaintext")
     parser.add_argument("--backbone", default="gcn", help="gcn or sage")
     parser.add_argument("--epochs", type=int, default=50, help="training rounds")
     parser.add_argument("--seed", type=int, default=0, help="of partition, split and weights")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of raw data sets")
     chosen = parser.parse_args()
-    options = Options(
-        dataset=chosen.dataset,
-        backbone=chosen.backbone,
-        epochs=chosen.epochs,
-        seed=chosen.seed,
-        data_root=chosen.data_root,
-    )
-    prepared = prepare(options, (chosen.protocol, BASELINE))
+    data = Data(chosen.dataset, root=chosen.data_root)
+    method = HiFGL(backbone=chosen.backbone, epochs=chosen.epochs)
+    first, *_ = method.plan(data, (chosen.scheme, BASELINE), seed=chosen.seed).subjects
+    prepared = cast(HiFGLSubject, first).prepared
     secured, plain = (_method(prepared, scheme) for scheme in prepared.schemes)
     pairs = np.array([(_seconds(secured, n), _seconds(plain, n)) for n in range(chosen.epochs)])
     ratios = pairs[:, 0] / pairs[:, 1]
@@ -50,37 +51,36 @@ def main() -> None:
         "messages_per_layer": int(prepared.heard.edges.shape[1]),
         "epochs": chosen.epochs,
         "test_accuracy": {
-            chosen.protocol: _accuracy(secured, prepared, chosen.epochs),
+            chosen.scheme: _accuracy(secured, prepared, chosen.epochs),
             BASELINE: _accuracy(plain, prepared, chosen.epochs),
         },
-        "seconds_per_round": {chosen.protocol: float(np.median(pairs[:, 0])), BASELINE: float(np.median(pairs[:, 1]))},
+        "seconds_per_round": {chosen.scheme: float(np.median(pairs[:, 0])), BASELINE: float(np.median(pairs[:, 1]))},
         "ratio": float(np.median(ratios)),
         "ratio_quartiles": [float(q) for q in np.quantile(ratios, (0.25, 0.75))],
     }
     print(json.dumps(report, indent=2))
 
 
-def _method(prepared: Prepared, scheme: Scheme) -> HiFGL:
+def _method(prepared: Prepared, scheme: Scheme) -> Program:
     channel = Channel(hierarchy_of(prepared.graph, scheme.relays), SystemCoins())
-    options = prepared.options
-    return HiFGL(
+    return Program(
         prepared.graph,
         scheme,
         channel,
         prepared.preset,
-        backbone=options.backbone,
-        seed=options.seed,
+        backbone=prepared.method.backbone,
+        seed=prepared.seed,
         device=prepared.device,
     )
 
 
-def _seconds(method: HiFGL, number: int) -> float:
+def _seconds(method: Program, number: int) -> float:
     start = time.perf_counter()
     method.round(number)
     return time.perf_counter() - start
 
 
-def _accuracy(method: HiFGL, prepared: Prepared, number: int) -> float:
+def _accuracy(method: Program, prepared: Prepared, number: int) -> float:
     """Of the last models: no round is chosen here."""
     predicted = method.evaluate(number).argmax(dim=1).cpu().numpy()
     return float((predicted == prepared.graph.labels)[prepared.graph.test_mask].mean())

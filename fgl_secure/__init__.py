@@ -1,25 +1,65 @@
-"""Secure computation, leakage measurement and privacy tests for federated graph learning."""
+"""Secure computation, leakage measurement and privacy tests for federated graph learning.
+
+from fgl_secure import audit
+from fgl_secure.methods import HiFGL
+
+audit(HiFGL(epochs=5), schemes=["relay-coded"]).write("report")
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fgl_secure import attacks, methods
     from fgl_secure.aggregation.aggregator import SecureAggregator
+    from fgl_secure.auditing.audit import audit
+    from fgl_secure.auditing.train import train
+    from fgl_secure.graph import Data, FederatedGraph
+    from fgl_secure.protocols import naming as schemes
 
 try:
     __version__ = version("fgl-secure")
 except PackageNotFoundError:  # a source tree on the path, not installed
     __version__ = "0+unknown"
 
-__all__ = ["SecureAggregator", "__version__"]
+_PLACES = MappingProxyType({
+    "SecureAggregator": "fgl_secure.aggregation.aggregator",
+    "audit": "fgl_secure.auditing.audit",
+    "train": "fgl_secure.auditing.train",
+    "Data": "fgl_secure.graph",
+    "FederatedGraph": "fgl_secure.graph",
+})  # fmt: skip
+_MODULES = MappingProxyType({
+    "attacks": "fgl_secure.attacks",
+    "methods": "fgl_secure.methods",
+    "schemes": "fgl_secure.protocols.naming",
+})  # fmt: skip
+
+__all__ = [
+    "Data",
+    "FederatedGraph",
+    "SecureAggregator",
+    "__version__",
+    "attacks",
+    "audit",
+    "methods",
+    "schemes",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:
-    """Loads the aggregator when it is asked for: it takes torch, and `fgl-secure --help` should not."""
-    if name != "SecureAggregator":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from fgl_secure.aggregation.aggregator import SecureAggregator  # noqa: PLC0415
+    """Loads a part of the public interface when it is asked for: most take torch, which `--help` should not."""
+    if name in _MODULES:
+        return import_module(_MODULES[name])
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    return SecureAggregator
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

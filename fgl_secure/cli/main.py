@@ -1,6 +1,6 @@
 """The command line: `fgl-secure audit`, `train`, `attack`, `bench`, `reproduce`, `list`.
 
-Exit status 0: done, and no evidence contradicts a claim of a protocol named with --protocol. 3: some does.
+Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does.
 2: bad usage or input, with one line on the standard error stream.
 """
 
@@ -17,20 +17,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from fgl_secure import __version__
-from fgl_secure.arguments import SERVER_SUMS, add_run_options, options_of
+from fgl_secure import __version__, methods
+from fgl_secure.cli.options import add_method_options, configured, data_of
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.methods.fedavg.inversion import cli as inversion_cli
 
 if TYPE_CHECKING:
-    from fgl_secure.audit import Report
+    from fgl_secure.auditing import Report
+    from fgl_secure.auditing.method import Method
     from fgl_secure.training.loop import Progress as Rounds
 
 OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
 INTERRUPTED = 130
 
-SUMS = "relay-coded"
-"""What computes neighbourhood sums in training when no protocol is named; FedStruct has its own usual one."""
+METHOD = "hifgl"
+"""What `fgl-secure audit` audits when no method is named."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    chosen = _parser().parse_args(words)
+    chosen = _parser().parse_args(_with_method(words))
     try:
         return int(chosen.run(chosen, words))
     except FglSecureError as error:
@@ -70,22 +71,15 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=_Parser)
     style = argparse.ArgumentDefaultsHelpFormatter
     audit = commands.add_parser("audit", help="train, attack what was said, and report", formatter_class=style)
-    audit.set_defaults(run=_audit)
-    add_run_options(audit)
-    audit.add_argument("--method", default="hifgl", help="learning method, see fgl-secure list methods")
-    audit.add_argument("--protocol", action="append", default=[], metavar="NAME",
-                       help="protocol to audit, repeatable; exit status 3 when evidence contradicts its claim; "
-                            "without it a demonstration of secmp, relay-coded and plaintext that exits 0")  # fmt: skip
-    audit.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
-    audit.add_argument("--out", type=Path, default=Path("fgl-secure-report"), metavar="DIR",
-                       help="folder for report.json and report.html")  # fmt: skip
-    train = commands.add_parser("train", help="train a method under a protocol", formatter_class=style)
-    train.set_defaults(run=_train)
-    train.add_argument("method", help="learning method, see fgl-secure list methods")
-    train.add_argument("--protocol", default=None, metavar="NAME",
-                       help=f"how neighbourhood sums are computed; None takes {SUMS}")  # fmt: skip
-    add_run_options(train)
-    train.add_argument("--json", action="store_true", help="print one JSON object")
+    train = commands.add_parser("train", help="train a method under a scheme", formatter_class=style)
+    for parent, add in ((audit, _add_audit), (train, _add_train)):
+        kinds = parent.add_subparsers(title="methods", required=True, metavar="METHOD", parser_class=_Parser)
+        for name in methods.names():
+            method = methods.method(name)
+            one = kinds.add_parser(name, help=method.task, formatter_class=style)
+            one.set_defaults(method=method)
+            add(one, method)
+            add_method_options(one, method)
     attack = commands.add_parser("attack", help="attack one round and show what is seen", formatter_class=style)
     kinds = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=_Parser)
     inversion = kinds.add_parser("gradient-inversion", help="reconstruct data from gradients", formatter_class=style)
@@ -103,10 +97,45 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument(
         "what",
         nargs="?",
-        choices=("datasets", "protocols", "exchanges", "schemes", "attacks", "methods"),
+        choices=("datasets", "schemes", "attacks", "methods"),
         help="one kind only",
     )
     return parser
+
+
+def _with_method(words: list[str]) -> list[str]:
+    """The words with `METHOD` after an `audit` that names none."""
+    bare = words[:1] == ["audit"] and (len(words) == 1 or words[1].startswith("-"))
+    return ["audit", METHOD, *words[1:]] if bare and words[1:2] not in (["-h"], ["--help"]) else words
+
+
+def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
+    parser.set_defaults(run=_audit)
+    parser.add_argument(
+        "--scheme",
+        action="append",
+        default=[],
+        metavar="[TOPOLOGY=]NAME",
+        help=f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
+        "parameters in brackets, as relay-coded[k_min=1,anon]; repeatable; exit status 3 when evidence contradicts a "
+        f"claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
+    )
+    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    parser.add_argument("--out", type=Path, default=Path("fgl-secure-report"), metavar="DIR",
+                        help="folder for report.json and report.html")  # fmt: skip
+
+
+def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
+    parser.set_defaults(run=_train)
+    parser.add_argument(
+        "--scheme",
+        action="append",
+        default=[],
+        metavar="[TOPOLOGY=]NAME",
+        help=f"schemes of the run, with commas between those for several topologies ({', '.join(method.topologies)}), "
+        f"parameters in brackets; {method.trained} where none is named",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
@@ -124,7 +153,7 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
     add("--clients", nargs="+", type=int, default=[], metavar="K",
         help="numbers of clients, for tables that vary them; all when empty")  # fmt: skip
-    add("--protocol", default="plaintext", metavar="NAME",
+    add("--scheme", default="plaintext", metavar="NAME",
         help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
     add("--data-root", type=Path, default=None, metavar="DIR",
@@ -133,23 +162,31 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
 
 
 def _audit(chosen: argparse.Namespace, words: list[str]) -> int:
-    from fgl_secure.audit import contradictions, write_report
-    from fgl_secure.commands.audit import audit
+    from fgl_secure.auditing.audit import audit
 
     _check_folder(chosen.out)
+    method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
     command = shlex.join(["fgl-secure", *words])
     with _progress() as bar:
-        report = audit(options_of(chosen), tuple(chosen.protocol), tuple(chosen.attack), command=command, progress=bar)
-    written = write_report(report, chosen.out)
+        report = audit(
+            method,
+            data,
+            chosen.scheme,
+            chosen.attack,
+            seed=chosen.seed,
+            device=chosen.device,
+            command=command,
+            progress=bar,
+        )
+    written = report.write(chosen.out)
     _say(_printed(report) + f"\nwritten: {written[0]} and {written[1]}")
-    named = chosen.protocol or chosen.exchange or chosen.scheme
-    return CONTRADICTED if named and contradictions(report) else OK
+    return CONTRADICTED if chosen.scheme and report.contradictions else OK
 
 
 def _printed(report: Report) -> str:
     from rich.console import Console
 
-    from fgl_secure.audit import print_report
+    from fgl_secure.auditing import print_report
 
     there, here = Console(), io.StringIO()
     print_report(report, Console(file=here, force_terminal=there.is_terminal, width=there.width))
@@ -172,23 +209,19 @@ def _check_folder(out: Path) -> None:
 
 
 def _train(chosen: argparse.Namespace, words: list[str]) -> int:
-    from fgl_secure.commands.plans import planned
-    from fgl_secure.commands.training_report import describe, summary
+    from fgl_secure.auditing.train import train
+    from fgl_secure.cli.printing import describe
 
-    usual = () if chosen.method in (*SERVER_SUMS, "fedstruct") else (SUMS,)
-    plan = planned(options_of(chosen), (chosen.protocol,) if chosen.protocol else usual)
-    if len(plan.subjects) != 1:
-        choice = "exchange" if chosen.method == "fedstruct" else "scheme"
-        raise InputError(f"{choice} must be given once for train; found {len(plan.subjects)}")
-    subject = plan.subjects[0]
+    if len(chosen.scheme) > 1:
+        raise InputError(f"scheme must be given once for train; found {len(chosen.scheme)}")
+    method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
     with _progress() as bar:
-        result = subject.train(progress=bar(subject.name))
-        cost = subject.privacy_cost(result, bar)
-    if chosen.json:
-        command = shlex.join(["fgl-secure", *words])
-        _say(json.dumps({**summary(plan, subject.name, result, cost), "command": command}, indent=2))
-    else:
-        _say(describe(plan, subject.name, result, cost))
+        done = train(
+            method, data, next(iter(chosen.scheme), None), seed=chosen.seed, device=chosen.device, progress=bar
+        )
+    command = shlex.join(["fgl-secure", *words])
+    figures = json.dumps({**done.to_json(), "command": command}, indent=2) if chosen.json else describe(done)
+    _say(figures)
     return OK
 
 
@@ -212,21 +245,23 @@ def _bench(chosen: argparse.Namespace, words: list[str]) -> int:
 
 
 def _reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
-    from fgl_secure.commands.tables.print import describe, shown_progress
-    from fgl_secure.commands.tables.reproduce import reproduce
-    from fgl_secure.commands.tables.table import Choices
+    from fgl_secure.cli.print_table import describe, shown_progress
+    from fgl_secure.tables.reproduce import reproduce
+    from fgl_secure.tables.table import Choices
+
+    table = methods.table(chosen.table)
 
     choices = Choices(
-        chosen.preset, chosen.seeds, chosen.protocol, chosen.epochs, chosen.data_root, clients=tuple(chosen.clients)
+        chosen.preset, chosen.seeds, chosen.scheme, chosen.epochs, chosen.data_root, clients=tuple(chosen.clients)
     )
     with shown_progress() as started:
-        done = reproduce(chosen.table, choices, chosen.datasets, started)
+        done = reproduce(table, choices, chosen.datasets, started)
     _say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))
     return OK
 
 
 def _list(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
-    from fgl_secure.commands.listing import listing
+    from fgl_secure.cli.listing import listing
 
     _say(listing(chosen.what))
     return OK
@@ -234,7 +269,7 @@ def _list(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001 
 
 @contextmanager
 def _progress() -> Iterator[Any]:
-    """Gives a function from a protocol's name to a callback for its rounds: bars on a terminal, nothing in a pipe."""
+    """Gives a function from a run's name to a callback for its rounds: bars on a terminal, nothing in a pipe."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.communities import louvain_floor
+from fgl_secure.graph.data import Data
 from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
 from fgl_secure.graph.exposure import boundary_nodes, boundary_share, degree_one_share
 from fgl_secure.graph.federated_graph import FederatedGraph
@@ -33,6 +34,7 @@ from fgl_secure.graph.split import SplitMasks, per_client_split, random_split
 
 __all__ = [
     "PARTITIONS",
+    "Data",
     "DatasetInfo",
     "FederatedGraph",
     "Graph",

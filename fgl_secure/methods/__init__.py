@@ -1,1 +1,86 @@
-"""Methods of federated graph learning, a folder each: configuration, program, models, claims, scenarios and tables."""
+"""Learning methods: frozen configurations that can be trained and audited.
+
+    from fgl_secure.methods import HiFGL, method, names
+
+    HiFGL(backbone="sage", epochs=20)
+    method("fedavg")(local_steps=5)
+
+A method from outside is found by an entry point of the group `fgl_secure.methods`, whose value names a subclass of
+`fgl_secure.auditing.method.Method`. Nothing is imported before it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+from fgl_secure.errors import UnknownNameError
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Method
+    from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
+    from fgl_secure.methods.fedavg.configuration import FedAvg
+    from fgl_secure.methods.fedspray.configuration import FedSpray
+    from fgl_secure.methods.fedstruct.configuration import FedStruct
+    from fgl_secure.methods.fedvn.configuration import FedVN
+    from fgl_secure.methods.hifgl.configuration import HiFGL
+    from fgl_secure.tables.table import PaperTable
+
+GROUP = "fgl_secure.methods"
+
+_IN_TREE = (
+    EntryPoint("hifgl", "fgl_secure.methods.hifgl.configuration:HiFGL", GROUP),
+    EntryPoint("fedstruct", "fgl_secure.methods.fedstruct.configuration:FedStruct", GROUP),
+    EntryPoint("fedspray", "fgl_secure.methods.fedspray.configuration:FedSpray", GROUP),
+    EntryPoint("fed2gnn", "fgl_secure.methods.fed2gnn.configuration:Fed2GNN", GROUP),
+    EntryPoint("fedvn", "fgl_secure.methods.fedvn.configuration:FedVN", GROUP),
+    EntryPoint("fedavg", "fgl_secure.methods.fedavg.configuration:FedAvg", GROUP),
+)
+
+__all__ = ["Fed2GNN", "FedAvg", "FedSpray", "FedStruct", "FedVN", "HiFGL", "method", "names", "table"]
+
+
+def names() -> tuple[str, ...]:
+    """The names of all methods, those of this package first."""
+    return tuple(_places())
+
+
+def method(name: str) -> type[Method]:
+    """The configuration class of a method.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    if name not in _places():
+        raise UnknownNameError("method", name, names())
+    return cast("type[Method]", _places()[name].load())
+
+
+@cache
+def _places() -> Mapping[str, EntryPoint]:
+    """By name; a name of this package is not taken from it."""
+    outside = {each.name: each for each in sorted(entry_points(group=GROUP))}
+    inside = {each.name: each for each in _IN_TREE}
+    return MappingProxyType(inside | {name: each for name, each in outside.items() if name not in inside})
+
+
+def table(name: str) -> PaperTable:
+    """A table of some method's paper.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    tables = {each.name: each for known in names() for each in method(known).tables()}
+    if name not in tables:
+        raise UnknownNameError("table", name, tuple(tables))
+    return tables[name]
+
+
+def __getattr__(name: str) -> object:
+    for place in _IN_TREE:
+        if place.attr == name:
+            return place.load()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

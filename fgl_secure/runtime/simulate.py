@@ -15,7 +15,7 @@ from fgl_secure.runtime.messages import Messages
 MOST_TURNS = 10**6
 
 
-def simulate(machines: Sequence[Machine], channel: Channel) -> None:
+def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
     """Lets machines have their turns, all at one time, until nobody has anything to say, not even after hearing so.
 
     What a machine refuses to take is lost, and noted as an incident of its sender.
@@ -23,6 +23,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
     Args:
         machines: no party is hosted by two of them.
         channel: between their parties.
+        most_turns: after which machines that still talk are given up.
 
     Raises:
         ProtocolError: a machine finds no way on.
@@ -31,7 +32,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
     for place, machine in enumerate(machines):
         host[machine.parties] = place
     settled = False
-    for _ in range(MOST_TURNS):
+    for _ in range(most_turns):
         silent = True
         try:
             for outbox in [machine.turn() for machine in machines]:
@@ -46,7 +47,7 @@ def simulate(machines: Sequence[Machine], channel: Channel) -> None:
         if silent and settled:
             return
         settled = silent
-    raise ProtocolError(f"machines must come to an end within {MOST_TURNS:,} turns; they did not")
+    raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
 
 
 def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Channel, messages: Messages) -> None:

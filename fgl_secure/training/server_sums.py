@@ -7,11 +7,14 @@ a single weight, and every method whose server averages something is written aga
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.update_sums import StagedSums
@@ -22,6 +25,9 @@ BOUND = 64.0
 """Largest magnitude of an entry; more is refused."""
 FRACTION_BITS = 32
 """Bits behind the binary point; fewer where a scheme has no room for them."""
+
+CLEAR = "plaintext"
+"""The scheme under which every client sends its vector as it is."""
 
 SERVER_SUM = "server sum"
 """What the server of a secured round learns: the sum, one row."""
@@ -100,6 +106,24 @@ class SecuredSums(ServerSums):
 def server_sums(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
     """The sums of a scheme; in the clear where there is none."""
     return ClearSums(channel) if scheme is None else SecuredSums(scheme, channel)
+
+
+def hiding(runs: Iterable[Mapping[str, Promising]], clients: int) -> tuple[StagedScheme | None, ...]:
+    """For each run the scheme for its server's sums; None in the clear.
+
+    Args:
+        runs: schemes by topology, one of them for "server".
+        clients: how many there are.
+
+    Raises:
+        InputError: too few clients for a scheme or its threshold.
+    """
+    schemes = tuple(cast(StagedScheme, run["server"]) for run in runs)
+    secured = tuple(None if scheme.name == CLEAR else scheme for scheme in schemes)
+    for scheme in secured:
+        if scheme is not None:
+            scheme.threshold_for(clients)
+    return secured
 
 
 def _units(rows: Reals, fraction_bits: int) -> NDArray[np.int64]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Auxiliary, InformedAttack, Measurement, Reference, guess_of
 from fgl_secure.attacks.registry import ATTACKS
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.verdict import MARGIN
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.runtime import Party, Phase, PublicParameters, Recording, Step, Transcript, View
 from fgl_secure.runtime.channel import Level, Loss

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from fgl_secure.attacks.base import Reference
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.hifgl.runs import reference_runs
 
 

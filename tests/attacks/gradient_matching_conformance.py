@@ -14,7 +14,7 @@ from fgl_secure.attacks.base import Material, Reference, guess_of
 from fgl_secure.attacks.gradient_matching.attacks import GradientMatching, WithEffort
 from fgl_secure.attacks.gradient_matching.measures import Inverted
 from fgl_secure.attacks.gradient_matching.reconstruction import Effort
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.inversion.reference import smooth_reference
 from fgl_secure.methods.fedavg.inversion.rounds import with_fields

@@ -16,8 +16,8 @@ from fgl_secure.attacks.gradient_model import Activation, Convolution, GradientM
 from fgl_secure.attacks.gradient_views import GRADIENT_SUM, PARTICIPANTS
 from fgl_secure.attacks.truth import ClientBatch, Truth
 from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step

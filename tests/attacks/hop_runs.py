@@ -20,8 +20,8 @@ from fgl_secure.attacks.base import Material, Reference
 from fgl_secure.attacks.foreign_edges import ForeignEdges
 from fgl_secure.attacks.hop_sums import noted_embeddings
 from fgl_secure.attacks.truth import Truth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
 from fgl_secure.methods.hifgl.hierarchy import note_membership

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Reference
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.nodes import LabelledNodes
 from fgl_secure.methods.fedspray.references import (
     drawn_nodes,

@@ -14,10 +14,10 @@ from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.attacks.base import Auxiliary, Reference
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import public_of
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.recorded_exchange import public_of
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded

@@ -12,8 +12,8 @@ from scipy import sparse
 
 from fgl_secure.attacks.base import Auxiliary, Material, Reference
 from fgl_secure.attacks.truth import Truth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
 from fgl_secure.methods.hifgl.hierarchy import note_membership

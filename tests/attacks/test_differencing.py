@@ -16,9 +16,9 @@ from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.cli.bench.networks import Absence
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import public_of
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.recorded_exchange import public_of
 from fgl_secure.methods.hifgl.special_runs import sum_in_rounds
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded import RelayCoded

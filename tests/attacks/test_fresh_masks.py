@@ -13,7 +13,7 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.clear_values import ClearValues
 from fgl_secure.attacks.secmp_breaks import AllCodesOfOneSender, OneCodeAndMu, SmallFieldBruteForce
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.audit.verdict import MARGIN
+from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.hierarchy import note_membership

@@ -21,7 +21,7 @@ from fgl_secure.attacks.hop_feature_rows import FeatureRows
 from fgl_secure.attacks.hop_feature_single import HopFeatureSingle, SingleRows, single_neighbours
 from fgl_secure.attacks.hop_feature_views import client_sums
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.references import drawn_rows, hop_reference
 from fgl_secure.methods.hifgl.program import hierarchy_of

@@ -27,8 +27,12 @@ from tests.attacks.conformance import bases
 from tests.attacks.recorded import random_graph, record, secmp, star_and_path, whole_numbers
 
 FOLDER = Path(fgl_secure.attacks.__file__).parent
-MODULES = sorted(FOLDER.glob("*.py"))
-FORBIDDEN = ("fgl_secure.protocols", "fgl_secure.training", "fgl_secure.commands", "fgl_secure.graph")
+MODULES = sorted(FOLDER.rglob("*.py"))
+"""All files of the attacks, in folders of every depth, whether they hold an attack or help one."""
+
+TRUTHS = [module for module in MODULES if module.name == "truth.py"]
+"""What may know graphs: the truth of all attacks, and that of a family in the family's folder."""
+FORBIDDEN = tuple(f"fgl_secure.{part}" for part in ("protocols", "training", "auditing", "methods", "graph"))
 
 
 def imported(source: str) -> Iterator[str]:
@@ -59,20 +63,32 @@ def names_of_truth(source: str) -> list[str]:
     return [word for word in words if "truth" in word.casefold()]
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if m.name != "truth.py"], ids=lambda module: module.name)
+def place(module: Path) -> str:
+    """Where a module is among the attacks."""
+    return str(module.relative_to(FOLDER))
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module not in TRUTHS], ids=place)
 def test_only_the_truth_knows_graphs_and_nobody_knows_schemes(module: Path) -> None:
-    """No module of the attacks but the truth imports protocols, learning, commands or graphs."""
+    """No module of the attacks but the truth imports protocols, learning, methods or graphs."""
     assert not forbidden_imports(module.read_text(encoding="utf-8"))
 
 
-def test_truth_knows_graphs_but_no_scheme() -> None:
-    """The truth is gathered from transcript and graph, and imports neither schemes nor models."""
-    found = forbidden_imports((FOLDER / "truth.py").read_text(encoding="utf-8"))
-    assert all(name.startswith("fgl_secure.graph.") for name in found)
-    assert found
+@pytest.mark.parametrize("module", TRUTHS, ids=place)
+def test_truth_knows_graphs_but_no_scheme(module: Path) -> None:
+    """A truth is gathered from transcript and graph, and imports neither schemes nor models."""
+    found = forbidden_imports(module.read_text(encoding="utf-8"))
+    assert all(f"{name}.".startswith("fgl_secure.graph.") for name in found)
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_modules_of_all_folders_are_looked_at() -> None:
+    """Every folder of the attacks has files among those that are checked, and some truth is there."""
+    assert {module.parent for module in MODULES} == {FOLDER, *(each for each in FOLDER.rglob("[!_]*") if each.is_dir())}
+    assert len({module.parent for module in MODULES}) > 1
+    assert any(forbidden_imports(module.read_text(encoding="utf-8")) for module in TRUTHS)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=place)
 def test_inference_never_speaks_of_the_truth(module: Path) -> None:
     """The body of no `infer` and no `infer_with` names a truth."""
     assert not names_of_truth(module.read_text(encoding="utf-8"))

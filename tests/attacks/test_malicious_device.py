@@ -12,10 +12,10 @@ from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.cli.bench.networks import Deviation
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import public_of
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.recorded_exchange import public_of
 from fgl_secure.methods.hifgl.special_runs import deviating_run
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded

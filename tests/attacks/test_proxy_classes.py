@@ -10,7 +10,7 @@ from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.proxy_classes import ClassPresence, ProxyClasses
 from fgl_secure.attacks.proxy_counts import ProxyCounts
 from fgl_secure.attacks.proxy_singletons import ProxySingletons
-from fgl_secure.audit.verdict import Verdict, judge
+from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.methods.fedspray.layout import ProxyLayout
 from fgl_secure.methods.fedspray.references import drawn_nodes, recorded_rounds
 from fgl_secure.runtime import Channel, Phase, Role, Step

@@ -11,7 +11,7 @@ from fgl_secure.attacks.base import Auxiliary, guess_of
 from fgl_secure.attacks.proxy_additions import Addition
 from fgl_secure.attacks.proxy_differencing import ProxyDifferencing, ProxyLabelChanges
 from fgl_secure.attacks.proxy_membership import NamedProxy, ProxyMembership
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.nodes import LabelledNodes
 from fgl_secure.methods.fedspray.references import drawn_nodes, drawn_pairs, growing, recorded_rounds
 from fgl_secure.runtime import Channel, Role

@@ -14,7 +14,7 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.proxy_explanations import only_explanation, too_large
 from fgl_secure.attacks.proxy_partial_fractions import ExplainedCounts, ProxyPartialFractions
 from fgl_secure.attacks.proxy_rows import LABELLED
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.references import drawn_sizes, graph_of, recorded_rounds
 from fgl_secure.methods.fedspray.shares import shares_of
 from fgl_secure.runtime import Recording, Role

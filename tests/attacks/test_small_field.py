@@ -9,7 +9,7 @@ import pytest
 from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.attacks.secmp_breaks import SmallFieldBruteForce, decoders
-from fgl_secure.audit.verdict import MARGIN
+from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Role, View

@@ -13,8 +13,8 @@ from scipy import sparse
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.tag_matching import TagMatching, certain_edges, claimed_edges, refine
-from fgl_secure.commands.recorded_run import recorded_exchange
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.recorded_exchange import recorded_exchange
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss

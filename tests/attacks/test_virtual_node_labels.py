@@ -17,7 +17,7 @@ from fgl_secure.attacks.virtual_node_estimate import (
 )
 from fgl_secure.attacks.virtual_node_labels import COMMONEST, LABEL_SHARES, SHARES, ShareGuess, VirtualNodeLabels
 from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices
-from fgl_secure.audit.verdict import Verdict, judge
+from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims, measured

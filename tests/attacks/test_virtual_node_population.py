@@ -8,7 +8,7 @@ import numpy as np
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.virtual_node_population import METRIC, POPULATION, PopulationGuess, VirtualNodePopulation
 from fgl_secure.attacks.virtual_node_views import mean_states
-from fgl_secure.audit.verdict import Verdict, judge
+from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import Claims, losing_of_even, measured
 from tests.attacks.virtual_node_conformance import VirtualNodeConformance, virtual_node_references

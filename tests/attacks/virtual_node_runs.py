@@ -15,8 +15,8 @@ from fgl_secure.attacks.virtual_node_clients import CLIENTS
 from fgl_secure.attacks.virtual_node_labels import LABEL_SHARES
 from fgl_secure.attacks.virtual_node_population import POPULATION
 from fgl_secure.attacks.virtual_node_views import LocalWork, VirtualSlices
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.staged.registry import staged

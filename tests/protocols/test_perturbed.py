@@ -99,6 +99,17 @@ def noisy(**changes: object) -> Perturbation:
     return Perturbation.calibrated(TARGET, **settings)  # type: ignore[arg-type]
 
 
+def hierarchy_around(grouping: Grouping) -> Directory:
+    """The smallest hierarchy that has all parties of a grouping, in their roles.
+
+    Silos are numbered before devices, and those behind the last custodian are missing here. So devices are counted up
+    to the last identifier that occurs, however many silos there were when it was given out.
+    """
+    last_silo = max(int(grouping.row_custodian.max()), int(grouping.group_custodian.max()))
+    last_device = max(int(grouping.row_owner.max()), int(grouping.group_owner.max()))
+    return Directory.hierarchy(silos=last_silo, devices=last_device - last_silo)
+
+
 class TestOverPlaintext(SchemeConformance):
     """Without noise the wrapper is the inner scheme, but for the grid."""
 
@@ -124,9 +135,7 @@ class TestOverSecmp(SchemeConformance):
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         """What the inner scheme sends for rows without noise."""
-        ids = (grouping.row_owner, grouping.group_owner, grouping.row_custodian, grouping.group_custodian)
-        silos = 1 + max(int(ids[2].max()), int(ids[3].max())) - 1
-        channel = channel_of(Directory.hierarchy(silos, 6))
+        channel = channel_of(hierarchy_around(grouping))
         session = SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS).open(channel, grouping, width)
         session.sum(np.zeros((len(grouping.row_owner), width)), FORWARD)
         return counted(channel.transcript)

@@ -1,20 +1,23 @@
-"""Imports point downward only."""
+"""Imports point downward only, between parts of the package and between the folders and files inside them."""
 
 from __future__ import annotations
 
 import ast
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePosixPath
 
 import pytest
+from networkx import DiGraph, strongly_connected_components
 
 ROOT = Path(__file__).parents[2]
 
-_LOW = {"errors", "crypto", "coins", "algebra"}
+_LOW = {"errors", "choices", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
-_HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "audit", "attacks"}
+_HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "attacks"}
 
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "choices": {"errors"},
     "crypto": {"errors"},
     "coins": {"errors", "crypto"},
     "algebra": {"errors", "crypto", "coins"},
@@ -22,18 +25,17 @@ ALLOWED: dict[str, set[str]] = {
     "dp": _LOW,
     "graph": _LOW,
     "statistics": _LOW,
-    "audit": _LOW | {"runtime", "statistics"},
-    "attacks": _MIDDLE - {"dp", "crypto"} | {"audit", "statistics"},
+    "attacks": _MIDDLE - {"dp", "crypto"} | {"statistics"},
     "protocols": _LOW | {"runtime", "dp"},
     "aggregation": _LOW | {"runtime", "dp", "protocols"},
     "training": _MIDDLE | {"protocols", "aggregation"},
-    "methods": _HIGH | {"testing", "commands"},
+    "tables": _MIDDLE | {"protocols", "training"},
+    "auditing": _HIGH | {"tables"},
+    "methods": _HIGH | {"testing", "auditing", "tables"},
     "flower": _MIDDLE | {"protocols", "aggregation", "training", "methods"},
-    "testing": _LOW | {"runtime", "statistics", "audit", "protocols"},
-    "commands": _HIGH | {"testing", "methods"},
-    "arguments": _HIGH | {"commands", "methods"},
-    "cli": _HIGH | {"commands", "arguments", "methods", "testing"},
-    "__init__": {"aggregation"},
+    "testing": _LOW | {"runtime", "statistics", "protocols"},
+    "cli": _HIGH | {"auditing", "methods", "tables", "testing"},
+    "__init__": {"aggregation", "auditing", "attacks", "graph", "methods", "protocols"},
 }
 
 FILES = sorted(
@@ -44,14 +46,38 @@ FILES = sorted(
 )
 
 
+KNOWN_CIRCLES: set[tuple[str, ...]] = {
+    ("attacks", "attacks/gradient_matching"),
+    ("audit/record_rules.py", "audit/records.py"),
+    (
+        "commands",
+        "commands/benches",
+        "commands/fed2gnn",
+        "commands/fedavg",
+        "commands/fedspray",
+        "commands/fedstruct",
+        "commands/fedvn",
+        "commands/hifgl",
+        "commands/inversion",
+    ),
+    ("commands/fedavg", "commands/inversion"),
+    ("commands/options.py", "commands/unused_choices.py"),
+    ("learning/fedstruct", "learning/hifgl"),
+    ("protocols", "protocols/coded_masks", "protocols/masking"),
+    ("protocols/relay_coded.py", "protocols/relay_session.py"),
+    ("protocols/staged", "protocols/staged/ciphertexts", "protocols/staged/coded_masks", "protocols/staged/masking"),
+}
+"""Folders, and files, that import each other. Who removes a circle deletes its line; none is added."""
+
+
 def part_of(path: Path) -> str:
     """The part of the package that a file belongs to."""
     inside = path.relative_to(ROOT).parts
     return (inside[1] if inside[0] == "fgl_secure" else inside[0]).removesuffix(".py")
 
 
-def imported_parts(path: Path) -> set[str]:
-    """The parts of the package that a file imports, anywhere in it."""
+def imported_names(path: Path) -> set[str]:
+    """Full names of all that a file imports, anywhere in it: of modules, and of what it takes from them."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -59,8 +85,75 @@ def imported_parts(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-    ours = {name.split(".")[1] for name in names if name.startswith("fgl_secure.")}
+    return names
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of the package that a file imports."""
+    ours = {name.split(".")[1] for name in imported_names(path) if name.startswith("fgl_secure.")}
     return ours - {"__version__"}  # the package's own attribute, not a part
+
+
+def place_of(path: Path) -> str:
+    """Where a file is in the package: "protocols/secmp.py", "audit/records.py"."""
+    inside = path.relative_to(ROOT)
+    return (inside.relative_to("fgl_secure") if inside.parts[0] == "fgl_secure" else inside).as_posix()
+
+
+def module_of(place: str) -> str:
+    """The full name that the file at a place is imported by."""
+    name = place.removesuffix(".py").replace("/", ".")
+    return f"fgl_secure.{name}".removesuffix(".__init__")
+
+
+def file_imports(names_of: Mapping[str, Iterable[str]]) -> DiGraph:
+    """Which place imports which: of each name the module itself, or the one that it is taken from.
+
+    Args:
+        names_of: the names that the file at each place imports.
+    """
+    place = {module_of(each): each for each in names_of}
+    graph = DiGraph()
+    graph.add_nodes_from(names_of)
+    for source, names in names_of.items():
+        found = {
+            place.get(name) or place.get(name.rpartition(".")[0]) for name in names if name != "fgl_secure.__version__"
+        }
+        graph.add_edges_from((source, target) for target in found if target not in (None, source))
+    return graph
+
+
+def circles_of(imports: DiGraph) -> set[tuple[str, ...]]:
+    """Those that import each other, in one step or several."""
+    return {tuple(sorted(circle)) for circle in strongly_connected_components(imports) if len(circle) > 1}
+
+
+def folder_circles(files: DiGraph) -> set[tuple[str, ...]]:
+    """Folders that import each other, in one step or several, at every depth.
+
+    Seen from a folder its sub-folders are one thing each, whatever is in them, and its own files are another; of the
+    package itself each file is one. So two folders of any depth that import each other are found where their paths
+    part. Sub-folders that import each other without the folder's own files are named besides.
+    """
+    above = {str(folder) for place in files for folder in PurePosixPath(place).parents}
+    seen = {folder: _seen_from(folder, files) for folder in above}
+    beside = [graph.subgraph(set(graph) - {folder}) for folder, graph in seen.items()]
+    return {circle for graph in (*seen.values(), *beside) for circle in circles_of(graph)}
+
+
+def _seen_from(folder: str, files: DiGraph) -> DiGraph:
+    inside = [place for place in files if PurePosixPath(folder) in PurePosixPath(place).parents]
+    seen = {place: _child(folder, place) for place in inside}
+    pairs = {(seen[source], seen[target]) for source, target in files.edges if source in seen and target in seen}
+    return DiGraph([(source, target) for source, target in pairs if source != target])
+
+
+def _child(folder: str, place: str) -> str:
+    """The sub-folder of a folder that a place is in, or the folder itself."""
+    head, *rest = PurePosixPath(place).relative_to(folder).parts
+    if rest or folder == ".":
+        return str(PurePosixPath(folder) / head)
+    return folder
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -73,3 +166,45 @@ def test_imports_point_downward(path: Path) -> None:
 def test_the_table_has_no_cycle() -> None:
     """What a part may import may not import it in turn."""
     assert not [(a, b) for a, below in ALLOWED.items() for b in below if a in ALLOWED[b]]
+
+
+def test_circles_are_those_that_are_known() -> None:
+    """Folders of every depth and files import each other in the known circles and nowhere else."""
+    files = file_imports({place_of(path): imported_names(path) for path in FILES})
+    assert folder_circles(files) | circles_of(files) == KNOWN_CIRCLES
+
+
+@pytest.mark.parametrize(
+    ("names_of", "circles"),
+    [
+        ({"a/x.py": ["fgl_secure.b.y"], "b/y.py": ["fgl_secure.c.z.f"], "c/z.py": []}, set()),
+        ({"a/x.py": ["fgl_secure.a.y.f"], "a/y.py": ["fgl_secure.a.x"]}, {("a/x.py", "a/y.py")}),
+        ({"a/x.py": ["fgl_secure.b.y"], "b/y.py": [], "b/z.py": ["fgl_secure.a.x"]}, {("a", "b")}),
+        (
+            {"a/c/x.py": ["fgl_secure.b.d.y"], "b/d/y.py": [], "b/e/z.py": ["fgl_secure.a.f.v"], "a/f/v.py": []},
+            {("a", "b")},
+        ),
+        ({"a/b/x.py": ["fgl_secure.a.c.y"], "a/c/y.py": [], "a/c/z.py": ["fgl_secure.a.b.x"]}, {("a/b", "a/c")}),
+        (
+            {"a/x.py": ["fgl_secure.a.b.y"], "a/b/y.py": [], "a/b/z.py": ["fgl_secure.a.v.f"], "a/v.py": []},
+            {("a", "a/b")},
+        ),
+        (
+            {
+                "a/x.py": ["fgl_secure.b.y"],
+                "b/y.py": [],
+                "b/z.py": ["fgl_secure.c.v"],
+                "c/v.py": [],
+                "c/w.py": ["fgl_secure.a.x"],
+            },
+            {("a", "b", "c")},
+        ),
+        ({"a/__init__.py": ["fgl_secure.a.x.f"], "a/x.py": ["fgl_secure.a"]}, {("a/__init__.py", "a/x.py")}),
+        ({"x.py": ["fgl_secure.a.y"], "a/y.py": ["fgl_secure.z"], "z.py": []}, set()),
+        ({"x.py": ["fgl_secure.a.y"], "a/y.py": [], "a/z.py": ["fgl_secure.x.f"]}, {("a", "x.py")}),
+    ],
+)
+def test_circles_are_found_at_every_depth(names_of: dict[str, list[str]], circles: set[tuple[str, ...]]) -> None:
+    """Between files, between folders beside each other or apart, between a folder and one in it, in several steps."""
+    files = file_imports(names_of)
+    assert folder_circles(files) | circles_of(files) == circles

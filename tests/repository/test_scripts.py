@@ -9,10 +9,14 @@ import pytest
 
 from tests.repository import floor, wheel_contents
 
-IN_THE_TREE = {"fgl_secure/__init__.py": "", "fgl_secure/audit/templates/page.html": "<p>", "protocols/secmp.py": "a"}
+IN_THE_TREE = {
+    "fgl_secure/__init__.py": "",
+    "fgl_secure/auditing/templates/page.html": "<p>",
+    "protocols/secmp.py": "a",
+}
 IN_THE_WHEEL = {
     "fgl_secure/__init__.py": "",
-    "fgl_secure/audit/templates/page.html": "<p>",
+    "fgl_secure/auditing/templates/page.html": "<p>",
     "fgl_secure/protocols/secmp.py": "a",
     "fgl_secure-1.dist-info/licenses/LICENSE": "",
 }

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch.nn import functional
@@ -14,9 +15,12 @@ from torch.nn import functional
 from fgl_secure.cli.bench.report import Report, copy_timing
 from fgl_secure.cli.bench.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
-from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.errors import DataNotFoundError
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.configuration import HiFGL
+from fgl_secure.methods.hifgl.prepared import Prepared
+from fgl_secure.methods.hifgl.program import HiFGL as Program
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded.wire import FETCH_BYTES, HEADER_BYTES, SEAL_BYTES
 from fgl_secure.runtime import Channel, Phase
@@ -46,7 +50,7 @@ def run() -> Report:
     figures: list[Figure] = []
     for dataset in DATASETS:
         try:
-            prepared = prepare(Options(dataset=dataset), PROTOCOLS)
+            prepared = _prepared(dataset)
         except DataNotFoundError:
             figures.append(
                 Figure(f"{dataset}: secured epoch over plain PyG", None, Side.AT_MOST, EPOCH_BOUND, "no data")
@@ -57,6 +61,12 @@ def run() -> Report:
         figures += found
     copy = copy_timing(2**26)
     return Report(copy.moved / copy.median, (copy, *timings), tuple(figures))
+
+
+def _prepared(dataset: str) -> Prepared:
+    """Raises `DataNotFoundError` where the data set is not there."""
+    first, *_ = HiFGL().plan(dataset, PROTOCOLS).subjects
+    return cast(HiFGLSubject, first).prepared
 
 
 def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
@@ -115,7 +125,7 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
 
 def _secured(prepared: Prepared, scheme: Scheme) -> _Case:
     channel = Channel(hierarchy_of(prepared.graph, scheme.relays), SystemCoins())
-    method = HiFGL(prepared.graph, scheme, channel, prepared.preset, device=torch.device("cpu"))
+    method = Program(prepared.graph, scheme, channel, prepared.preset, device=torch.device("cpu"))
     return _Case(scheme.name, method.round, channel)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Reference
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
 from fgl_secure.methods.fed2gnn.runs import HopSetting, drawn_hops
 from fgl_secure.protocols.plaintext import Plaintext

@@ -13,8 +13,8 @@ from fgl_secure.attacks.base import Auxiliary, Material
 from fgl_secure.attacks.hop_feature_rules import HopRules
 from fgl_secure.attacks.hop_feature_views import ASKED, OWN_ROWS
 from fgl_secure.attacks.truth import Truth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import client_pairs
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums

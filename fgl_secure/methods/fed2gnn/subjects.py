@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.commands.options import Options, check_common, check_selection, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
+from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.references import hop_reference
 from fgl_secure.methods.fed2gnn.runs import trained_hops
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
+from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.protocols.naming import parse
+from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_sums
 
-DEMONSTRATED = ("plaintext", "relay-coded")
-"""What an audit runs when no protocol is named; the first heads the report, as the first named one does."""
-
-TRAINED = "relay-coded"
-"""What training takes when no protocol is named."""
-
-AVERAGING = "pairwise-masking"
+AVERAGING: StagedScheme = StagedPairwiseMasking()
 """What adds up the models beside a protocol that hides messages, when no scheme is named."""
 
 CLEAR = "plaintext"
@@ -63,7 +60,8 @@ class Fed2GNNSubject(Subject):
     """Fed2GNN under one scheme for hop sums and one for models.
 
     Attributes:
-        options: checked choices.
+        method: checked choices.
+        seed: of the sample of neighbours, weights and decoders.
         graph: who has what.
         preset: how to train.
         scheme: computes the hop sums.
@@ -71,7 +69,8 @@ class Fed2GNNSubject(Subject):
         device: where model compute runs.
     """
 
-    options: Options
+    method: Fed2GNN
+    seed: int
     graph: FederatedGraph
     preset: Fed2GNNPreset
     scheme: Scheme
@@ -100,8 +99,8 @@ class Fed2GNNSubject(Subject):
             self.preset,
             self.scheme,
             server_sums(self.averaging, channel),
-            backbone=self.options.backbone,
-            seed=self.options.seed,
+            backbone=self.method.backbone,
+            seed=self.seed,
             device=self.device,
             progress=progress,
         )
@@ -117,38 +116,28 @@ class Fed2GNNSubject(Subject):
             self.preset,
             self.scheme,
             self.averaging,
-            backbone=self.options.backbone,
-            seed=self.options.seed,
+            backbone=self.method.backbone,
+            seed=self.seed,
             device=self.device,
         )
 
 
-def fed2gnn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
-    """Checks every choice and loads the data; nothing is run.
-
-    Args:
-        options: the choices.
-        protocols: names of schemes for the hop sums; `DEMONSTRATED` when empty.
-        graph: a graph of the caller's own, instead of the options' data set and partition.
-    """
-    check_common(options)
-    options.trees.check()
-    _check_updates(options)
-    device = compute_device(options.device)
-    schemes = [_scheme(name, options.parameters) for name in dict.fromkeys(protocols or DEMONSTRATED)]
-    graph = federated_graph(options, SPLIT) if graph is None else graph
+def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    device = compute_device(asked.device)
+    runs = [_schemes(method, run) for run in asked.runs]
+    graph = asked.federated(SPLIT)
     if graph.num_silos < 2:
         raise InputError(f"silos must be at least 2 for fed2gnn; found {graph.num_silos}")
-    chosen = fed2gnn_preset(options.preset, graph.graph.name, options.backbone).with_epochs(options.epochs)
-    preset = chosen.with_trees(options.trees.hops, options.trees.neighbours)
-    subjects = tuple(_subject(options, graph, preset, scheme, device) for scheme in schemes)
-    if options.updates.threshold is not None and all(subject.averaging is None for subject in subjects):
-        raise InputError(
-            f"threshold must go with a scheme other than {CLEAR} for the models; found {options.updates.threshold}"
-        )
+    chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
+    preset = chosen.with_trees(method.hops, method.neighbours)
+    for scheme, averaging in runs:
+        _check_run(graph, preset, scheme, averaging, asked.seed)
     check_selection(preset.name, preset.selection, graph)
     return Plan(
-        options,
+        method,
+        method.backbone,
+        asked.seed,
         graph,
         int(graph.crosses_silos.sum()),
         preset.name,
@@ -156,28 +145,39 @@ def fed2gnn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedG
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {preset.selection} accuracy",
-        subjects,
+        tuple(Fed2GNNSubject(method, asked.seed, graph, preset, *run, device) for run in runs),
         hop_reference,
         NOTES,
     )
 
 
-def _subject(
-    options: Options, graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, device: torch.device
-) -> Fed2GNNSubject:
+def _schemes(method: Fed2GNN, run: Mapping[str, Promising]) -> tuple[Scheme, StagedScheme | None]:
+    """What computes the hop sums, and what adds up the models: None in the clear."""
+    named = run.get("neighbours") or parse(method.trained, ("neighbours",), method.usual)[1]
+    if isinstance(named, SecretMessagePassing):
+        raise InputError(
+            "scheme must not be secmp for fed2gnn: the client that gets a sum would be the silo that decodes it, and "
+            f"reads every part; found {named.name}"
+        )
+    scheme = cast(Scheme, named)
+    usual = None if scheme.name.split("[")[0] == CLEAR else AVERAGING
+    averaging = cast("StagedScheme | None", run.get("server", usual))
+    return scheme, None if averaging is None or averaging.name == CLEAR else averaging
+
+
+def _check_run(
+    graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: StagedScheme | None, seed: int
+) -> None:
     """Raises unless some sum can be computed, and models added up."""
-    asked = sampled_neighbours(graph, preset.neighbours, options.seed)
+    asked = sampled_neighbours(graph, preset.neighbours, seed)
     most = int(_clients_around(asked).max(initial=0))
     if 1 < scheme.minimum_group > most:
         raise InputError(
             f"k_min must leave some node a sum under {scheme.name}: neighbours at {scheme.minimum_group} other clients "
             f"or more; found at most {most} over {graph.num_silos} silos and {preset.neighbours} sampled neighbours"
         )
-    named = options.updates.schemes or ((CLEAR,) if scheme.fixed_point(1) is None else (AVERAGING,))
-    averaging = None if named[0] == CLEAR else staged(named[0], options.updates.threshold)
     if averaging is not None:
         averaging.threshold_for(graph.num_silos)
-    return Fed2GNNSubject(options, graph, preset, scheme, averaging, device)
 
 
 def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:
@@ -185,24 +185,3 @@ def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:
     source, target = graph.edges[:, graph.crosses_silos]
     pairs = np.unique(target * graph.num_silos + graph.silo_of[source])
     return np.bincount(pairs // graph.num_silos, minlength=graph.num_devices).astype(np.int64)
-
-
-def _scheme(name: str, parameters: Parameters) -> Scheme:
-    """A scheme for hop sums, in a large field unless another was chosen: they grow with every hop."""
-    if isinstance(make_scheme(name, parameters), SecretMessagePassing):
-        raise InputError(
-            "protocol must not be secmp for fed2gnn: the client that gets a sum would be the silo that decodes it, and "
-            f"reads every part; found {name}"
-        )
-    chosen = parameters.modulus != Parameters().modulus
-    return make_scheme(name, parameters if chosen else replace(parameters, modulus=MERSENNE_61))
-
-
-def _check_updates(options: Options) -> None:
-    """Raises unless at most one scheme adds up the models."""
-    updates = options.updates
-    updates.check()
-    if len(updates.schemes) > 1:
-        raise InputError(
-            f"scheme must be given once for fed2gnn, beside each protocol; found {', '.join(updates.schemes)}"
-        )

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.tables.table import Choices, Metric
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.naming import parse
 from fgl_secure.runtime import Channel
+from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.server_sums import server_sums
 
@@ -77,8 +79,8 @@ class Fed2GNNRun:
     setting: Setting
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once; the choices' protocol computes the sums over neighbours."""
-        graph, scheme = self.setting.federated(data, seed), make_scheme(choices.protocol, Parameters())
+        """Trains once; the choices' scheme computes the sums over neighbours."""
+        graph, scheme = self.setting.federated(data, seed), cast(Scheme, parse(choices.scheme, ("neighbours",))[1])
         channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(seed))
         preset, sums = self.setting.preset(data, choices), server_sums(None, channel)
         backbone = self.setting.backbone

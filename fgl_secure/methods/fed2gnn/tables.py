@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fgl_secure.commands.tables.table import Case, Measure, PaperTable
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline
 from fgl_secure.methods.fed2gnn.table_runs import ACCURACY, BaselineRun, Fed2GNNRun, Setting
+from fgl_secure.tables.table import Case, Measure, PaperTable
 
 DATASETS = ("Cora", "CS", "DBLP")
 CLIENTS = (5, 10, 15)

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.auditing.privacy_cost import CANARIES, Measured
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.privacy import CANARIES, Measured
 from fgl_secure.dp import grid_rows
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 

@@ -15,8 +15,8 @@ from fgl_secure.attacks.base import Auxiliary, Material, Reference
 from fgl_secure.attacks.gradient_views import GRADIENT_SUM, PARTICIPANTS
 from fgl_secure.attacks.truth import Truth
 from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedavg.inversion.reference import smooth_reference
 from fgl_secure.methods.fedavg.program import LocalTraining

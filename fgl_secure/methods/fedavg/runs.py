@@ -12,8 +12,8 @@ from fgl_secure.attacks.base import Auxiliary, Material
 from fgl_secure.attacks.gradient_candidates import Candidates
 from fgl_secure.attacks.gradient_model import Convolution, GradientModel
 from fgl_secure.attacks.truth import ClientBatch, Truth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining

@@ -7,33 +7,34 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.commands.options import Options, check_common, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
+from fgl_secure.methods.fedavg.configuration import FedAvg
 from fgl_secure.methods.fedavg.inversion.rounds import with_fields
 from fgl_secure.methods.fedavg.privacy import measured_updates
-from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
+from fgl_secure.methods.fedavg.program import FedAvg as Program
+from fgl_secure.methods.fedavg.program import LocalTraining
 from fgl_secure.methods.fedavg.references import update_reference
 from fgl_secure.methods.fedavg.runs import UpdateRule, attacked_round, gradient_model, one_round
 from fgl_secure.methods.fedavg.training import train_fedavg
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.presets import Preset, preset
-
-DEMONSTRATED = ("plaintext", "pairwise-masking")
-"""What an audit runs when no scheme is named; the first heads the report, as the first named one does."""
-
-TRAINED = "pairwise-masking"
-"""What training takes when no scheme is named."""
+from fgl_secure.training.server_sums import hiding
 
 CLEAR = "plaintext"
+
+DELTA = 1e-5
+"""Of all rounds together."""
 
 SMALL_BATCH = 4
 """Labelled nodes of a client in the second round that is attacked."""
@@ -57,14 +58,16 @@ class FedAvgSubject(Subject):
     """Federated averaging under one scheme.
 
     Attributes:
-        options: checked choices.
+        method: checked choices.
+        seed: of weights and batches.
         graph: who has what.
         preset: how to train.
         rule: how updates become their mean.
         device: where model compute runs.
     """
 
-    options: Options
+    method: FedAvg
+    seed: int
     graph: FederatedGraph
     preset: Preset
     rule: UpdateRule
@@ -87,8 +90,7 @@ class FedAvgSubject(Subject):
     ) -> TrainingResult:
         """Trains to the end."""
         channel = Channel(hierarchy_of(self.graph), coins or SystemCoins(), recording)
-        method = self._method(channel)
-        return train_fedavg(method, self.graph, channel, self.preset, progress=progress)
+        return train_fedavg(self._program(channel), self.graph, channel, self.preset, progress=progress)
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on updates, if there is any."""
@@ -97,16 +99,16 @@ class FedAvgSubject(Subject):
             return None
         quiet = replace(self, rule=replace(self.rule, noise=None), preset=self.preset.with_epochs(result.rounds))
         without = quiet.train(progress=progress(quiet.name))
-        found = measured_updates(noise, self._threshold, self.options.seed)
+        found = measured_updates(noise, self._threshold, self.seed)
         return PrivacyCost(found, noise.delta, str(noise.target.relation), noise.rounds, without.accuracy.test)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, a round of small batches, and one of single nodes and a single layer."""
-        fresh = self._method(Channel(hierarchy_of(self.graph), SystemCoins()))
-        local = self.options.updates.local()
-        model = gradient_model(fresh, self.graph, self.preset, self.options.backbone, local)
+        fresh = self._program(Channel(hierarchy_of(self.graph), SystemCoins()))
+        local = self._local
+        model = gradient_model(fresh, self.graph, self.preset, self.method.backbone, local)
         batches = fresh.draw()
-        what = f"first round of training, {self.options.backbone}"
+        what = f"first round of training, {self.method.backbone}"
         yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
         single = self._small_round(SINGLE, 1, 1)
@@ -117,64 +119,51 @@ class FedAvgSubject(Subject):
             self.graph,
             replace(self.preset, layers=layers),
             self.rule,
-            f"one round, {name}, {self.options.backbone}",
+            f"one round, {name}, {self.method.backbone}",
             label=f"{self.name}[{name}]",
             local=LocalTraining(batch=batch),
-            backbone=self.options.backbone,
-            seed=self.options.seed,
+            backbone=self.method.backbone,
+            seed=self.seed,
         )
+
+    @property
+    def _local(self) -> LocalTraining:
+        return local_of(self.method)
 
     @property
     def _threshold(self) -> int:
         assert self.rule.scheme is not None
         return self.rule.scheme.threshold_for(self.graph.num_silos)
 
-    def _method(self, channel: Channel) -> FedAvg:
-        return FedAvg(
+    def _program(self, channel: Channel) -> Program:
+        return Program(
             self.graph,
             self.preset,
             self.rule.on(channel, self.graph),
-            local=self.options.updates.local(),
-            backbone=self.options.backbone,
-            seed=self.options.seed,
+            local=self._local,
+            backbone=self.method.backbone,
+            seed=self.seed,
             device=self.device,
         )
 
 
-def fedavg_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
-    """Checks every choice and loads the data; nothing is run.
+def local_of(method: FedAvg) -> LocalTraining:
+    """What a client does in a round."""
+    return LocalTraining(method.local_steps, method.local_rate, method.batch)
 
-    Args:
-        options: the choices.
-        protocols: none: no neighbourhood sums cross clients.
-        graph: a graph of the caller's own, instead of the options' data set and partition.
-    """
-    check_common(options)
-    options.updates.check()
-    if protocols:
-        raise InputError(
-            f"protocol must be left out for fedavg, whose updates are summed under --scheme; found {protocols[0]}"
-        )
-    if options.preset != "honest":
-        raise InputError(f"preset must be honest for fedavg, which no paper here is about; found {options.preset}")
-    device = compute_device(options.device)
-    graph = federated_graph(options) if graph is None else graph
-    training = preset(options.preset, graph.graph.name).with_epochs(options.epochs)
-    names = tuple(dict.fromkeys(options.updates.schemes or DEMONSTRATED))
-    schemes = [None if name == CLEAR else staged(name, options.updates.threshold) for name in names]
-    noise = options.updates.distributed(training.epochs)
-    for scheme in schemes:
-        if scheme is not None:
-            scheme.threshold_for(graph.num_silos)
-        elif noise is not None and options.updates.schemes:
-            raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
-    rules = [UpdateRule(scheme) for scheme in schemes]
-    rules += [UpdateRule(scheme, noise) for scheme in schemes if scheme is not None and noise is not None]
-    named = options.updates.schemes and noise is not None  # what was asked for, and nothing besides
-    chosen = [rule for rule in rules if rule.noise is not None] if named else rules
-    subjects = tuple(FedAvgSubject(options, graph, training, rule, device) for rule in chosen)
+
+def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    device = compute_device(asked.device)
+    local_of(method)
+    graph = asked.federated()
+    training = preset("honest", graph.graph.name).with_epochs(method.epochs)
+    noise = _noise(method, training.epochs)
+    rules = _rules(hiding(asked.runs, graph.num_silos), noise, named=asked.named)
     return Plan(
-        options,
+        method,
+        method.backbone,
+        asked.seed,
         graph,
         int((~graph.crosses_silos).sum()),
         training.name,
@@ -182,7 +171,25 @@ def fedavg_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGr
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {training.selection} accuracy",
-        subjects,
+        tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device) for rule in rules),
         update_reference,
         NOTES,
     )
+
+
+def _noise(method: FedAvg, rounds: int) -> DistributedNoise | None:
+    if method.noise is None:
+        return None
+    return DistributedNoise.of_multiplier(method.noise, clip=method.clip, delta=DELTA, rounds=rounds)
+
+
+def _rules(
+    schemes: tuple[StagedScheme | None, ...], noise: DistributedNoise | None, *, named: bool
+) -> list[UpdateRule]:
+    """One for each scheme; with noise one more for each that hides updates, or these alone where schemes are named."""
+    noisy = [] if noise is None else [UpdateRule(scheme, noise) for scheme in schemes if scheme is not None]
+    if noise is None or not named:
+        return [UpdateRule(scheme) for scheme in schemes] + noisy
+    if None in schemes:
+        raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
+    return noisy

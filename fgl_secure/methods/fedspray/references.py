@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Auxiliary, Material, Reference
 from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedspray.layout import ProxyLayout
 from fgl_secure.methods.fedspray.nodes import LabelledNodes, proxy_truth, slices_of, summands

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fgl_secure.attacks.base import Auxiliary, Material
 from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.growth import Setting, grow, turns, with_few_labels
 from fgl_secure.methods.fedspray.layout import ProxyLayout

@@ -7,32 +7,25 @@ from dataclasses import dataclass
 
 import torch
 
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.commands.options import Options, check_common, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import PrivacyCost
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.claims import claim_of
+from fgl_secure.methods.fedspray.configuration import FedSpray
 from fgl_secure.methods.fedspray.growth import Setting
-from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import fedspray_preset
 from fgl_secure.methods.fedspray.references import proxy_reference
 from fgl_secure.methods.fedspray.runs import GROWING, ProxyRuns
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.server_sums import server_sums
-
-DEMONSTRATED = ("plaintext", "pairwise-masking")
-"""What an audit runs when no scheme is named; the first heads the report, as the first named one does."""
-
-TRAINED = "pairwise-masking"
-"""What training takes when no scheme is named."""
+from fgl_secure.training.server_sums import hiding, server_sums
 
 CLEAR = "plaintext"
 
@@ -57,13 +50,11 @@ class FedSpraySubject(Subject):
     """FedSpray under one scheme.
 
     Attributes:
-        options: checked choices.
         graph: who has what.
         setting: how to train.
         scheme: how summands are added up; None for in the clear.
     """
 
-    options: Options
     graph: FederatedGraph
     setting: Setting
     scheme: StagedScheme | None
@@ -107,30 +98,20 @@ class FedSpraySubject(Subject):
         yield runs.growing()
 
 
-def fedspray_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
-    """Checks every choice and loads the data; nothing is run.
-
-    Args:
-        options: the choices.
-        protocols: none: no neighbourhood sums cross clients.
-        graph: a graph of the caller's own, instead of the options' data set and partition.
-    """
-    _check(options, protocols)
-    device: torch.device = compute_device(options.device)
-    graph = federated_graph(options, SPLIT) if graph is None else graph
-    preset = fedspray_preset(options.preset, graph.graph.name).with_epochs(options.epochs)
+def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    device: torch.device = compute_device(asked.device)
+    graph = asked.federated(SPLIT)
+    preset = fedspray_preset(method.preset, graph.graph.name).with_epochs(method.epochs)
     if graph.num_silos < 2:
         raise InputError(f"silos must be at least 2 for fedspray; found {graph.num_silos}")
     if not graph.validation_mask.any():
         raise InputError(f"masks.validation must mark at least one node, the round is chosen by {preset.choice}")
-    names = tuple(dict.fromkeys(options.updates.schemes or DEMONSTRATED))
-    schemes = [None if name == CLEAR else staged(name, options.updates.threshold) for name in names]
-    for scheme in schemes:
-        if scheme is not None:
-            scheme.threshold_for(graph.num_silos)
-    setting = Setting(preset, options.backbone, options.seed, device)
+    setting = Setting(preset, method.backbone, asked.seed, device)
     return Plan(
-        options,
+        method,
+        method.backbone,
+        asked.seed,
         graph,
         int((~graph.crosses_silos).sum()),
         preset.name,
@@ -138,18 +119,7 @@ def fedspray_plan(options: Options, protocols: tuple[str, ...], graph: Federated
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen by {preset.choice}",
-        tuple(FedSpraySubject(options, graph, setting, scheme) for scheme in schemes),
+        tuple(FedSpraySubject(graph, setting, scheme) for scheme in hiding(asked.runs, graph.num_silos)),
         proxy_reference,
         NOTES,
     )
-
-
-def _check(options: Options, protocols: tuple[str, ...]) -> None:
-    check_common(options)
-    options.updates.check()
-    if options.backbone not in NETWORKS:
-        raise UnknownNameError("backbone", options.backbone, tuple(NETWORKS))
-    if protocols:
-        raise InputError(
-            f"protocol must be left out for fedspray, whose summands are added up under --scheme; found {protocols[0]}"
-        )

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.tables.table import Choices, Metric
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, fedspray_partition
 from fgl_secure.graph.communities import louvain_floor
@@ -23,6 +22,7 @@ from fgl_secure.methods.fedspray.scoring import Scores
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel
+from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.server_sums import ServerSums, server_sums
 
 OVERALL = Metric("accuracy (%)", 2)
@@ -90,10 +90,10 @@ def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
     """The preset that the choices name.
 
     Raises:
-        InputError: a protocol was chosen, which makes no difference to accuracies: sums are exact.
+        InputError: a scheme was chosen, which makes no difference to accuracies: sums are exact.
     """
-    if choices.protocol != PLAINTEXT:
-        raise InputError(f"protocol must be {PLAINTEXT} for FedSpray's table; found {choices.protocol}")
+    if choices.scheme != PLAINTEXT:
+        raise InputError(f"scheme must be {PLAINTEXT} for FedSpray's table; found {choices.scheme}")
     return fedspray_preset(choices.preset, data.name).with_epochs(choices.epochs)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fgl_secure.commands.tables.table import Case, Measure, PaperTable
 from fgl_secure.methods.fedspray.baselines import Baseline
 from fgl_secure.methods.fedspray.table_runs import MINORITY, OVERALL, BaselineRun, Clients, FedSprayRun
+from fgl_secure.tables.table import Case, Measure, PaperTable
 
 DATASETS = ("PubMed", "Physics")
 BACKBONES = {"GCN": "gcn", "SGC": "sgc", "GraphSAGE": "sage"}

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Auxiliary, Material, Reference
 from fgl_secure.attacks.hop_sums import noted_embeddings
 from fgl_secure.attacks.truth import Truth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import structure_features
 from fgl_secure.methods.fedstruct.exchange import (

@@ -4,38 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 
 from fgl_secure.attacks.base import Material
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.commands.options import Options, check_common, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import PrivacyCost
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedstruct.choice import ExchangeName
 from fgl_secure.methods.fedstruct.claims import claim_of
-from fgl_secure.methods.fedstruct.exchange import Exchange, GradientDelivery, RowExchange, relays_of, run_fedstruct
+from fgl_secure.methods.fedstruct.configuration import FedStruct
+from fgl_secure.methods.fedstruct.exchange import (
+    Exchange,
+    FeatureSharing,
+    GradientDelivery,
+    HopwiseExchange,
+    RowExchange,
+    relays_of,
+    run_fedstruct,
+)
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
 from fgl_secure.methods.fedstruct.runs import Knowledge, structure_public, structure_reference, structure_truth
-from fgl_secure.methods.fedstruct.unused_choices import check_exchanges
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.hop_adjacency import Pruning
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.promising import Promising
+from fgl_secure.protocols.query_audit import AuditRule
+from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 
-DEMONSTRATED = (ExchangeName.PLAINTEXT, ExchangeName.CKKS, ExchangeName.HOPWISE)
-"""What an audit runs when no exchange is named; the first heads the report, as the first named one does."""
-
-TRAINED = ExchangeName.HOPWISE
-"""What training takes when no exchange is named."""
-
-PROTOCOL = "relay-coded"
-"""What computes the sums of a hopwise exchange when no protocol is named."""
-
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test (FedStruct, section 6)."""
+
+CLEAR = "plaintext"
+MASKING = PairwiseMasking()
+"""Adds up gradients wherever terms are not in the clear."""
+
+OF_ROWS = (
+    "pruning", "kept", "sharing", "delivery", "tau", "count_queries", "least_nodes", "pooled"
+)  # fmt: skip
+"""Choices that an exchange of powers of the adjacency has, and a hopwise one has no use for."""
 
 BACKBONES = {"gcn": FeatureModelKind.DGCN, "sage": FeatureModelKind.SAGE}
 
@@ -53,7 +67,8 @@ class FedStructSubject(Subject):
     """FedStruct under one exchange.
 
     Attributes:
-        options: checked choices.
+        method: checked choices.
+        seed: of weights and features.
         graph: who has what.
         preset: how to train.
         exchange: how structure is exchanged.
@@ -62,7 +77,8 @@ class FedStructSubject(Subject):
         knowledge: what attackers know beside their views; filled when training starts and ends.
     """
 
-    options: Options
+    method: FedStruct
+    seed: int
     graph: FederatedGraph
     preset: FedStructPreset
     exchange: Exchange
@@ -78,7 +94,7 @@ class FedStructSubject(Subject):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """That of the exchange."""
-        return {self.label: claim_of(self.exchange, self.options.structure.features)}
+        return {self.label: claim_of(self.exchange, self.method.features)}
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
@@ -90,8 +106,8 @@ class FedStructSubject(Subject):
             self.preset,
             self.exchange,
             Channel(parties, coins or SystemCoins(), recording),
-            features=self.options.structure.features,
-            seed=self.options.seed,
+            features=self.method.features,
+            seed=self.seed,
             device=self.device,
             progress=progress,
             seen=self.knowledge.see,
@@ -105,34 +121,27 @@ class FedStructSubject(Subject):
         """The exchange, the first round of training, and what clients hold in the end."""
         transcript, graph = result.transcript, self.graph
         truth = structure_truth(transcript, graph)
-        what = f"exchange and first round of training, {self.options.structure.features} features"
+        what = f"exchange and first round of training, {self.method.features} features"
         public = structure_public(self.exchange)
-        auxiliary = self.knowledge.auxiliary(graph, self.preset, self.options.structure.features, self.options.seed)
+        auxiliary = self.knowledge.auxiliary(graph, self.preset, self.method.features, self.seed)
         yield RecordedRun(self.label, what, Material.STRUCTURE, public, transcript, truth, auxiliary)
 
 
-def fedstruct_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
-    """Checks every choice and loads the data; nothing is run.
-
-    Args:
-        options: the choices.
-        protocols: names of schemes for the sums of a hopwise exchange.
-        graph: a graph of the caller's own, instead of the options' data set and partition.
-    """
-    check_common(options)
-    options.structure.check()
-    check_exchanges(options)
-    names = options.structure.exchanges or DEMONSTRATED
-    if ExchangeName.HOPWISE not in names and protocols:
-        raise InputError(f"protocol must go with a hopwise exchange; found {', '.join(protocols)}")
-    device = compute_device(options.device)
-    graph = federated_graph(options, SPLIT) if graph is None else graph
+def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    exchanges = [exchange_of(method, run) for run in asked.runs]
+    _check_used(method, exchanges)
+    device = compute_device(asked.device)
+    graph = asked.federated(SPLIT)
     if graph.num_silos < 2:
         raise InputError(f"silos must be at least 2 for fedstruct; found {graph.num_silos}")
-    chosen = fedstruct_preset(options.preset, graph.graph.name).with_epochs(options.epochs)
-    preset = options.structure.preset(replace(chosen, feature_model=BACKBONES[options.backbone]))
+    for exchange in exchanges:
+        _check_masks(exchange, graph)
+    preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
     return Plan(
-        options,
+        method,
+        method.backbone,
+        asked.seed,
         graph,
         int(graph.crosses_silos.sum()),
         preset.name,
@@ -140,38 +149,82 @@ def fedstruct_plan(options: Options, protocols: tuple[str, ...], graph: Federate
         device,
         _averaged(preset, graph),
         "the last" if preset.selection is None else f"chosen on {preset.selection} accuracy",
-        tuple(_subjects(options, graph, preset, names, protocols or (PROTOCOL,), device)),
+        tuple(
+            FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, Knowledge())
+            for exchange in exchanges
+        ),
         structure_reference,
         NOTES,
     )
 
 
-def _subjects(
-    options: Options,
-    graph: FederatedGraph,
-    preset: FedStructPreset,
-    names: tuple[str, ...],
-    protocols: tuple[str, ...],
-    device: torch.device,
-) -> Iterator[FedStructSubject]:
-    """One for each exchange, a hopwise one for each protocol."""
-    choice = options.structure
-    for name in dict.fromkeys(names):
-        for protocol in protocols if name == ExchangeName.HOPWISE else protocols[:1]:
-            exchange = choice.exchange(name, protocol, options.parameters)
-            _check_masks(exchange, name, graph)
-            label = choice.name_of(exchange, name)
-            yield FedStructSubject(options, graph, preset, exchange, label, device, Knowledge())
+def exchange_of(method: FedStruct, run: Mapping[str, Promising]) -> Exchange:
+    """The exchange of a run.
+
+    Args:
+        method: the choices.
+        run: a scheme for "clients" or one for "neighbours".
+
+    Raises:
+        InputError: there are both.
+    """
+    if len(run) > 1:
+        raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct; found {', '.join(run)}")
+    if "neighbours" in run:
+        return HopwiseExchange(cast(Scheme, run["neighbours"]), MASKING)
+    terms = cast(VectorScheme, run["clients"])
+    clear = terms.name == CLEAR
+    return RowExchange(
+        None if clear else terms,
+        None if clear else MASKING,
+        Pruning(method.pruning or Pruning.MATRIX),
+        FeatureSharing(method.sharing),
+        GradientDelivery(method.delivery),
+        None if method.count_queries else AuditRule(method.tau, method.least_nodes),
+        method.pooled,
+    )
 
 
-def _check_masks(exchange: Exchange, name: str, graph: FederatedGraph) -> None:
+def name_of(exchange: Exchange) -> str:
+    """What the exchange is called in tables: its scheme, and what differs from the default in brackets."""
+    if isinstance(exchange, HopwiseExchange):
+        return f"hopwise[{exchange.sums.name}]"
+    queries = exchange.sharing is FeatureSharing.QUERIES
+    extras = [
+        "queries" if queries else "",
+        ("counted" if exchange.rule is None else f"tau={exchange.rule.most_leverage:g}") if queries else "",
+        "pooled" if exchange.pooled and queries else "",
+        "to owners" if exchange.delivery is GradientDelivery.OWNER else "",
+    ]
+    name = CLEAR if exchange.terms is None else exchange.terms.name
+    named = ",".join(extra for extra in extras if extra)
+    return f"{name}[{named}]" if named else name
+
+
+def _preset(method: FedStruct, chosen: FedStructPreset) -> FedStructPreset:
+    """The preset with the backbone, the hops and the pruning that were asked for."""
+    kept = None if method.pruning == Pruning.NONE else (method.kept or chosen.kept)
+    model = BACKBONES[method.backbone]
+    return replace(chosen, feature_model=model, hops=method.hops or chosen.hops, kept=kept)
+
+
+def _check_used(method: FedStruct, exchanges: list[Exchange]) -> None:
+    """Refuses choices of an exchange of powers where every exchange is hopwise."""
+    if any(isinstance(exchange, RowExchange) for exchange in exchanges):
+        return
+    for name in OF_ROWS:
+        if getattr(method, name) != getattr(FedStruct, name):
+            raise InputError(f"{name} must go with a scheme for clients; found {getattr(method, name)}")
+
+
+def _check_masks(exchange: Exchange, graph: FederatedGraph) -> None:
     """Refuses masked sums for one client with less than two others, whose sum would be one term."""
     if not isinstance(exchange, RowExchange) or graph.num_silos > 2:
         return
     to_owners = exchange.gradients is not None and exchange.delivery is GradientDelivery.OWNER
-    if name == ExchangeName.PAIRWISE_MASKING or to_owners:
+    if isinstance(exchange.terms, PairwiseMasking) or to_owners:
         raise InputError(
-            f"silos must be at least 3 for {name}, where a client gets the masked sum of the others; "
+            f"silos must be at least 3 for {name_of(exchange)}, where a client gets the masked sum of the others; "
             f"found {graph.num_silos}"
         )
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.commands.tables.table import Choices, Metric
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.graph.structure_features import structure_features
@@ -19,6 +18,7 @@ from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_pres
 from fgl_secure.methods.fedstruct.program import Structure
 from fgl_secure.methods.fedstruct.structure_sum import StructureSum
 from fgl_secure.methods.fedstruct.training import shared_rows, train_fedstruct
+from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.loop import TrainingResult
 
 ACCURACY = Metric("accuracy (%)", 2)
@@ -109,8 +109,8 @@ class BaselineRun:
 
 
 def _chosen(data: Graph, choices: Choices) -> FedStructPreset:
-    if choices.protocol != PLAINTEXT:
-        raise InputError(f"protocol must be {PLAINTEXT} for FedStruct's tables; found {choices.protocol}")
+    if choices.scheme != PLAINTEXT:
+        raise InputError(f"scheme must be {PLAINTEXT} for FedStruct's tables; found {choices.scheme}")
     return fedstruct_preset(choices.preset, data.name).with_epochs(choices.epochs)
 
 

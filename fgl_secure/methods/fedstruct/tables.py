@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from fgl_secure.commands.tables.table import Case, Measure, PaperTable
 from fgl_secure.methods.fedstruct.baselines import CENTRAL_GNN, CENTRAL_MLP, FEDSGD_GNN, LOCAL_GNN
 from fgl_secure.methods.fedstruct.exchange import HOP2VEC
 from fgl_secure.methods.fedstruct.table_runs import ACCURACY, BaselineRun, FedStructRun, Setting
+from fgl_secure.tables.table import Case, Measure, PaperTable
 
 DATASETS = ("Cora", "CiteSeer", "PubMed", "Chameleon", "Photo")
 """Those of the paper but Amazon Ratings."""

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Reference
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.graph_sets.motif import MotifEnvironment, motif_set
 from fgl_secure.methods.fedvn.preset import FedVNPreset

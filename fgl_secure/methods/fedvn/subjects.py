@@ -5,29 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from fgl_secure.audit.schema import Score
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.auditing.schema import Score
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.commands.options import Options, check_common
-from fgl_secure.commands.recorded_run import RecordedRun
-from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import PrivacyCost
-from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
+from fgl_secure.methods.fedvn.configuration import FedVN
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.references import virtual_node_reference
 from fgl_secure.methods.fedvn.runs import ROUNDS, Setting, recorded_rounds
 from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-
-DEMONSTRATED = ("plaintext", "pairwise-masking")
-"""What an audit runs when no scheme is named; the first heads the report, as the first named one does."""
-
-TRAINED = "pairwise-masking"
-"""What training takes when no scheme is named."""
+from fgl_secure.training.server_sums import hiding
 
 CLEAR = "plaintext"
 
@@ -80,28 +73,19 @@ class FedVNSubject(Subject):
         yield recorded_rounds(self.setting, self.scheme, self.name, "first rounds of training")
 
 
-def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
-    """Checks every choice and loads the data; nothing is run.
-
-    Args:
-        options: the choices.
-        protocols: none: no neighbourhood sums cross clients.
-        graph: none: a client has many graphs.
-    """
-    _check(options, protocols, graph)
-    device = compute_device(options.device)
-    sets = load_set(options.dataset, options.seed, options.data_root)
-    preset = fedvn_preset(options.preset, sets.name).with_epochs(options.epochs)
-    preset = preset.with_virtual_nodes(options.virtual.virtual_nodes)
-    setting = Setting(sets, sets.union(), preset, options.seed, device)
-    names = tuple(dict.fromkeys(options.updates.schemes or DEMONSTRATED))
-    schemes = [None if name == CLEAR else staged(name, options.updates.threshold) for name in names]
-    for scheme in schemes:
-        if scheme is not None:
-            scheme.threshold_for(sets.num_clients)
+def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    device = compute_device(asked.device)
+    assert isinstance(asked.data, GraphSets)
+    sets = asked.data.drawn(asked.seed)
+    preset = fedvn_preset(method.preset, sets.name).with_epochs(method.epochs)
+    preset = preset.with_virtual_nodes(method.virtual_nodes)
+    setting = Setting(sets, sets.union(), preset, asked.seed, device)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
     return Plan(
-        options,
+        method,
+        "gin",
+        asked.seed,
         setting.union,
         setting.union.edges.shape[1],
         preset.name,
@@ -109,20 +93,8 @@ def fedvn_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGra
         device,
         f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
         f"chosen on {preset.selection} {score}",
-        tuple(FedVNSubject(setting, scheme) for scheme in schemes),
+        tuple(FedVNSubject(setting, scheme) for scheme in hiding(asked.runs, sets.num_clients)),
         virtual_node_reference,
         NOTES,
         score,
     )
-
-
-def _check(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None) -> None:
-    check_common(options)
-    options.updates.check()
-    options.virtual.check()
-    if protocols:
-        raise InputError(
-            f"protocol must be left out for fedvn, whose summands are added up under --scheme; found {protocols[0]}"
-        )
-    if graph is not None:
-        raise InputError(f"graph must be left out for fedvn, whose clients have many; found {graph.graph.name}")

@@ -8,7 +8,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.tables.table import Case, Choices, Metric, PaperTable
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
@@ -17,6 +16,7 @@ from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.training import run_fedvn
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel
+from fgl_secure.tables.table import Case, Choices, Metric, PaperTable
 from fgl_secure.training.server_sums import server_sums
 
 ACCURACY = Metric("accuracy (%)", 2)
@@ -78,8 +78,8 @@ class GraphRun:
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the seed draws graphs, split, weights, batches and dropout."""
-        if choices.protocol != PLAINTEXT:
-            raise InputError(f"protocol must be {PLAINTEXT} for FedVN's table; found {choices.protocol}")
+        if choices.scheme != PLAINTEXT:
+            raise InputError(f"scheme must be {PLAINTEXT} for FedVN's table; found {choices.scheme}")
         sets = data.drawn(seed)
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
         channel = Channel(hierarchy_of(sets.union()), SimulationCoins(seed))

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Reference
-from fgl_secure.commands.recorded_run import SMALL_FIELD, RecordedRun, recorded_exchange
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.hifgl.recorded_exchange import SMALL_FIELD, recorded_exchange
 from fgl_secure.methods.hifgl.special_runs import (
     ROUNDS,
     as_words,

@@ -9,13 +9,14 @@ from fgl_secure.attacks.base import Auxiliary, Material
 from fgl_secure.attacks.differencing import PARTICIPANTS
 from fgl_secure.attacks.malicious_device import CHOSEN
 from fgl_secure.attacks.truth import Truth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.cli.bench.networks import Absence, Deviation
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun, public_of, recorded_exchange
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.recorded_exchange import public_of, recorded_exchange
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.code import source_shares

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from fgl_secure.attacks.base import Material, Reference
 from fgl_secure.attacks.truth import Truth
-from fgl_secure.coins import Coins
-from fgl_secure.commands.options import Options, Prepared, prepare
-from fgl_secure.commands.recorded_run import RecordedRun, public_of
-from fgl_secure.commands.subjects import Plan, Subject
-from fgl_secure.commands.train import PrivacyCost, privacy_cost, train
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.methods.hifgl.configuration import HiFGL
+from fgl_secure.methods.hifgl.prepared import Prepared, prepare
+from fgl_secure.methods.hifgl.privacy import measured
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.recorded_exchange import public_of
 from fgl_secure.methods.hifgl.runs import reference_runs, special_runs, variant_runs
+from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.runtime import Claim, Recording
+from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult
-
-DEMONSTRATED = ("secmp", "relay-coded", "plaintext")
-"""What an audit runs when no protocol is named; the first heads the report, as the first named one does."""
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
@@ -56,39 +59,53 @@ class HiFGLSubject(Subject):
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Trains HiFGL."""
-        return train(self.prepared, self.scheme, coins=coins, recording=recording, progress=progress)
+        prepared = self.prepared
+        channel = Channel(hierarchy_of(prepared.graph, self.scheme.relays), coins or SystemCoins(), recording)
+        return train_hifgl(
+            prepared.graph,
+            self.scheme,
+            channel,
+            prepared.preset,
+            backbone=prepared.method.backbone,
+            seed=prepared.seed,
+            device=prepared.device,
+            progress=progress,
+        )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
-        """Of noise on embeddings and gradients."""
-        return privacy_cost(self.prepared, self.scheme, result, progress)
+        """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
+        if not isinstance(self.scheme, Perturbed):
+            return None
+        shorter = replace(self.prepared, preset=self.prepared.preset.with_epochs(result.rounds))
+        quiet = HiFGLSubject(shorter, self.scheme.inner)
+        without = quiet.train(progress=progress(quiet.name))
+        target = self.scheme.settings.target
+        found = measured(self.scheme, self.prepared.seed)
+        return PrivacyCost(found, target.delta, str(target.relation), target.releases, without.accuracy.test)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
-        heard, seed = self.prepared.heard, self.prepared.options.seed
+        heard, seed = self.prepared.heard, self.prepared.seed
         truth = Truth.of(result.transcript, heard)
-        what = f"first round of training, {self.prepared.options.backbone}"
+        what = f"first round of training, {self.prepared.method.backbone}"
         public = public_of(self.scheme, heard)
         yield RecordedRun(self.scheme.name, what, Material.TRAINING, public, result.transcript, truth)
         yield from special_runs(self.scheme, heard, seed)
         yield from variant_runs(self.scheme, heard, seed)
 
 
-def hifgl_plan(options: Options, protocols: tuple[str, ...], graph: FederatedGraph | None = None) -> Plan:
-    """Checks every choice and loads the data; nothing is run.
-
-    Args:
-        options: the choices.
-        protocols: names; `DEMONSTRATED` when empty.
-        graph: a graph of the caller's own, instead of the options' data set and partition.
-    """
-    prepared = prepare(options, protocols or DEMONSTRATED, graph)
+def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
+    """Checks every choice and loads the data; nothing is run."""
+    prepared = prepare(method, asked)
     references = cache(reference_runs)
 
     def reference(which: Reference) -> RecordedRun:
         return references()[which]
 
     return Plan(
-        options,
+        method,
+        method.backbone,
+        asked.seed,
         prepared.graph,
         int(prepared.heard.edges.shape[1]),
         prepared.preset.name,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fgl_secure.commands.tables.table import Case, Derived, Metric, PaperTable
 from fgl_secure.methods.hifgl.baselines import FEDAVG, FEDPER, FEDPROX, GLOBAL, HIFGL, LOCAL, LOCAL_MLP, Framework
 from fgl_secure.methods.hifgl.table_runs import ACCURACY, MEMORY, SECONDS, SILOS, Alone, Training
+from fgl_secure.tables.table import Case, Derived, Metric, PaperTable
 
 GAIN = Metric("gain (%)", 2)
 """Graph information gain (6.1): (acc - acc of Local-MLP) / (acc of Global - acc of Local-MLP), of mean accuracies."""
@@ -75,7 +75,7 @@ _MEMORY_NOTE = (
     "Memory is the peak resident memory of a process that loads the data set and trains once, Python and its "
     "libraries included, in GB of 10^9 bytes; the paper does not say what it measured."
 )
-_TIME_NOTE = "Time is that of this machine under the chosen protocol; the paper's is SecMP's on a V100."
+_TIME_NOTE = "Time is that of this machine under the chosen scheme; the paper's is SecMP's on a V100."
 
 DEPTHS = PaperTable(
     name="hifgl-table5",

@@ -17,8 +17,8 @@ from fgl_secure.cli.bench import secagg as bench_secagg
 from fgl_secure.cli.bench import secmp as bench_secmp
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.cli.main import BAD_INPUT, OK, main
-from fgl_secure.commands.options import Options, Prepared, prepare
 from fgl_secure.errors import DataNotFoundError
+from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.protocols.staged.registry import STAGED
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
@@ -121,7 +121,7 @@ def test_secured_epochs_are_held_against_plain_pyg(
 ) -> None:
     """Every protocol has its ratio and the time of its first epoch; a data set that is not there is named."""
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits", "Cora"))
-    monkeypatch.setattr(bench_secmp, "prepare", _without("Cora", prepare))
+    monkeypatch.setattr(bench_secmp, "_prepared", _without("Cora", bench_secmp._prepared))
     assert main(["bench", "secmp", "--json"]) == OK
     report = json.loads(capsys.readouterr().out)
     figures = {figure["name"]: figure for figure in report["figures"]}
@@ -134,12 +134,12 @@ def test_secured_epochs_are_held_against_plain_pyg(
     assert figures["Cora: secured epoch over plain PyG"]["value"] is None
 
 
-def _without(dataset: str, preparation: Callable[..., Prepared]) -> Callable[..., Prepared]:
+def _without(dataset: str, preparation: Callable[[str], Prepared]) -> Callable[[str], Prepared]:
     """Preparation that does not find a data set."""
 
-    def found(options: Options, protocols: tuple[str, ...]) -> Prepared:
-        if options.dataset == dataset:
+    def found(name: str) -> Prepared:
+        if name == dataset:
             raise DataNotFoundError(f"{dataset} is not there")
-        return preparation(options, protocols)
+        return preparation(name)
 
     return found

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import networkx as nx
 import numpy as np
 import pytest
+import torch
 
 from fgl_secure.attacks.base import Attack, Reference, guess_of
 from fgl_secure.attacks.hop_feature_differencing import HopFeatureDifferencing, HopFeatureTopology
 from fgl_secure.attacks.hop_feature_edges import HopFeatureEdges
 from fgl_secure.attacks.hop_feature_single import HopFeatureSingle, SingleRows
-from fgl_secure.audit import Report, Verdict, contradictions
-from fgl_secure.commands.audit import audit
-from fgl_secure.commands.options import Options
-from fgl_secure.commands.privacy import PrivacyChoice
+from fgl_secure.auditing import Report, Verdict, contradictions
+from fgl_secure.auditing.audit import audit
 from fgl_secure.errors import FglSecureError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fed2gnn.choice import TreeChoice
+from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods import Fed2GNN
 from fgl_secure.methods.fed2gnn.claims import claim_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.references import along_communities, hop_reference
 from fgl_secure.methods.fed2gnn.runs import trained_hops
-from fgl_secure.methods.fed2gnn.subjects import DEMONSTRATED, fed2gnn_plan
-from fgl_secure.methods.fedavg.choice import UpdateChoice
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.registry import Parameters
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Circumstance, Recording, Role, Secret
 
 SINGLE = Circumstance.SINGLE_NEIGHBOUR
 SUBTRACTED = Circumstance.REPEATED_SUM
-OPTIONS = Options(method="fed2gnn", epochs=1, device="cpu")
+METHOD = Fed2GNN(epochs=1)
+DEVICE = torch.device("cpu")
 ON_HOP_SUMS: tuple[Attack[Any], ...] = (
     HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology(), HopFeatureEdges()
 )  # fmt: skip
@@ -83,7 +79,7 @@ def test_the_reference_follows_communities() -> None:
 )
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
-    run = trained_hops(attached(), QUICK, scheme, None, backbone="gcn", seed=0, device=fed2gnn_plan(OPTIONS, ()).device)
+    run = trained_hops(attached(), QUICK, scheme, None, backbone="gcn", seed=0, device=DEVICE)
     guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
     assert isinstance(guess, SingleRows)
     assert bool(len(guess.nodes)) is (k_min == 1)
@@ -96,7 +92,7 @@ def report() -> Report:
     """An audit of both demonstrated protocols on a small graph of the caller's own, over few rounds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
-        return audit(OPTIONS, graph=attached(), command="fgl-secure audit --method fed2gnn")
+        return audit(METHOD, attached(), device="cpu", command="fgl-secure audit fed2gnn")
 
 
 def _figures(report: Report, protocol: str) -> dict[tuple[str, str], float]:
@@ -106,7 +102,7 @@ def _figures(report: Report, protocol: str) -> dict[tuple[str, str], float]:
 
 def test_both_protocols_are_demonstrated(report: Report) -> None:
     """A protocol in the clear and one that hides messages, in that order."""
-    assert [name.split("[")[0] for name in report.claims] == list(DEMONSTRATED)
+    assert [name.split("[")[0] for name in report.claims] == list(Fed2GNN.demonstrated)
 
 
 def test_single_neighbours_are_read_in_the_clear_and_not_under_the_scheme(report: Report) -> None:
@@ -137,8 +133,7 @@ def test_verdicts_come_with_controls(report: Report) -> None:
 def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
     """With the claim of k_min = 3, a scheme that answers every group is caught by the attack on single neighbours."""
     twin, claimed = RelayCoded(bound=64.0, k_min=1), RelayCoded(bound=64.0)
-    device = fed2gnn_plan(OPTIONS, ()).device
-    run = trained_hops(attached(), QUICK, twin, None, backbone="gcn", seed=0, device=device)
+    run = trained_hops(attached(), QUICK, twin, None, backbone="gcn", seed=0, device=DEVICE)
     card = HopFeatureSingle().card
     guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
     assert guess is not None
@@ -178,25 +173,37 @@ def test_what_picks_tell_is_declared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
+    ("choice", "rule"),
     [
-        (lambda: replace(OPTIONS, trees=TreeChoice(hops=0)), "hops must be at least 1; found 0"),
-        (lambda: replace(OPTIONS, trees=TreeChoice(neighbours=0)), "neighbours must be at least 1; found 0"),
-        (lambda: replace(OPTIONS, silos=1), "silos must be at least 2"),
-        (lambda: replace(OPTIONS, silos=3), "k_min must leave some node a sum under relay-coded.*found at most 2"),
-        (lambda: replace(OPTIONS, backbone="sgc"), "backbone must be one of gcn, sage, dagnn"),
-        (lambda: replace(OPTIONS, privacy=PrivacyChoice(1.0)), "dp_epsilon must be left out for fed2gnn"),
-        (lambda: replace(OPTIONS, static_first_layer=True), "static_first_layer must be left out"),
-        (lambda: replace(OPTIONS, updates=UpdateChoice(noise=1.0)), "noise must be left out"),
-        (lambda: replace(OPTIONS, updates=UpdateChoice(schemes=("ckks", "plaintext"))), "scheme must be given once"),
-        (lambda: replace(OPTIONS, updates=UpdateChoice(schemes=("magic",))), "scheme must be one of"),
-        (lambda: replace(OPTIONS, preset="magic"), "preset must be one of"),
+        ({"hops": 0}, "hops must be at least 1; found 0"),
+        ({"neighbours": 0}, "neighbours must be at least 1; found 0"),
+        ({"backbone": "sgc"}, "backbone must be one of gcn, sage, dagnn"),
+        ({"preset": "magic"}, "preset must be one of"),
     ],
-)  # fmt: skip
-def test_bad_choices_are_refused_before_anything_runs(change: Callable[[], Options], rule: str) -> None:
+    ids=str,
+)
+def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, Any], rule: str) -> None:
     """Each message names the argument and the rule."""
     with pytest.raises(FglSecureError, match=rule):
-        fed2gnn_plan(change(), ())
+        Fed2GNN(**choice)
+
+
+@pytest.mark.parametrize(
+    ("silos", "schemes", "rule"),
+    [
+        (1, (), "silos must be at least 2"),
+        (3, (), "k_min must leave some node a sum under relay-coded.*found at most 2"),
+        (5, ("secmp",), "scheme must not be secmp for fed2gnn: .*; found secmp"),
+        (5, ("magic",), "scheme must be one of"),
+        (5, ("server=ckks,server=plaintext",), "scheme must be given once for server"),
+        (5, ("server=ckks", "server=plaintext"), "schemes must have names of their own in one report"),
+        (5, ("plaintext,server=plaintext[threshold=4]",), "plaintext must be named without parameters"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused_before_anything_runs(silos: int, schemes: tuple[str, ...], rule: str) -> None:
+    """Each message names the argument and the rule; under secmp a client would decode every part of its sum."""
+    with pytest.raises(FglSecureError, match=rule):
+        METHOD.plan(Data(silos=silos), schemes)
 
 
 def test_a_round_needs_nodes_to_be_chosen_on() -> None:
@@ -204,22 +211,16 @@ def test_a_round_needs_nodes_to_be_chosen_on() -> None:
     graph = attached()
     unchecked = replace(graph, validation_mask=np.zeros_like(graph.validation_mask))
     with pytest.raises(FglSecureError, match=r"masks.validation must mark at least one node"):
-        fed2gnn_plan(OPTIONS, ("plaintext",), unchecked)
-    assert fed2gnn_plan(replace(OPTIONS, preset="paper"), ("plaintext",), unchecked).subjects
+        METHOD.plan(unchecked, ["plaintext"])
+    assert Fed2GNN(preset="paper").plan(unchecked, ["plaintext"]).subjects
 
 
 def test_least_sums_are_looked_for_among_sampled_neighbours() -> None:
     """A node that asks about one neighbour has it at one client, and no sum over three."""
     graph = attached()
     with pytest.raises(FglSecureError, match=r"k_min must leave.*found at most 1 over 5 silos and 1 sampled"):
-        fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(neighbours=1)), ("relay-coded",), graph)
-    assert fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(neighbours=10)), ("relay-coded",), graph).subjects
-
-
-def test_secmp_is_refused() -> None:
-    """Under it the client that a sum is for would decode every part."""
-    with pytest.raises(FglSecureError, match="protocol must not be secmp"):
-        fed2gnn_plan(OPTIONS, ("secmp",))
+        Fed2GNN(neighbours=1).plan(graph, ["relay-coded"])
+    assert Fed2GNN(neighbours=10).plan(graph, ["relay-coded"]).subjects
 
 
 def test_a_graph_without_cross_edges_trains_in_the_clear() -> None:
@@ -228,40 +229,41 @@ def test_a_graph_without_cross_edges_trains_in_the_clear() -> None:
     inside = whole.restricted_to_silos()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
-        (subject,) = fed2gnn_plan(OPTIONS, ("plaintext",), inside).subjects
+        (subject,) = METHOD.plan(inside, ["plaintext"]).subjects
     result = subject.train(recording=Recording.everything(1))
     (run,) = subject.runs(result)
     for each in ON_HOP_SUMS:
         assert guess_of(each, run.transcript.views(Role.SILO), run.public, run.auxiliary) is None
     with pytest.raises(FglSecureError, match="k_min must leave some node a sum"):
-        fed2gnn_plan(OPTIONS, ("relay-coded",), inside)
+        METHOD.plan(inside, ["relay-coded"])
 
 
 def test_sums_have_room_unless_a_field_was_chosen() -> None:
     """The default field holds sums of several hops; a field of the caller's own stays."""
     graph = attached()
-    named = [
-        fed2gnn_plan(replace(OPTIONS, parameters=each), ("relay-coded",), graph).subjects[0].name
-        for each in (Parameters(), Parameters(T=2), Parameters(modulus=2**19 - 1))
-    ]
+    schemes = ("relay-coded", "relay-coded[T=2]", "relay-coded[p=524287]")
+    named = [subject.name for subject in METHOD.plan(graph, schemes).subjects]
     large = "p=2305843009213693951"
     assert named == [f"relay-coded[{large}]", f"relay-coded[{large},T=2]", "relay-coded[p=524287]"]
 
 
 def test_models_are_masked_where_messages_are_hidden() -> None:
-    """Unless a scheme is named, which then goes with every protocol."""
-    graph = attached()
-    named = replace(OPTIONS, updates=UpdateChoice(schemes=("lightsecagg",)))
-    for options, masked in ((OPTIONS, [False, True]), (named, [True, True])):
-        claims = [each.claims[each.name] for each in fed2gnn_plan(options, (), graph).subjects]
-        assert [any(g.secret is Secret.SUMMAND for g in claim.guarantees) for claim in claims] == masked
+    """Unless a scheme is named for them; one that is named alone, for models, stands beside the usual one."""
+    masked = {
+        ("plaintext", "relay-coded"): [False, True],
+        ("plaintext,server=lightsecagg", "relay-coded,server=plaintext"): [True, False],
+        ("lightsecagg",): [True],
+    }
+    for schemes, expected in masked.items():
+        claims = [each.claims[each.name] for each in METHOD.plan(attached(), schemes).subjects]
+        assert [any(g.secret is Secret.SUMMAND for g in claim.guarantees) for claim in claims] == expected
 
 
 def test_trees_are_as_asked() -> None:
     """Depth and breadth reach the exchange."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fgl_secure.methods.fed2gnn.subjects.fed2gnn_preset", lambda *_: QUICK)
-        plan = fed2gnn_plan(replace(OPTIONS, trees=TreeChoice(3, 2)), ("plaintext",), attached())
+        plan = Fed2GNN(epochs=1, hops=3, neighbours=2).plan(attached(), ["plaintext"])
     result = plan.subjects[0].train(recording=Recording.everything(1))
     run = next(iter(plan.subjects[0].runs(result)))
     assert len({rows.step.layer for rows in run.transcript.views(Role.SILO).own("hop sums")}) == 3

@@ -8,8 +8,6 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from fgl_secure.commands.tables.rows import printed_figures
-from fgl_secure.commands.tables.table import Choices, PaperTable
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import Graph, load
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline
@@ -24,6 +22,8 @@ from fgl_secure.methods.fed2gnn.tables import (
     TABLE_2,
     TABLES,
 )
+from fgl_secure.tables.rows import printed_figures
+from fgl_secure.tables.table import Choices, PaperTable
 
 QUICK = Choices(seeds=1, epochs=2)
 
@@ -93,13 +93,13 @@ def test_what_it_is_compared_with_runs(baseline: Fed2GNNBaseline) -> None:
     assert 0 <= BaselineRun(baseline, Setting("gcn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
 
 
-def test_the_protocol_of_a_choice_computes_the_sums() -> None:
-    """Relays take part where they are asked for; an unknown protocol is refused."""
+def test_the_scheme_of_a_choice_computes_the_sums() -> None:
+    """Relays take part where they are asked for; an unknown scheme is refused."""
     run = Fed2GNNRun(Setting("gcn", 3))
-    found = run(some_digits(), replace(QUICK, protocol="relay-coded"), 0)
+    found = run(some_digits(), replace(QUICK, scheme="relay-coded"), 0)
     assert 0 <= found[ACCURACY] <= 100
     with pytest.raises(UnknownNameError, match="plaintext"):
-        run(some_digits(), replace(QUICK, protocol="telepathy"), 0)
+        run(some_digits(), replace(QUICK, scheme="telepathy"), 0)
 
 
 def test_every_client_of_a_setting_has_labelled_nodes() -> None:

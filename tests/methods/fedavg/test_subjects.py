@@ -9,30 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from fgl_secure.audit import Record, Verdict, contradictions
-from fgl_secure.audit.schema import Report
+from fgl_secure.auditing import Record, Report, Verdict, contradictions
+from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import BAD_INPUT, OK, main
-from fgl_secure.commands.audit import audit
-from fgl_secure.commands.options import Options
-from fgl_secure.commands.plans import planned
-from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.errors import InputError
+from fgl_secure.methods import FedAvg
 from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Secret, Strength
 
-QUICK = Options(method="fedavg", epochs=1)
+QUICK = FedAvg(epochs=1)
 READING = ("gradient-single-row", "gradient-labels", "gradient-span")
-
-
-def options(*schemes: str, **choice: object) -> Options:
-    """A short run under some schemes."""
-    return replace(QUICK, updates=UpdateChoice(schemes, **choice))  # type: ignore[arg-type]  # one of several
 
 
 @cache
 def report() -> Report:
     """Updates in the clear and under masks, read by three attacks."""
-    return audit(options("plaintext", "pairwise-masking"), (), READING)
+    return audit(QUICK, None, ("plaintext", "pairwise-masking"), READING)
 
 
 def found(protocol: str, attack: str) -> list[Record]:
@@ -64,14 +56,14 @@ def test_every_scheme_trains_to_the_same_model() -> None:
     """Rounding apart, accuracy does not depend on how updates are summed."""
     reached = set()
     for scheme in STAGED:
-        (subject,) = planned(options(scheme)).subjects
+        (subject,) = QUICK.plan(None, [scheme]).subjects
         reached.add(subject.train().accuracy.test)
     assert len(reached) == 1
 
 
 def test_noise_is_claimed_measured_and_priced() -> None:
     """With noise the claim has an epsilon, canaries stay below it, and accuracy without noise is reported."""
-    (subject,) = planned(options("pairwise-masking", noise=8.0)).subjects
+    (subject,) = FedAvg(epochs=1, noise=8.0).plan(None, ["pairwise-masking"]).subjects
     assert subject.name == "pairwise-masking+dp"
     promises = subject.claims[subject.name].guarantees
     assert [each.secret for each in promises if each.strength is Strength.DIFFERENTIAL_PRIVACY] == [Secret.SUMMAND]
@@ -85,7 +77,7 @@ def test_less_noise_than_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     """The broken twin: clients that add a tenth of their share are caught by the canaries."""
     from fgl_secure.dp.mechanisms import DiscreteGaussian
 
-    (subject,) = planned(replace(options("pairwise-masking", noise=2.0), epochs=4)).subjects
+    (subject,) = FedAvg(epochs=4, noise=2.0).plan(None, ["pairwise-masking"]).subjects
     honest = DiscreteGaussian.sample
     monkeypatch.setattr(DiscreteGaussian, "sample", lambda *given: honest(*given) // 10)
     cost = subject.privacy_cost(subject.train(), lambda _: lambda *_: None)
@@ -96,9 +88,6 @@ def test_less_noise_than_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"schemes": ("secmp",)}, "scheme must be one of plaintext"),
-        ({"threshold": 0}, "threshold must be at least 1"),
-        ({"schemes": ("pairwise-masking",), "threshold": 2}, "threshold must lie in"),
         ({"batch": 0}, "batch must be at least 1"),
         ({"local_steps": 0}, "steps must be at least 1"),
         ({"local_rate": -1.0}, "rate must be positive"),
@@ -106,25 +95,38 @@ def test_less_noise_than_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         ({"noise": float("nan")}, "noise must be positive"),
         ({"noise": 1.0, "clip": 0.0}, "clip must be a positive number"),
         ({"clip": 2.0}, "clip must go with noise, without which nothing is clipped; found 2.0"),
-        ({"schemes": ("plaintext",), "threshold": 3}, "threshold must go with a scheme other than plaintext; found 3"),
-        ({"schemes": ("plaintext",), "noise": 1.0}, "noise must go with a scheme other than plaintext"),
+        ({"backbone": "gat"}, "backbone must be one of gcn, sage; found 'gat'"),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_bad_choices_are_refused_before_anything_runs(choice: dict[str, object], message: str) -> None:
     """The message names the argument, the rule and the value."""
     with pytest.raises(InputError, match=message):
-        planned(replace(QUICK, updates=UpdateChoice(**choice)))  # type: ignore[arg-type]  # one of several
+        replace(QUICK, **choice).plan()  # type: ignore[arg-type]  # one of several
 
 
-def test_choices_of_other_methods_are_refused() -> None:
-    """A protocol for neighbourhood sums, the paper preset and noise on embeddings are not federated averaging's."""
-    with pytest.raises(InputError, match="protocol must be left out for fedavg"):
-        planned(QUICK, ("secmp",))
-    with pytest.raises(InputError, match="preset must be honest for fedavg"):
-        planned(replace(QUICK, preset="paper"))
-    with pytest.raises(UnknownNameError):
-        planned(replace(QUICK, backbone="gat"))
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        ("secmp", "scheme must serve server, .*; secmp serves neighbours"),
+        ("pairwise-masking[threshold=0]", "threshold must be at least 2"),
+        ("pairwise-masking[threshold=2]", "threshold must lie in"),
+        ("plaintext[threshold=3]", "plaintext must be named without parameters, it has none; found .threshold=3."),
+    ],
+)
+def test_schemes_that_do_not_serve_are_refused(scheme: str, message: str) -> None:
+    """There are no neighbourhood sums, and too low a threshold would show single clients."""
+    with pytest.raises(InputError, match=message):
+        QUICK.plan(None, [scheme])
+
+
+def test_noise_goes_with_a_scheme() -> None:
+    """Nobody sees a share of the noise alone; without names the run in the clear stands beside the noisy one."""
+    noisy = FedAvg(epochs=1, noise=1.0)
+    with pytest.raises(InputError, match="noise must go with a scheme other than plaintext"):
+        noisy.plan(None, ["plaintext"])
+    names = [subject.name for subject in noisy.plan().subjects]
+    assert names == ["plaintext", "pairwise-masking", "pairwise-masking+dp"]
 
 
 def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +139,7 @@ def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) ->
 
 def test_an_audit_of_a_named_scheme_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing contradicts LightSecAgg, and the report is written."""
-    words = ["audit", "--method", "fedavg", "--scheme", "lightsecagg", "--attack", "gradient-labels", "--epochs", "1"]
+    words = ["audit", "fedavg", "--scheme", "lightsecagg", "--attack", "gradient-labels", "--epochs", "1"]
     assert main([*words, "--out", str(tmp_path)]) == OK
     assert "lightsecagg" in capsys.readouterr().out
     assert (tmp_path / "report.html").exists()

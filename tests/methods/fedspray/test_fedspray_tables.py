@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.commands.tables.rows import printed_figures
-from fgl_secure.commands.tables.table import Choices
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
 from fgl_secure.graph import load
 from fgl_secure.methods.fedspray.baselines import Baseline
@@ -22,6 +20,8 @@ from fgl_secure.methods.fedspray.table_runs import (
     FedSprayRun,
 )
 from fgl_secure.methods.fedspray.tables import DATASETS, METHODS, NOT_IMPLEMENTED, TABLE_2, TABLES
+from fgl_secure.tables.rows import printed_figures
+from fgl_secure.tables.table import Choices
 
 QUICK = Choices(seeds=1, epochs=2)
 
@@ -105,5 +105,5 @@ def test_published_clients_are_for_their_graphs_alone(tmp_path: Path) -> None:
 
 def test_a_protocol_is_refused() -> None:
     """Sums are exact under every scheme, so the table runs in the clear and says so."""
-    with pytest.raises(InputError, match="protocol must be plaintext for FedSpray's table; found secmp"):
-        FedSprayRun("gcn", Clients.LOUVAIN)(load("digits"), Choices(protocol="secmp"), 0)
+    with pytest.raises(InputError, match="scheme must be plaintext for FedSpray's table; found secmp"):
+        FedSprayRun("gcn", Clients.LOUVAIN)(load("digits"), Choices(scheme="secmp"), 0)

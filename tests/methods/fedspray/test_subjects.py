@@ -9,21 +9,17 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.proxy_rows import ADDED, LABELLED, SINGLES, close, proxy_rows
-from fgl_secure.audit import Record, Verdict, contradictions
-from fgl_secure.audit.schema import Report
-from fgl_secure.commands.audit import audit
-from fgl_secure.commands.options import Options, federated_graph
-from fgl_secure.commands.privacy import PrivacyChoice
-from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.auditing import Record, Report, Verdict, contradictions
+from fgl_secure.auditing.audit import audit
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods import FedSpray
 from fgl_secure.methods.fedspray import runs
 from fgl_secure.methods.fedspray.growth import turns, with_few_labels
-from fgl_secure.methods.fedspray.subjects import fedspray_plan
 from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Recording, Role
 
-QUICK = Options(method="fedspray", partition="louvain", epochs=1)
+QUICK, DATA = FedSpray(epochs=1), Data(partition="louvain")
 ATTACKS = (
     "proxy-classes",
     "proxy-counts",
@@ -38,7 +34,7 @@ ATTACKS = (
 @cache
 def report() -> Report:
     """Summands in the clear and under masks, read by all attacks on them."""
-    return audit(QUICK, (), ATTACKS)
+    return audit(QUICK, DATA, attacks=ATTACKS)
 
 
 def found(protocol: str, attack: str, metric: str = "") -> list[Record]:
@@ -75,8 +71,8 @@ def test_masks_are_not_contradicted() -> None:
 @pytest.mark.parametrize(("preset", "broken"), [("paper", True), ("honest", False)])
 def test_one_sum_of_exact_shares_is_explained_and_one_on_the_grid_is_not(preset: str, broken: bool) -> None:
     """Under masks nearly all counts of all clients are read off the exact sum, which is declared; none off the grid."""
-    options = replace(QUICK, preset=preset, updates=UpdateChoice(("pairwise-masking",)))
-    records = audit(options, (), ("proxy-partial-fractions",)).records
+    method = replace(QUICK, preset=preset)
+    records = audit(method, DATA, "pairwise-masking", "proxy-partial-fractions").records
     read = [each for each in records if each.attack == "proxy-partial-fractions"]
     first = next(each for each in read if each.protocol == "pairwise-masking")
     assert first.value == (0.9 if broken else 0)
@@ -96,14 +92,14 @@ def test_schemes_train_alike() -> None:
     """Accuracy does not depend on how summands are added up."""
     reached = set()
     for scheme in STAGED:
-        (subject,) = fedspray_plan(replace(QUICK, updates=UpdateChoice((scheme,))), ()).subjects
+        (subject,) = QUICK.plan(DATA, [scheme]).subjects
         reached.add(subject.train().accuracy.test)
     assert len(reached) == 1
 
 
 def test_proxies_of_the_truth_are_those_that_were_trained() -> None:
     """Training the first round again for its truth gives the very summands that were recorded."""
-    (subject,) = fedspray_plan(replace(QUICK, updates=UpdateChoice(("plaintext",))), ()).subjects
+    (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
     first = next(iter(subject.runs(subject.train(recording=Recording.everything(1)))))
     (seen,) = proxy_rows(first.transcript.views(Role.SERVER), first.public, first.auxiliary)
     single = first.truth.extra[LABELLED][:, 0] == 1
@@ -113,7 +109,7 @@ def test_proxies_of_the_truth_are_those_that_were_trained() -> None:
 
 def test_rounds_grow_by_one_label_of_one_client() -> None:
     """Clients have few labelled nodes at first and add one in turn; each new one has its proxy in the truth."""
-    graph = federated_graph(QUICK, (0.4, 0.3, 0.3))
+    graph = DATA.federated(0, (0.4, 0.3, 0.3))
     few = with_few_labels(graph, 4, 0)
     assert np.bincount(few.silo_of[few.train_mask]).tolist() == [4] * 5
     assert graph.train_mask[few.train_mask].all()
@@ -126,7 +122,7 @@ def test_rounds_grow_by_one_label_of_one_client() -> None:
 def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every label is used from the start there is one round, and nothing about additions is measured."""
     monkeypatch.setattr(runs, "FEW_LABELS", 10_000)
-    (subject,) = fedspray_plan(replace(QUICK, updates=UpdateChoice(("plaintext",))), ()).subjects
+    (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
     *_, grown = subject.runs(subject.train(recording=Recording.everything(1)))
     assert grown.truth.extra[ADDED].shape[1] == 1
     assert not np.isfinite(grown.truth.extra[ADDED]).any()
@@ -135,31 +131,35 @@ def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"updates": UpdateChoice(("secmp",))}, "scheme must be one of plaintext"),
-        ({"updates": UpdateChoice(noise=1.0)}, "noise must be left out for fedspray"),
-        ({"updates": UpdateChoice(batch=4)}, "batch must be left out for fedspray"),
-        ({"updates": UpdateChoice(local_steps=2)}, "local_steps must be left out for fedspray"),
-        ({"updates": UpdateChoice(("pairwise-masking",), threshold=2)}, "threshold must lie in"),
-        ({"backbone": "gat"}, "backbone must be"),
+        ({"backbone": "gat"}, "backbone must be one of gcn, sgc, sage; found 'gat'"),
         ({"preset": "none"}, "preset must be"),
-        ({"static_first_layer": True}, "static_first_layer must be left out for fedspray"),
-        ({"privacy": PrivacyChoice(epsilon=1.0)}, "dp_epsilon must be left out for fedspray"),
         ({"epochs": 0}, "epochs must be at least 1"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=str,
 )
-def test_bad_choices_are_refused_before_anything_runs(choice: dict[str, object], message: str) -> None:
+def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
     """The message names the argument, the rule and the value."""
-    with pytest.raises(FglSecureError, match=message):
-        fedspray_plan(replace(QUICK, **choice), ())  # type: ignore[arg-type]  # one of several
+    with pytest.raises(InputError, match=message):
+        replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 
 
-def test_protocols_and_lonely_clients_are_refused() -> None:
-    """There are no neighbourhood sums, and a masked sum of one client would be its summand."""
-    with pytest.raises(InputError, match="protocol must be left out for fedspray"):
-        fedspray_plan(QUICK, ("secmp",))
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        ("secmp", "scheme must serve server, .*; secmp serves neighbours"),
+        ("pairwise-masking[threshold=2]", "threshold must lie in"),
+    ],
+)
+def test_schemes_that_do_not_serve_are_refused(scheme: str, message: str) -> None:
+    """There are no neighbourhood sums, and a threshold of two among five would show single clients."""
+    with pytest.raises(InputError, match=message):
+        QUICK.plan(DATA, [scheme])
+
+
+def test_lonely_clients_are_refused() -> None:
+    """A masked sum of one client would be its summand."""
     with pytest.raises(InputError, match="silos must be at least 2 for fedspray; found 1"):
-        fedspray_plan(replace(QUICK, partition="random", silos=1), ())
+        QUICK.plan(Data(silos=1))
 
 
 def test_a_graph_without_edges_is_audited() -> None:
@@ -172,15 +172,8 @@ def test_a_graph_without_edges_is_audited() -> None:
     features = np.random.default_rng(0).random((60, 6), dtype=np.float32)
     graph = Graph.from_arrays("drawn", features, labels, np.empty((2, 0), dtype=np.int64))
     held = FederatedGraph.from_assignment(graph, clients, SplitMasks(train, ~train, np.zeros(60, dtype=np.bool_)))
-    options = replace(QUICK, updates=UpdateChoice(("pairwise-masking",)))
-    records = audit(options, (), ("proxy-singletons", "proxy-classes"), graph=held).records
+    records = audit(QUICK, held, "pairwise-masking", ("proxy-singletons", "proxy-classes")).records
     first = {record.metric: record for record in records if record.protocol == "pairwise-masking"}
     assert first["proxies of single nodes"].value == 1
     assert "1 of 4 classes are labelled by nobody" in first["classes of clients"].finding
     assert not any(record.contradicts_claim for record in records)
-
-
-def test_unknown_backbones_are_named() -> None:
-    """The message lists what there is."""
-    with pytest.raises(UnknownNameError, match="gcn"):
-        fedspray_plan(replace(QUICK, backbone="mlp"), ())

@@ -7,13 +7,11 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from fgl_secure.commands.tables.print import describe
-from fgl_secure.commands.tables.reproduce import TABLES, reproduce
-from fgl_secure.commands.tables.rows import printed_figures
-from fgl_secure.commands.tables.table import Choices, PaperTable
+from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.methods import table as table_of
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
 from fgl_secure.methods.fedstruct.exchange import HOP2VEC
 from fgl_secure.methods.fedstruct.table_runs import (
@@ -24,6 +22,9 @@ from fgl_secure.methods.fedstruct.table_runs import (
     undirected,
 )
 from fgl_secure.methods.fedstruct.tables import ACCURACIES, CURVES, DATASETS, NOT_IMPLEMENTED, PRUNING
+from fgl_secure.tables.reproduce import reproduce
+from fgl_secure.tables.rows import printed_figures
+from fgl_secure.tables.table import Choices, PaperTable
 
 QUICK = Choices(seeds=1, epochs=2)
 OURS = (ACCURACIES, PRUNING, CURVES)
@@ -36,7 +37,7 @@ def test_every_printed_number_has_its_row(table: PaperTable) -> None:
         (data, case.setting, case.method, ACCURACY.name) for data in table.datasets for case in table.cases
     }  # fmt: skip
     assert set(printed_figures(table.printed)) == wanted
-    assert TABLES[table.name] == table
+    assert table_of(table.name) == table
 
 
 @pytest.mark.parametrize(("table", "number"), [(ACCURACIES, "Table 2"), (PRUNING, "Table 7"), (CURVES, "Figure 4")])
@@ -78,12 +79,12 @@ def test_numbers_of_clients_choose_cases() -> None:
     with pytest.raises(InputError, match=r"clients must be among \[5, 10, 20\], those of fedstruct-table2; found 7"):
         ACCURACIES.chosen_cases((7,))
     with pytest.raises(InputError, match="clients must not be named for hifgl-table3; found 5"):
-        TABLES["hifgl-table3"].chosen_cases((5,))
+        table_of("hifgl-table3").chosen_cases((5,))
 
 
 def test_a_table_runs_for_chosen_clients() -> None:
     """Rows of the chosen numbers alone, all with a figure where there is a run, and the method in the heading."""
-    done = reproduce("fedstruct-table2", Choices(seeds=1, epochs=1, clients=(5,)), ("digits",))
+    done = reproduce(table_of("fedstruct-table2"), Choices(seeds=1, epochs=1, clients=(5,)), ("digits",))
     assert {row.setting for row in done.rows} == {"central", "clients 5"}
     assert all((row.ours.mean is not None) == (row.method not in NOT_IMPLEMENTED) for row in done.rows)
     assert "FedStruct under plaintext" in describe(done)
@@ -141,5 +142,5 @@ def test_links_count_in_both_directions() -> None:
 @pytest.mark.parametrize("run", [FedStructRun(HOP2VEC, Setting(2)), BaselineRun(FEDSGD_GNN, Setting(2))])
 def test_the_tables_run_in_the_clear(run: FedStructRun | BaselineRun) -> None:
     """A protocol is refused rather than ignored."""
-    with pytest.raises(InputError, match="protocol must be plaintext for FedStruct's tables; found secmp"):
-        run(load("digits"), Choices(seeds=1, protocol="secmp"), 0)
+    with pytest.raises(InputError, match="scheme must be plaintext for FedStruct's tables; found secmp"):
+        run(load("digits"), Choices(seeds=1, scheme="secmp"), 0)

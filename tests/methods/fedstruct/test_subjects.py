@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,20 +10,17 @@ import pytest
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
 from fgl_secure.attacks.base import Reference, guess_of
 from fgl_secure.attacks.registry import ATTACKS
-from fgl_secure.audit import Report, Verdict, contradictions
+from fgl_secure.auditing import Report, Verdict, contradictions
+from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
-from fgl_secure.commands.audit import audit
-from fgl_secure.commands.options import Options
-from fgl_secure.commands.plans import planned
-from fgl_secure.commands.privacy import PrivacyChoice
-from fgl_secure.dp import Unit
-from fgl_secure.errors import FglSecureError
-from fgl_secure.methods.fedstruct.choice import ExchangeName, StructureChoice
+from fgl_secure.errors import FglSecureError, InputError
+from fgl_secure.graph import Data
+from fgl_secure.methods import FedStruct
 from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.runs import structure_reference
-from fgl_secure.protocols.hop_adjacency import Pruning
-from fgl_secure.protocols.registry import Parameters
+from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
+from fgl_secure.protocols.naming import assignment
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Circumstance, Role, Secret
 from tests.attacks.hop_runs import scale_free
@@ -37,9 +32,12 @@ STRUCTURE = {
 ON_STRUCTURE = [name for name, each in ATTACKS.items() if each.card.reference in STRUCTURE]
 
 
-def options(**structure: object) -> Options:
-    chosen = replace(StructureChoice(hops=2), **structure)  # type: ignore[arg-type]  # fields by name
-    return Options(method="fedstruct", epochs=1, device="cpu", structure=chosen)
+QUICK = FedStruct(epochs=1, hops=2)
+
+
+def exchange(text: str, method: FedStruct = QUICK) -> RowExchange | HopwiseExchange:
+    """What a scheme makes of the exchange of structure."""
+    return exchange_of(method, assignment(text, FedStruct.topologies, FedStruct.usual))
 
 
 @pytest.mark.parametrize("name", ON_STRUCTURE)
@@ -56,9 +54,8 @@ def test_every_attack_on_structure_breaks_its_reference(name: str) -> None:
 @pytest.fixture(scope="module")
 def report() -> Report:
     """An audit of four exchanges of a small graph of the caller's own."""
-    names = ("plaintext", "pairwise-masking", "ckks", "hopwise")
-    chosen = replace(options(exchanges=names, hops=3), parameters=Parameters(k_min=1))
-    return audit(chosen, graph=scale_free(120, 4), command="fgl-secure audit --method fedstruct")
+    schemes = ("plaintext", "pairwise-masking", "ckks", "relay-coded[k_min=1]")
+    return audit(FedStruct(epochs=1, hops=3), scale_free(120, 4), schemes, command="fgl-secure audit fedstruct")
 
 
 def test_edges_are_found_in_terms_and_in_their_sums(report: Report) -> None:
@@ -98,8 +95,8 @@ def test_verdicts_come_with_controls(report: Report) -> None:
 
 def test_owner_addressed_delivery_takes_the_gradient_from_the_server() -> None:
     """With delivery to owners no attack of the server has anything to read, and the claim promises it."""
-    chosen = options(exchanges=("pairwise-masking",), delivery=GradientDelivery.OWNER)
-    found = audit(chosen, graph=two_communities(devices=60, silos=3))
+    chosen = FedStruct(epochs=1, hops=2, delivery="owner")
+    found = audit(chosen, two_communities(devices=60, silos=3), "pairwise-masking")
     assert not [record for record in found.records if record.attack.startswith("structure-gradient")]
     sealed = claim_of(RowExchange(delivery=GradientDelivery.OWNER), "hop2vec")
     assert sealed.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is not None
@@ -118,54 +115,71 @@ def test_claims_follow_the_choice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "rule"),
+    ("choices", "rule"),
     [
-        (lambda: options(features="magic"), "features must be one of hop2vec"),
-        (lambda: options(exchanges=("magic",)), "exchange must be one of plaintext, ckks"),
-        (lambda: options(hops=0), "hops must be at least 1; found 0"),
-        (lambda: options(kept=0), "kept must be at least 1; found 0"),
-        (lambda: options(most_leverage=0.0), "most_leverage must lie"),
-        (lambda: replace(options(), silos=1), "silos must be at least 2 for fedstruct; found 1"),
-        (lambda: replace(options(exchanges=("pairwise-masking",)), silos=2), "silos must be at least 3 for pairwise-m"),
-        (lambda: replace(options(), static_first_layer=True), "static_first_layer must be left out"),
-        (lambda: replace(options(), privacy=PrivacyChoice(1.0, 1e-5, Unit.EDGE, 1.0, None, None)), "dp_epsilon"),
-        (lambda: replace(options(), method="magic"), "method must be one of hifgl, fedstruct"),
-        (lambda: options(exchanges=("hopwise",), kept=5), "kept must go with an exchange other than hopwise; found 5"),
-        (lambda: options(exchanges=("hopwise",), delivery=GradientDelivery.OWNER), "delivery must go with .*owner"),
-        (lambda: options(pooled=True), "pooled must go with sharing by queries; found it set"),
-        (lambda: options(most_leverage=0.5), "tau must go with sharing by queries; found 0.5"),
-        (lambda: options(sharing=FeatureSharing.QUERIES, counting=True, most_leverage=0.5), "tau must go with queries"),
-        (lambda: options(pruning=Pruning.NONE, kept=5), "kept must go with pruning; found 5"),
-        (lambda: replace(options(exchanges=("ckks",)), parameters=Parameters(T=2)), "T must go with a hopwise"),
-        (lambda: replace(options(exchanges=("ckks",)), parameters=Parameters(k_min=4)), "k_min must go with a hopwise"),
+        ({"features": "magic"}, "features must be one of hop2vec"),
+        ({"hops": 0}, "hops must be at least 1; found 0"),
+        ({"kept": 0}, "kept must be at least 1; found 0"),
+        ({"tau": 0.0}, "tau must lie in .0, 1.; found 0.0"),
+        ({"pooled": True}, "pooled must go with sharing by queries; found True"),
+        ({"tau": 0.5}, "tau must go with sharing by queries; found 0.5"),
+        ({"least_nodes": 4}, "least_nodes must go with sharing by queries; found 4"),
+        ({"sharing": "queries", "count_queries": True, "tau": 0.5}, "tau must go with queries that are not counted"),
+        ({"pruning": "none", "kept": 5}, "kept must go with pruning; found 5"),
+        ({"sharing": "everybody"}, "sharing must be one of shared, queries; found 'everybody'"),
     ],
-)  # fmt: skip
-def test_bad_choices_are_refused_before_anything_runs(change: Callable[[], Options], rule: str) -> None:
+    ids=str,
+)
+def test_bad_choices_are_refused_when_they_are_made(choices: dict[str, object], rule: str) -> None:
+    """Each message names the argument and the rule."""
+    with pytest.raises(InputError, match=rule):
+        FedStruct(**choices)  # type: ignore[arg-type]  # one of several
+
+
+@pytest.mark.parametrize(
+    ("method", "silos", "scheme", "rule"),
+    [
+        (QUICK, 1, "ckks", "silos must be at least 2 for fedstruct; found 1"),
+        (QUICK, 2, "pairwise-masking", "silos must be at least 3 for pairwise-masking"),
+        (FedStruct(kept=5), 5, "relay-coded", "kept must go with a scheme for clients; found 5"),
+        (FedStruct(delivery="owner"), 5, "relay-coded", "delivery must go with a scheme for clients; found owner"),
+        (QUICK, 5, "magic", "scheme must be one of plaintext, secmp"),
+        (QUICK, 5, "lightsecagg", "scheme must serve clients or neighbours, .*; lightsecagg serves server and not"),
+        (QUICK, 5, "neighbours=ckks", "scheme must serve neighbours, .*; ckks serves clients, server and not"),
+        (QUICK, 5, "server=ckks", "scheme must be for clients or neighbours here; found server=ckks"),
+        (QUICK, 5, "ckks[T=2]", "ckks must be named without parameters"),
+        (QUICK, 5, "ckks,relay-coded", "scheme must be for clients or for neighbours in a run of fedstruct"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused_before_anything_runs(
+    method: FedStruct, silos: int, scheme: str, rule: str
+) -> None:
     """Each message names the argument and the rule."""
     with pytest.raises(FglSecureError, match=rule):
-        planned(change())
+        method.plan(Data(silos=silos), [scheme])
 
 
-def test_protocols_are_for_the_hopwise_exchange() -> None:
-    """A protocol is refused, known or not, where no exchange runs under one."""
-    for protocol in ("secmp", "magic"):
-        with pytest.raises(FglSecureError, match=f"protocol must go with a hopwise exchange; found {protocol}"):
-            planned(options(exchanges=("ckks",)), (protocol,))
+def test_choices_of_terms_go_with_a_hopwise_exchange_beside_them() -> None:
+    """Where one run of several exchanges terms, what is chosen about terms has its use."""
+    assert len(FedStruct(epochs=1, hops=2, kept=5).plan(None, ["plaintext", "relay-coded"]).subjects) == 2
 
 
 def test_names_tell_what_differs_from_the_default() -> None:
     """A label has the sharing, the audit and the delivery in it."""
-    chosen = StructureChoice(sharing=FeatureSharing.QUERIES, delivery=GradientDelivery.OWNER, pooled=True)
-    exchange = chosen.exchange(ExchangeName.CKKS, "plaintext", Parameters())
-    assert chosen.name_of(exchange, "ckks") == "ckks[queries,tau=0.9,pooled,to owners]"
-    hopwise = StructureChoice().exchange(ExchangeName.HOPWISE, "relay-coded", Parameters())
-    assert StructureChoice().name_of(hopwise, "hopwise") == f"hopwise[relay-coded[p={MERSENNE_61}]]"
+    chosen = FedStruct(sharing="queries", delivery="owner", pooled=True)
+    assert name_of(exchange("ckks", chosen)) == "ckks[queries,tau=0.9,pooled,to owners]"
+    assert name_of(exchange("relay-coded")) == f"hopwise[relay-coded[p={MERSENNE_61}]]"
+
+
+def test_the_topology_says_how_structure_is_exchanged() -> None:
+    """Terms for clients, embeddings for neighbours; a name that serves both is for terms."""
+    assert isinstance(exchange("plaintext"), RowExchange)
+    assert isinstance(exchange("neighbours=plaintext"), HopwiseExchange)
 
 
 def test_structure_embeddings_have_room_unless_a_field_was_chosen() -> None:
     """Hopwise sums take a large field and bound; a bound or a field of the caller's own stays."""
-    roomy = StructureChoice().exchange(ExchangeName.HOPWISE, "relay-coded", Parameters())
-    chosen = StructureChoice().exchange(ExchangeName.HOPWISE, "relay-coded", Parameters(bound=4.0))
+    roomy, chosen = exchange("relay-coded"), exchange("relay-coded[bound=4]")
     assert isinstance(roomy, HopwiseExchange)
     assert isinstance(chosen, HopwiseExchange)
     assert (roomy.sums.public.modulus, chosen.sums.public.modulus) == (MERSENNE_61, MERSENNE_31)
@@ -173,7 +187,7 @@ def test_structure_embeddings_have_room_unless_a_field_was_chosen() -> None:
 
 def test_training_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     """`train fedstruct --json` names the exchange and its figures."""
-    words = ["train", "fedstruct", "--exchange", "pairwise-masking", "--epochs", "1", "--hops", "2", "--json"]
+    words = ["train", "fedstruct", "--scheme", "pairwise-masking", "--epochs", "1", "--hops", "2", "--json"]
     assert main(words) == OK
     found = json.loads(capsys.readouterr().out)
     assert found["protocol"] == "pairwise-masking"
@@ -181,14 +195,14 @@ def test_training_prints_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 <= found["accuracy"]["test"] <= 1
 
 
-def test_training_wants_one_exchange(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two exchanges are one too many for train."""
-    assert main(["train", "fedstruct", "--exchange", "ckks", "--exchange", "plaintext"]) == BAD_INPUT
-    assert "exchange must be given once" in capsys.readouterr().err
+def test_training_wants_one_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs are one too many for train."""
+    assert main(["train", "fedstruct", "--scheme", "ckks", "--scheme", "plaintext"]) == BAD_INPUT
+    assert "scheme must be given once" in capsys.readouterr().err
 
 
 def test_an_audit_of_the_published_exchange_exits_with_a_contradiction(tmp_path: Path) -> None:
-    """`audit --method fedstruct --exchange plaintext` exits 3, because terms in the clear tell edges."""
-    words = ["audit", "--method", "fedstruct", "--exchange", "plaintext", "--epochs", "1", "--hops", "2",
+    """`audit fedstruct --scheme plaintext` exits 3, because terms in the clear tell edges."""
+    words = ["audit", "fedstruct", "--scheme", "plaintext", "--epochs", "1", "--hops", "2",
              "--attack", "hop-shares", "--out", str(tmp_path / "report")]  # fmt: skip
     assert main(words) == CONTRADICTED

@@ -7,21 +7,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from fgl_secure.commands.options import Options
 from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedavg.choice import UpdateChoice
-from fgl_secure.methods.fedvn.choice import VirtualChoice
+from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.runs import Setting
 
-QUICK = Options(method="fedvn", dataset="Motif-mini", backbone="gin", epochs=6, virtual=VirtualChoice(3))
-
-
-def options(*schemes: str, epochs: int = 6) -> Options:
-    """A short run under some schemes."""
-    return replace(QUICK, updates=UpdateChoice(schemes), epochs=epochs)
+QUICK = FedVN(epochs=6, virtual_nodes=3)
 
 
 def setting(graphs: GraphSet | None = None, **choice: float) -> Setting:

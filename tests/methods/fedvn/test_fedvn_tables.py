@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fgl_secure.commands.tables.rows import printed_figures
-from fgl_secure.commands.tables.table import Choices
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
@@ -27,6 +25,8 @@ from fgl_secure.methods.fedvn.tables import (
     NamedSet,
     load_named_set,
 )
+from fgl_secure.tables.rows import printed_figures
+from fgl_secure.tables.table import Choices
 from tests.methods.fedvn.sets import random_set
 
 QUICK = Choices(seeds=1, epochs=1)
@@ -89,5 +89,5 @@ def test_wrong_choices_are_refused() -> None:
     """Sets have names, and sums of the table's runs are in the clear."""
     with pytest.raises(UnknownNameError, match="Motif-max"):
         load_named_set("Motif-max")
-    with pytest.raises(InputError, match="protocol must be plaintext"):
-        GraphRun(FEDVN)(NamedSet("Motif-mini"), Choices(protocol="secmp"), 0)
+    with pytest.raises(InputError, match="scheme must be plaintext"):
+        GraphRun(FEDVN)(NamedSet("Motif-mini"), Choices(scheme="secmp"), 0)

@@ -9,7 +9,7 @@ from fgl_secure.attacks.base import Attack, Reference, guess_of
 from fgl_secure.attacks.virtual_node_clients import LinkedSummands, VirtualNodeClients
 from fgl_secure.attacks.virtual_node_labels import ShareGuess, VirtualNodeLabels
 from fgl_secure.attacks.virtual_node_population import POPULATION, PopulationGuess, VirtualNodePopulation
-from fgl_secure.audit.verdict import MARGIN
+from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.methods.fedvn.references import virtual_node_reference
 from fgl_secure.runtime import Role
 

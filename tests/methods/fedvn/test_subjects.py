@@ -11,28 +11,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.audit import Record, contradictions
-from fgl_secure.audit.schema import Report
+from fgl_secure.auditing import Record, Report, contradictions
+from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import OK, main
-from fgl_secure.commands.audit import audit
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedavg.choice import UpdateChoice
+from fgl_secure.graph import Data
+from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn import runs
-from fgl_secure.methods.fedvn.choice import VirtualChoice
-from fgl_secure.methods.fedvn.subjects import DEMONSTRATED, fedvn_plan
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.server_sums import ServerSums, server_sums
-from tests.methods.fedvn.settings import QUICK, options
+from tests.methods.fedvn.settings import QUICK
 
+SHORT = replace(QUICK, epochs=2)
 READING = ("virtual-node-labels", "virtual-node-population", "virtual-node-clients")
 
 
 @cache
 def report() -> Report:
     """Summands in the clear and under masks, read by all attacks of this method."""
-    return audit(options(), (), READING)
+    return audit(QUICK, attacks=READING)
 
 
 def found(protocol: str, attack: str) -> list[Record]:
@@ -81,14 +81,14 @@ def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatc
         return Leaking(server_sums(scheme, channel), channel)
 
     monkeypatch.setattr(runs, "server_sums", leaking)
-    twin = audit(options("pairwise-masking", epochs=8), (), READING)
+    twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
     assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)
 
 
 def test_attacks_read_what_training_sends() -> None:
     """The rounds that are recorded for attacks are those of training, bit for bit."""
-    (subject,) = fedvn_plan(options("plaintext", epochs=2), ()).subjects
+    (subject,) = SHORT.plan(None, ["plaintext"]).subjects
     trained = subject.train(recording=Recording.everything(2))
     (run,) = subject.runs(trained)
     sent = [each.views(Role.SERVER).messages(Phase.SUMMANDS) for each in (trained.transcript, run.transcript)]
@@ -101,20 +101,20 @@ def test_attacks_read_what_training_sends() -> None:
 
 def test_every_scheme_trains_to_the_same_model() -> None:
     """Accuracy does not depend on how summands are added up."""
-    plan = fedvn_plan(options("plaintext", "pairwise-masking", "lightsecagg", epochs=2), ())
+    plan = SHORT.plan(None, ["plaintext", "pairwise-masking", "lightsecagg"])
     reached = {subject.train().accuracy for subject in plan.subjects}
     assert len(reached) == 1
 
 
 def test_demonstrates_two_schemes_and_takes_any() -> None:
     """Without a name, plaintext and pairwise masking; every staged scheme by name."""
-    assert tuple(subject.name for subject in fedvn_plan(QUICK, ()).subjects) == DEMONSTRATED
-    assert tuple(subject.name for subject in fedvn_plan(options(*STAGED), ()).subjects) == tuple(STAGED)
+    assert tuple(subject.name for subject in QUICK.plan().subjects) == FedVN.demonstrated
+    assert tuple(subject.name for subject in QUICK.plan(None, STAGED).subjects) == tuple(STAGED)
 
 
 def test_the_plan_speaks_of_clients_and_graphs() -> None:
     """Silos are clients, devices are nodes of graphs, and the figure is a mean over clients."""
-    plan = fedvn_plan(QUICK, ())
+    plan = QUICK.plan()
     assert plan.graph.num_silos == 3
     assert plan.averaged == "mean of the accuracy of 3 clients, on 36 graphs"
     assert plan.epochs == QUICK.epochs
@@ -123,33 +123,41 @@ def test_the_plan_speaks_of_clients_and_graphs() -> None:
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ({"updates": UpdateChoice(("secmp",))}, "scheme must be one of plaintext"),
-        ({"updates": UpdateChoice(threshold=0)}, "threshold must be at least 1"),
-        ({"updates": UpdateChoice(("pairwise-masking",), threshold=1)}, "threshold must be at least 2, .*; found 1"),
-        ({"updates": UpdateChoice(batch=4)}, "batch must be left out for fedvn, .*; found 4"),
-        ({"updates": UpdateChoice(local_steps=2)}, "local_steps must be left out for fedvn, .*; found 2"),
-        ({"updates": UpdateChoice(noise=1.0)}, "noise must be left out for fedvn, .*; found 1.0"),
-        ({"virtual": VirtualChoice(0)}, "virtual_nodes must be at least 1; found 0"),
+        ({"virtual_nodes": 0}, "virtual_nodes must be at least 1; found 0"),
         ({"epochs": 0}, "epochs must be at least 1; found 0"),
-        ({"static_first_layer": True}, "static_first_layer must be left out for fedvn"),
-        ({"silo_file": Path("silos.txt")}, "silo_file must be left out for fedvn, .*; found silos.txt"),
-        ({"backbone": "gcn"}, "backbone must be one of gin"),
-        ({"dataset": "cora"}, "graph set must be one of"),
+        ({"preset": "best"}, "preset must be one of honest, paper; found 'best'"),
     ],
-    ids=lambda value: str(value)[:40],
+    ids=str,
 )
-def test_bad_choices_are_refused_before_anything_runs(choice: dict[str, object], message: str) -> None:
+def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, object], message: str) -> None:
     """The message names the argument, the rule and the value."""
-    with pytest.raises((InputError, UnknownNameError), match=message):
-        fedvn_plan(replace(QUICK, **choice), ())  # type: ignore[arg-type]  # one of several
+    with pytest.raises(InputError, match=message):
+        replace(QUICK, **choice)  # type: ignore[arg-type]  # one of several
 
 
-def test_choices_of_other_methods_are_refused() -> None:
-    """A protocol for neighbourhood sums and a single graph are not FedVN's."""
-    with pytest.raises(InputError, match=r"protocol must be left out for fedvn, .*; found secmp"):
-        fedvn_plan(QUICK, ("secmp",))
-    with pytest.raises(InputError, match=r"graph must be left out for fedvn, .*; found Motif-mini"):
-        fedvn_plan(QUICK, (), fedvn_plan(QUICK, ()).graph)
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        ("magic", "scheme must be one of plaintext, .*; found 'magic'"),
+        ("secmp", "scheme must serve server, as .*; secmp serves neighbours and not server .*; found secmp"),
+        ("neighbours=secmp", "scheme must be for server here; found neighbours=secmp"),
+        ("pairwise-masking[threshold=1]", "threshold must be at least 2, .*; found 1"),
+        ("plaintext[threshold=9]", "plaintext must be named without parameters"),
+    ],
+)
+def test_schemes_that_do_not_serve_the_server_are_refused(scheme: str, message: str) -> None:
+    """The message says what does, and why this one does not."""
+    with pytest.raises(InputError, match=message):
+        QUICK.plan(None, [scheme])
+
+
+def test_clients_have_many_graphs() -> None:
+    """A single graph, dealt to silos or ready, is not what FedVN is trained on; sets that there are not, neither."""
+    for data in (Data(), QUICK.plan().graph):
+        with pytest.raises(InputError, match=r"data must be a name, GraphSets, .* for fedvn; found"):
+            QUICK.plan(data)
+    with pytest.raises(UnknownNameError, match="graph set must be one of"):
+        QUICK.plan(GraphSets("cora"))
 
 
 def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +169,7 @@ def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) ->
 
 def test_an_audit_of_a_named_scheme_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing contradicts LightSecAgg, and the report is written."""
-    words = ["audit", "--method", "fedvn", "--scheme", "lightsecagg", "--epochs", "2", "--virtual-nodes", "2"]
+    words = ["audit", "fedvn", "--scheme", "lightsecagg", "--epochs", "2", "--virtual-nodes", "2"]
     assert main([*words, "--attack", "virtual-node-population", "--out", str(tmp_path)]) == OK
     assert "lightsecagg" in capsys.readouterr().out
     assert (tmp_path / "report.html").exists()

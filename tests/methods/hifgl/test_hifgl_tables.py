@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.cli.main import BAD_INPUT, OK, main
-from fgl_secure.commands.tables.reproduce import TABLES, reproduce
-from fgl_secure.commands.tables.rows import printed_figures
-from fgl_secure.commands.tables.table import Case, Choices, PaperTable
 from fgl_secure.graph import load
 from fgl_secure.methods.hifgl.baselines import FEDAVG, HIFGL
 from fgl_secure.methods.hifgl.table_runs import ACCURACY, MEMORY, SECONDS, Training, federated
-from fgl_secure.methods.hifgl.tables import ALGORITHMS, DEPTHS, FRAMEWORKS, GAIN, SILO_NUMBERS, WIDTHS
+from fgl_secure.methods.hifgl.tables import ALGORITHMS, DEPTHS, FRAMEWORKS, GAIN, SILO_NUMBERS, TABLES, WIDTHS
+from fgl_secure.tables.reproduce import reproduce
+from fgl_secure.tables.rows import printed_figures
+from fgl_secure.tables.table import Case, Choices, PaperTable
 
 QUICK = Choices(seeds=1, epochs=2)
-HIFGL_TABLES = [table for table in TABLES.values() if table.method == "HiFGL"]
 
 
-@pytest.mark.parametrize("table", [each for each in HIFGL_TABLES if each.printed], ids=lambda each: each.name)
+@pytest.mark.parametrize("table", [each for each in TABLES if each.printed], ids=lambda each: each.name)
 def test_every_printed_number_has_its_row(table: PaperTable) -> None:
     """Printed numbers and rows of the paper's data sets are the same, one for one: no name is spelt in two ways."""
     metrics = [*table.metrics, *(each.metric for each in table.derived)]
@@ -34,7 +33,7 @@ def test_printed_numbers_say_where_they_are_from() -> None:
     """The first line of every file names the paper and the table, and every file belongs to a table."""
     folder = files("fgl_secure") / "paper_tables"
     names = sorted(file.name for file in folder.iterdir() if file.name.startswith("hifgl"))
-    assert names == sorted(table.printed for table in TABLES.values() if table.printed and "hifgl" in table.name)
+    assert names == sorted(table.printed for table in TABLES if table.printed)
     for name in names:
         number = name.removesuffix(".csv")[-1]
         assert (folder / name).read_text(encoding="utf-8").startswith(f"# HiFGL (KDD 2024), Table {number}")
@@ -95,7 +94,7 @@ def test_the_protocol_is_that_of_hifgl() -> None:
     """HiFGL's sums go through the chosen protocol and come out as in the clear; a protocol of no use is refused."""
     data = load("digits")
     secured, clear = (
-        Training(HIFGL, "gcn")(data, Choices(protocol=name, epochs=2), 0)[ACCURACY] for name in ("secmp", "plaintext")
+        Training(HIFGL, "gcn")(data, Choices(scheme=name, epochs=2), 0)[ACCURACY] for name in ("secmp", "plaintext")
     )
     assert secured == pytest.approx(clear, abs=0.005)
 
@@ -112,7 +111,7 @@ def test_deeper_models_are_measured_in_a_process_of_their_own() -> None:
 
 def test_algorithms_that_are_missing_are_rows_without_our_figure() -> None:
     """Table 4 names what is not implemented."""
-    rows = reproduce("hifgl-table4", QUICK, ("digits",)).rows
+    rows = reproduce(ALGORITHMS, QUICK, ("digits",)).rows
     assert [row.method for row in rows if row.ours.mean is None] == ["FedPerGNN", "FedSage+", "FED-PUB"]
     by_method = {row.method: row.ours.mean for row in rows}
     assert by_method["FedProx-GCN"] == by_method["FedAvg-GCN"]
@@ -148,7 +147,7 @@ BAD = {
     "seeds no integer": ("reproduce", "hifgl-table3", "--seeds", "few"),
     "no epochs": ("reproduce", "hifgl-table3", "--datasets", "digits", "--epochs", "0"),
     "unknown preset": ("reproduce", "hifgl-table3", "--preset", "best"),
-    "unknown protocol": ("reproduce", "hifgl-table3", "--protocol", "magic"),
+    "unknown scheme": ("reproduce", "hifgl-table3", "--scheme", "magic"),
     "data folder without files": ("reproduce", "hifgl-table6", "--data-root", "nowhere"),
 }
 

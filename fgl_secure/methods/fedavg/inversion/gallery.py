@@ -15,7 +15,7 @@ from fgl_secure.attacks.gradient_matching.reconstruction import Effort
 from fgl_secure.attacks.gradient_matching.scores import RowScores, class_means, row_scores
 from fgl_secure.attacks.gradient_matching.views import exhibits
 from fgl_secure.attacks.gradient_model import Convolution
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
 from fgl_secure.methods.fedavg.inversion.invert import one_thread

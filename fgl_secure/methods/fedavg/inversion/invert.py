@@ -24,9 +24,9 @@ from fgl_secure.attacks.gradient_matching.measures import Inverted
 from fgl_secure.attacks.gradient_model import Activation, Convolution
 from fgl_secure.attacks.gradient_single import GradientSingleRow
 from fgl_secure.attacks.gradient_span import GradientSpan
-from fgl_secure.commands.options import Options, federated_graph
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
+from fgl_secure.graph import Data
 from fgl_secure.methods.fedavg.inversion.figures import Rows, Structure, rows_of, structure_of
 from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.methods.fedavg.inversion.rounds import drawn_batches, fresh_model, recorded_round
@@ -108,15 +108,8 @@ def invert(options: InvertOptions) -> Inversion:
 
 def round_of(options: InvertOptions) -> RecordedRun:
     """The round that is attacked."""
-    graph = federated_graph(
-        Options(
-            dataset=options.dataset,
-            partition=options.partition,
-            silos=options.silos,
-            seed=options.seed,
-            data_root=options.data_root,
-        )
-    )
+    data = Data(options.dataset, options.partition, options.silos, root=options.data_root)
+    graph = data.federated(options.seed)
     layers = 1 if options.attack == SINGLE else 2
     activation = Activation(options.activation)
     model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)

@@ -31,7 +31,7 @@ def render_inversion(result: Inversion, command: str) -> str:
     """The page as text; it refers to nothing outside itself."""
     environment = Environment(
         autoescape=True,
-        loader=PackageLoader("fgl_secure.audit", "templates"),
+        loader=PackageLoader("fgl_secure.auditing", "templates"),
         lstrip_blocks=True,
         trim_blocks=True,
         undefined=StrictUndefined,

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 
 from fgl_secure.attacks.gradient_model import Convolution
-from fgl_secure.commands.recorded_run import RecordedRun
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedavg.inversion.rounds import drawn_batches, fresh_model, recorded_round
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradient_model import Activation, Convolution, GradientModel
 from fgl_secure.attacks.receptive_field import receptive_field
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.commands.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.inversion.noise import GradientNoise, LocallyNoisy

@@ -1,0 +1,47 @@
+"""Audits: what an attack recovered, how sure that is, and a report that people and programs can read.
+
+Loaded when asked for: a configuration of a method lies in this package too, and `--help` reads no more than that.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.records import Record
+    from fgl_secure.auditing.report import Report, write_report
+    from fgl_secure.auditing.schema import Exposure, Findings, contradictions
+    from fgl_secure.auditing.terminal import print_report
+    from fgl_secure.auditing.verdict import Verdict, judge
+
+_PLACES = MappingProxyType({
+    "Record": "records",
+    "Report": "report",
+    "write_report": "report",
+    "Exposure": "schema",
+    "Findings": "schema",
+    "contradictions": "schema",
+    "print_report": "terminal",
+    "Verdict": "verdict",
+    "judge": "verdict",
+})  # fmt: skip
+
+__all__ = [
+    "Exposure",
+    "Findings",
+    "Record",
+    "Report",
+    "Verdict",
+    "contradictions",
+    "judge",
+    "print_report",
+    "write_report",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

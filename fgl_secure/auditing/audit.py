@@ -1,0 +1,299 @@
+"""Trains a method under its schemes, attacks what was said, and compares the findings with the claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fgl_secure import __version__
+from fgl_secure.attacks.base import Attack, Measurement, guess_of
+from fgl_secure.attacks.registry import ATTACKS, attack
+from fgl_secure.auditing.figures import accuracy_figures, cost_figures
+from fgl_secure.auditing.method import Method, Source, check_method
+from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.report import Report
+from fgl_secure.auditing.schema import Exposure
+from fgl_secure.auditing.verdict import Verdict, judge
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import boundary_nodes
+from fgl_secure.protocols.naming import Assignment
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
+from fgl_secure.statistics import exact_proportion, smallest_detectable
+from fgl_secure.training.loop import Progress, TrainingResult
+
+ALL = "all"
+
+RECORDED_ROUNDS = 1
+"""Rounds of training whose payloads are kept and attacked; sizes are kept of all."""
+
+
+def audit(
+    method: Method,
+    data: Source | str | None = None,
+    schemes: Iterable[str | Assignment] | str = (),
+    attacks: Iterable[str] | str = ALL,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    command: str = "",
+    progress: Callable[[str], Progress] | None = None,
+) -> Report:
+    """Trains a method under each of some schemes, attacks every recorded run and reports.
+
+        from fgl_secure import audit
+        from fgl_secure.methods import HiFGL
+
+        report = audit(HiFGL(epochs=5), schemes=["relay-coded", "relay-coded[k_min=1]"])
+        print(report.contradictions)
+        report.write("report")
+
+    Args:
+        method: what is trained, with its choices.
+        data: name of a data set or path of a graph, a configuration such as `Data`, or a graph of the caller's own;
+            None takes a data set that needs no download.
+        schemes: for each run its schemes: text as in `fgl_secure.protocols.naming`, or schemes by topology. Those that
+            the method demonstrates when empty.
+        attacks: names; "all" for all that can read the runs.
+        seed: of partition, split, initial weights and coins: equal seeds give equal reports.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+        command: how to repeat it, for the report.
+        progress: given a run's name, what to call after each of its rounds.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, before anything ran; or schemes were named of which no attack that was
+            chosen measured anything.
+    """
+    check_method(method)
+    chosen = _attacks(attacks)
+    named = (schemes,) if isinstance(schemes, str) else tuple(schemes)
+    plan = method.plan(data, named, seed=seed, device=device)
+    results, records, exposures = {}, [_boundary_record(plan)], []
+    positive = cache(lambda each: _positive_control(each, plan.reference(each.card.reference)))
+    for subject in plan.subjects:
+        result = _recorded_training(plan, subject, progress)
+        results[subject.name] = result
+        exposures += _exposures(subject.name, result)
+        for run in subject.runs(result):
+            records += [record for each in chosen for record in _records(each, run, subject, plan, positive)]
+    if named:
+        _check_measured(plan, records)
+    return _report(plan, results, records, exposures, command)
+
+
+def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any], ...]:
+    wanted = (names,) if isinstance(names, str) and names != ALL else tuple(names)
+    if names == ALL or not wanted:
+        return tuple(ATTACKS.values())
+    return tuple(attack(name) for name in dict.fromkeys(wanted))
+
+
+def _check_measured(plan: Plan, records: list[Record]) -> None:
+    """Refuses to say of a named scheme that nothing contradicts it when nothing was measured."""
+    for subject in plan.subjects:
+        if not any(record.protocol in subject.claims and record.verdict.is_measured for record in records):
+            raise InputError(
+                f"attack must name at least one that can read a run of {subject.name}; those chosen measured nothing"
+            )
+
+
+def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
+    return subject.train(
+        coins=SimulationCoins(plan.seed),
+        recording=Recording.everything(RECORDED_ROUNDS),
+        progress=progress(subject.name) if progress else None,
+    )
+
+
+def _records(
+    each: Attack[Any],
+    run: RecordedRun,
+    subject: Subject,
+    plan: Plan,
+    positive: Callable[[Attack[Any]], Mapping[str, float]],
+) -> Iterator[Record]:
+    if each.card.material is not run.material:
+        return
+    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    if guess is None:
+        return
+    reached = positive(each)
+    permuted = {null.metric: null for null in each.score(guess, run.truth.permuted(plan.seed + 1))}
+    for found in each.score(guess, run.truth):
+        if found.metric in permuted:  # without a null control a figure is no evidence
+            evidence = _Evidence(each, run, found, permuted[found.metric], reached[found.metric])
+            yield _record(evidence, subject.claims[subject.name], plan)
+
+
+def _positive_control(each: Attack[Any], reference: RecordedRun) -> dict[str, float]:
+    """By metric: the attack's figure on the reference run, as a share of what a complete break would have."""
+    guess = guess_of(each, reference.transcript.views(each.card.observer), reference.public, reference.auxiliary)
+    if guess is None:
+        raise AssertionError(f"attack {each.card.name} must be able to read its reference run")
+    return {found.metric: found.value / found.reachable for found in each.score(guess, reference.truth)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Evidence:
+    attack: Attack[Any]
+    run: RecordedRun
+    found: Measurement
+    null: Measurement
+    positive: float
+
+
+def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
+    found, each = evidence.found, evidence.attack
+    verdict = judge(found.value, found.interval, found.prior, exact=found.exact)
+    verdict = Verdict.CONTEXT if found.context else verdict
+    record = Record(
+        attack=each.card.name,
+        view=_view(each, evidence.run),
+        coalition=" and ".join(f"{count} {role}" for role, count in each.card.coalition.items()),
+        protocol=evidence.run.protocol,
+        dataset=plan.graph.graph.name,
+        partition=plan.graph.partition,
+        metric=found.metric,
+        value=found.value,
+        ci95=found.interval,
+        random=found.random,
+        prior=found.prior,
+        n=found.n,
+        seed=plan.seed,
+        positive_control=evidence.positive,
+        positive_minimum=each.card.minimum,
+        null_control=evidence.null.value,
+        null_interval=evidence.null.interval,
+        detectable_advantage=smallest_detectable(max(found.n, 1)),
+        verdict=verdict,
+        contradicts_claim=False,
+        finding=found.finding,
+    )
+    broken = claim.broken_by(each.card.secret, each.card.coalition, each.card.circumstance)
+    outside = each.card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
+    if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
+        return record
+    return Record(**{**_fields(record), "contradicts_claim": True, "claim": _sentence(broken)})
+
+
+def _view(each: Attack[Any], run: RecordedRun) -> str:
+    knows = f"; knows {each.card.auxiliary}" if each.card.auxiliary else ""
+    return f"{each.card.observer}, {run.what}{knows}"
+
+
+def _fields(record: Record) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in Record.__dataclass_fields__}
+
+
+def _boundary_record(plan: Plan) -> Record:
+    """eps_p of HiFGL (A.1, Eq. 6): what silos would see if they could read their devices' neighbours."""
+    on_boundary = boundary_nodes(plan.graph)
+    share = exact_proportion(int(on_boundary.sum()), len(on_boundary))
+    return Record(
+        attack="boundary",
+        view="graph and partition, no protocol",
+        coalition="none",
+        protocol=plan.subjects[0].name,
+        dataset=plan.graph.graph.name,
+        partition=plan.graph.partition,
+        metric="eps_p",
+        value=share.value,
+        ci95=share.interval,
+        random=0.0,
+        prior=0.0,
+        n=share.n,
+        seed=plan.seed,
+        positive_control=None,
+        positive_minimum=0.0,
+        null_control=None,
+        null_interval=None,
+        detectable_advantage=smallest_detectable(share.n),
+        verdict=Verdict.CONTEXT,
+        contradicts_claim=False,
+        finding=f"{int(on_boundary.sum()):,} of {len(on_boundary):,} devices have a neighbour in another silo.",
+    )
+
+
+def _exposures(protocol: str, result: TrainingResult) -> list[Exposure]:
+    return [
+        Exposure(
+            protocol=protocol,
+            phase=traffic.phase.label,
+            sender_role=str(traffic.sender_role),
+            receiver_role=str(traffic.receiver_role),
+            messages=traffic.messages,
+            bytes=traffic.bytes,
+            content=traffic.phase.content,
+        )
+        for traffic in result.transcript.traffic()
+    ]
+
+
+def _report(
+    plan: Plan,
+    results: Mapping[str, TrainingResult],
+    records: list[Record],
+    exposures: list[Exposure],
+    command: str,
+) -> Report:
+    main = next(iter(results))
+    return Report(
+        run={
+            "protocol": main,
+            "protocols": list(results),
+            "method": plan.method.name,
+            "backbone": plan.backbone,
+            "dataset": plan.graph.graph.name,
+            "devices": plan.graph.num_devices,
+            "messages_per_layer": plan.messages,
+            "partition": plan.graph.partition,
+            "silos": plan.graph.num_silos,
+            "preset": plan.preset,
+            "epochs": plan.epochs,
+            "seed": plan.seed,
+            "device": str(plan.device),
+            "score": str(plan.score),
+            "version": __version__,
+            "command": command,
+        },
+        accuracy={
+            **accuracy_figures(results[main]),
+            "protocols": {name: accuracy_figures(result) for name, result in results.items()},
+        },
+        cost={
+            **cost_figures(results[main]),
+            "protocols": {name: cost_figures(result) for name, result in results.items()},
+        },
+        records=tuple(records),
+        exposures=tuple(exposures),
+        claims={name: _claim(claim) for subject in plan.subjects for name, claim in subject.claims.items()},
+        notes=_notes(plan),
+    )
+
+
+def _claim(claim: Claim) -> dict[str, object]:
+    return {
+        "protects": [_sentence(guarantee) for guarantee in claim.guarantees],
+        "leaks_by_design": [leak.statement for leak in claim.leaks_by_design],
+        "assumes": list(claim.assumptions),
+        "source": "; ".join(dict.fromkeys(guarantee.source for guarantee in claim.guarantees)) or "none",
+    }
+
+
+def _sentence(guarantee: Guarantee) -> str:
+    return f"{guarantee.statement} ({guarantee.source})"
+
+
+def _notes(plan: Plan) -> tuple[str, ...]:
+    return (
+        "Attacks read the payloads of the first round of training; messages and bytes are counted over all rounds.",
+        "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
+        "takes them from the operating system.",
+        *plan.notes,
+        "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
+        "An attack that finds nothing to read under a protocol has no row there.",
+    )

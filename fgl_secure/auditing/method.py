@@ -1,0 +1,173 @@
+"""What every method says of itself: a frozen configuration that can be trained and audited.
+
+A method from outside this package subclasses `Method` as a frozen dataclass, and is found by an entry point of the
+group `fgl_secure.methods`. Nothing heavy is imported here, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from fgl_secure.choices import check_choices, choices_of
+from fgl_secure.errors import InputError
+from fgl_secure.graph.data import THIRDS, Data
+from fgl_secure.graph.federated_graph import FederatedGraph
+from fgl_secure.graph.graph_sets.data import GraphSets
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.protocols.naming import Assignment
+    from fgl_secure.protocols.promising import Promising
+    from fgl_secure.tables.table import PaperTable
+
+Source = Data | GraphSets | FederatedGraph
+"""What a run is on: data that are loaded, or a graph of the caller's own."""
+
+SEEDS = 2**63
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What a caller asks of a method.
+
+    Attributes:
+        data: what it is run on.
+        runs: for each run its schemes by topology, at least one; all are different.
+        named: whether a caller named them; the method demonstrates them otherwise.
+        seed: of partition, split, initial weights, and of the coins of an audit.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+    """
+
+    data: Source
+    runs: tuple[Mapping[str, Promising], ...]
+    named: bool
+    seed: int
+    device: str
+
+    def federated(self, fractions: tuple[float, float, float] = THIRDS) -> FederatedGraph:
+        """The graph: the caller's own, or loaded, split by these shares and dealt to silos."""
+        assert not isinstance(self.data, GraphSets)
+        return self.data if isinstance(self.data, FederatedGraph) else self.data.federated(self.seed, fractions)
+
+
+class Method(ABC):
+    """A learning method with its choices, checked when it is made.
+
+    Subclasses are frozen dataclasses whose fields are made by `fgl_secure.choices.choice`.
+
+    Attributes:
+        name: in lists, reports and on the command line.
+        title: as its paper calls it.
+        task: what is learnt, and where that was published.
+        summed: what its sums add up, and for whom.
+        sees: by scheme, or group of schemes, what parties see beside their own.
+        topologies: names of its collectives; a scheme that is named alone is for the first of them that it serves.
+        usual: by topology, parameters that its schemes take where a caller names none of them.
+        demonstrated: schemes of an audit where none is named; the first heads the report, as the first named one does.
+        trained: what training takes where no scheme is named.
+        data: what it is trained on: `Data`, or `GraphSets`.
+        planner: "module:function" that checks the rest and says what is run: from the method and an `Asked` to a
+            `Plan`.
+        printed: "module:tuple" of its paper's tables; empty where there are none.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    task: ClassVar[str]
+    summed: ClassVar[str]
+    sees: ClassVar[Mapping[str, str]]
+    topologies: ClassVar[tuple[str, ...]]
+    usual: ClassVar[Mapping[str, Mapping[str, object]]] = {}
+    demonstrated: ClassVar[tuple[str, ...]]
+    trained: ClassVar[str]
+    data: ClassVar[type[Data] | type[GraphSets]] = Data
+    planner: ClassVar[str]
+    printed: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+    def plan(
+        self,
+        data: Source | str | None = None,
+        schemes: Iterable[str | Assignment] = (),
+        *,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> Plan:
+        """Checks every choice and loads the data; nothing is run.
+
+        Args:
+            data: a configuration, the name of a data set, a graph of the caller's own, or None for a data set that
+                needs no download.
+            schemes: for each run its schemes, as text (see `fgl_secure.protocols.naming`) or by topology; those that
+                the method demonstrates when empty.
+            seed: of partition, split, initial weights, and of the coins of an audit.
+            device: where model compute runs: "auto", "cpu" or "cuda".
+
+        Raises:
+            FglSecureError: a choice breaks a rule; the message names it.
+        """
+        if not 0 <= seed < SEEDS:
+            raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
+        named = tuple(schemes)
+        runs: list[Mapping[str, Promising]] = []
+        for each in map(self._assigned, named or self.demonstrated):
+            runs += [each] if each not in runs else []
+        asked = Asked(self._source(data), tuple(runs), bool(named), seed, device)
+        plan = cast("Plan", loaded(self.planner)(self, asked))
+        names = [subject.name for subject in plan.subjects]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(f"schemes must have names of their own in one report; found {twice} twice")
+        return plan
+
+    @classmethod
+    def tables(cls) -> tuple[PaperTable, ...]:
+        """The tables of its paper that can be run again."""
+        return cast("tuple[PaperTable, ...]", loaded(cls.printed)) if cls.printed else ()
+
+    @classmethod
+    def backbones(cls) -> tuple[str, ...]:
+        """The graph neural networks that it trains; none where it has but its own."""
+        choices = choices_of(cls)
+        return choices["backbone"][1].known if "backbone" in choices else ()
+
+    def _source(self, data: Source | str | None) -> Source:
+        if data is None:
+            return self.data()
+        if isinstance(data, str):
+            return self.data(data)
+        if not isinstance(data, (self.data, FederatedGraph) if self.data is Data else self.data):
+            kinds = "Data or a FederatedGraph" if self.data is Data else "GraphSets, for clients have many graphs"
+            raise InputError(f"data must be a name, {kinds} for {self.name}; found {type(data).__name__}")
+        return data
+
+    def _assigned(self, schemes: str | Assignment) -> Mapping[str, Promising]:
+        if isinstance(schemes, str):
+            return cast("Assignment", loaded(_READER)(schemes, self.topologies, self.usual))
+        for topology in schemes:
+            if topology not in self.topologies:
+                raise InputError(
+                    f"schemes must be for {' or '.join(self.topologies)}, which {self.name} has; found {topology}"
+                )
+        return schemes
+
+
+def check_method(method: object) -> None:
+    """Raises unless it is a method with its choices, and not its name or its class."""
+    if not isinstance(method, Method):
+        raise InputError(f"method must be a configuration such as fgl_secure.methods.HiFGL(); found {method!r}")
+
+
+_READER = "fgl_secure.protocols.naming:assignment"
+
+
+def loaded(place: str) -> Any:  # whatever stands there
+    """What stands at a "module:name"; its module is imported when it is asked for."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

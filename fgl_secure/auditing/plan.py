@@ -1,0 +1,95 @@
+"""What an audit runs and attacks: a method under its schemes, whatever the method is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from fgl_secure.attacks.base import Reference
+from fgl_secure.auditing.method import Method
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.auditing.schema import Score
+from fgl_secure.coins import Coins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Claim, Recording
+from fgl_secure.training.loop import Progress, TrainingResult
+
+
+class Subject(ABC):
+    """A method under the schemes of one run, checked and ready."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What the run is called: the name of its main scheme, parameters included."""
+
+    @property
+    @abstractmethod
+    def claims(self) -> Mapping[str, Claim]:
+        """What is promised, by the name of the run and of each of its variants; its own comes first."""
+
+    @abstractmethod
+    def train(
+        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
+    ) -> TrainingResult:
+        """Trains to the end.
+
+        Args:
+            coins: where masks come from; the operating system's entropy unless given.
+            recording: what the channel keeps; sizes unless given.
+            progress: called after each round.
+        """
+
+    @abstractmethod
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+        """What noise gives and costs, for which training runs once more without it; None where there is none.
+
+        Args:
+            result: of the training.
+            progress: given a name, what to call after each round.
+        """
+
+    @abstractmethod
+    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
+        """What attacks read: the recorded training, and what else is run for them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """Checked choices of a method: everything that an audit needs to know.
+
+    Attributes:
+        method: the choices.
+        backbone: the graph neural network that is trained.
+        seed: of partition, split, initial weights, and of the coins of an audit.
+        graph: who has what.
+        messages: messages of one layer, or of one hop.
+        preset: name of the preset.
+        epochs: most rounds of training.
+        device: where model compute runs.
+        averaged: over what the reported accuracy is taken, in words.
+        chosen_on: how the reported round is chosen, in words.
+        subjects: in the order of the report.
+        reference: makes the run that an attack must break, once each.
+        notes: sentences about this method that a reader of the report should know.
+        score: what the reported numbers are.
+    """
+
+    method: Method
+    backbone: str
+    seed: int
+    graph: FederatedGraph
+    messages: int
+    preset: str
+    epochs: int
+    device: torch.device
+    averaged: str
+    chosen_on: str
+    subjects: tuple[Subject, ...]
+    reference: Callable[[Reference], RecordedRun]
+    notes: tuple[str, ...]
+    score: Score = Score.ACCURACY

@@ -1,0 +1,142 @@
+"""One finding of an audit: a figure, its baselines, its controls and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from fgl_secure.auditing.plain import Json, is_number
+from fgl_secure.auditing.record_rules import check_record
+from fgl_secure.auditing.verdict import MARGIN, Verdict, judge
+from fgl_secure.errors import InputError
+from fgl_secure.statistics.intervals import Interval
+
+__all__ = ["Interval", "Record", "Verdict", "judge"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What one attack got out of one view of one run.
+
+    Attributes:
+        attack: name of the attack.
+        view: whose view it read, for example "device" or "silo".
+        coalition: who shared that view, in words.
+        protocol: the protocol that ran.
+        dataset: name of the data set.
+        partition: how the graph was split, in words.
+        metric: what `value` measures, for example "exact recovery" or "advantage".
+        value: the figure, in [-1, 1].
+        ci95: its 95 % interval; contains `value`.
+        random: the figure of a uniformly random guess.
+        prior: the figure of the best guess without the transcript.
+        n: number of units (messages, pairs, nodes) behind the figure.
+        seed: of the run and the attack.
+        positive_control: the same metric of the same attack on a run that must be broken; None when not applicable.
+        positive_minimum: the floor that the positive control must reach.
+        null_control: the same attack scored against permuted truth; None only for *proved* and *context*.
+        null_interval: 95 % interval of the null control; None together with it.
+        detectable_advantage: the smallest advantage that n units detect with 99 % power; above 1 means that even a
+            full break could have been missed.
+        verdict: see `judge`.
+        contradicts_claim: whether the figure contradicts what the protocol claims.
+        finding: one plain sentence.
+        claim: the sentence of the claim that is contradicted, or "".
+    """
+
+    attack: str
+    view: str
+    coalition: str
+    protocol: str
+    dataset: str
+    partition: str
+    metric: str
+    value: float
+    ci95: Interval
+    random: float
+    prior: float
+    n: int
+    seed: int
+    positive_control: float | None
+    positive_minimum: float
+    null_control: float | None
+    null_interval: Interval | None
+    detectable_advantage: float
+    verdict: Verdict
+    contradicts_claim: bool
+    finding: str
+    claim: str = ""
+
+    def __post_init__(self) -> None:
+        check_record(self)
+
+    @property
+    def positive_holds(self) -> bool:
+        """Whether the attack works where it must; True when no positive control applies."""
+        return self.positive_control is None or self.positive_control >= self.positive_minimum
+
+    @property
+    def null_holds(self) -> bool:
+        """Whether the attack is at chance on permuted truth; True when no null control applies.
+
+        Permuted truth keeps the class shares, so the prior is the chance level that it may reach. The control fails
+        only when the whole interval lies more than .05 above the larger of random and prior: then the evaluation,
+        not the protocol, gives the secret away.
+        """
+        return self.null_interval is None or self.null_interval.low <= max(self.random, self.prior) + MARGIN
+
+    @property
+    def controls_hold(self) -> bool:
+        """Whether both controls hold; when False the figure is no evidence."""
+        return self.positive_holds and self.null_holds
+
+    def to_json(self) -> dict[str, Json]:
+        """All fields as JSON values; intervals become [low, high]."""
+        return {field.name: _field_to_json(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Record:
+        """The inverse of `to_json`.
+
+        Raises:
+            InputError: for a missing or an unknown key, or a value that breaks a rule of the record.
+        """
+        known = {field.name for field in fields(cls)}
+        if set(data) != known:
+            raise InputError(
+                f"a record must have the keys of `Record`; missing {sorted(known - set(data))}, "
+                f"unknown {sorted(set(data) - known)}"
+            )
+        parsed: dict[str, object] = dict(data)
+        parsed["ci95"] = _interval("ci95", data["ci95"])
+        parsed["null_interval"] = (
+            None if data["null_interval"] is None else _interval("null_interval", data["null_interval"])
+        )
+        parsed["verdict"] = _verdict(data["verdict"])
+        return cls(**parsed)  # type: ignore[arg-type]  # check_record looks at every type
+
+
+def _field_to_json(value: object) -> Json:
+    if isinstance(value, Interval):
+        return [float(value.low), float(value.high)]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if isinstance(value, float) else None
+
+
+def _interval(name: str, data: Json) -> Interval:
+    if not (isinstance(data, list) and len(data) == 2 and all(is_number(end) for end in data)):
+        raise InputError(f"{name} must be [low, high]; found {data!r}")
+    low, high = (float(str(end)) for end in data)
+    return Interval(low, high)
+
+
+def _verdict(data: Json) -> Verdict:
+    try:
+        return Verdict(str(data))
+    except ValueError:
+        raise InputError(f"verdict must be one of {', '.join(Verdict)}; found {data!r}") from None

@@ -1,0 +1,81 @@
+"""Trains a method under its schemes, and says what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from fgl_secure.auditing.figures import summary
+from fgl_secure.auditing.method import Method, Source, check_method
+from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.naming import Assignment
+from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trained:
+    """One training run.
+
+    Attributes:
+        plan: what was asked for, checked.
+        scheme: what the run is called.
+        result: accuracy, rounds, seconds and the transcript.
+        privacy: what noise gives and costs; None where there is none.
+    """
+
+    plan: Plan
+    scheme: str
+    result: TrainingResult
+    privacy: PrivacyCost | None
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """At the selected round."""
+        return self.result.accuracy
+
+    def to_json(self) -> Mapping[str, object]:
+        """The figures as JSON values."""
+        return summary(self.plan, self.scheme, self.result, self.privacy)
+
+
+def train(
+    method: Method,
+    data: Source | str | None = None,
+    scheme: str | Assignment | None = None,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    progress: Callable[[str], Progress] | None = None,
+) -> Trained:
+    """Trains a method once; masks come from the operating system's entropy.
+
+        from fgl_secure import train
+        from fgl_secure.methods import FedAvg
+
+        print(train(FedAvg(epochs=5), "digits", "lightsecagg").accuracy.test)
+
+    Args:
+        method: what is trained, with its choices.
+        data: as in `fgl_secure.audit`.
+        scheme: the schemes of the run, as text or by topology; None takes those that the method trains under.
+        seed: of partition, split and initial weights.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+        progress: given a run's name, what to call after each of its rounds.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, before anything ran.
+    """
+    check_method(method)
+    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
+    if len(plan.subjects) != 1:
+        raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")
+    (subject,) = plan.subjects
+    bars = progress or _silent
+    result = subject.train(progress=bars(subject.name))
+    return Trained(plan, subject.name, result, subject.privacy_cost(result, bars))
+
+
+def _silent(_name: str) -> Progress:
+    return lambda _done, _most: None

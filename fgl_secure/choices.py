@@ -1,0 +1,93 @@
+"""Choices as fields of frozen dataclasses: what each means, and which values it takes, beside its default.
+
+A configuration is checked when it is made, from what its fields say, and a command line makes its options from the
+same fields. Nothing heavy is imported here: `--help` and bad usage answer at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from fgl_secure.errors import InputError, UnknownNameError
+
+_KEY = "choice"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a field says of itself.
+
+    Attributes:
+        says: its meaning, in words that fit into a table of options.
+        known: values that it may take; empty for any of its type.
+        least: smallest number that it may be; None for no bound.
+        option: its name on the command line where that isn't the field's.
+        shown: what stands for its value in a table of options.
+        prefix: what the options of a part begin with, for a field that is a configuration itself; empty for others.
+        part: that configuration, whose first field must be given for the part to be there.
+    """
+
+    says: str
+    known: tuple[str, ...] = ()
+    least: int | None = None
+    option: str = ""
+    shown: str = ""
+    prefix: str = ""
+    part: type | None = None
+
+
+def choice(
+    default: Any,  # of the field's own type
+    says: str,
+    *,
+    known: tuple[str, ...] = (),
+    least: int | None = None,
+    option: str = "",
+    shown: str = "",
+) -> Any:  # stands for a value of the field's own type
+    """A field with a default and a meaning; see `Choice`."""
+    return field(default=default, metadata={_KEY: Choice(says, known, least, option, shown)})
+
+
+def required(says: str, *, option: str = "", shown: str = "") -> Any:  # stands for the field's value
+    """A field that has to be given, with its meaning."""
+    return field(metadata={_KEY: Choice(says, option=option, shown=shown)})
+
+
+def part(kind: type, prefix: str, says: str) -> Any:  # stands for the field's value
+    """A field that is None or a configuration of its own.
+
+    Args:
+        kind: of that configuration; its first field has no default.
+        prefix: what its options begin with.
+        says: the meaning of the whole.
+    """
+    return field(default=None, metadata={_KEY: Choice(says, prefix=prefix, part=kind)})
+
+
+def choices_of(kind: type) -> Mapping[str, tuple[Field[Any], Choice]]:
+    """The fields of a configuration that say what they mean, by name, in order."""
+    return MappingProxyType({each.name: (each, each.metadata[_KEY]) for each in fields(kind) if _KEY in each.metadata})
+
+
+def default_of(each: Field[Any]) -> object:
+    """The default of a field; None where it has none."""
+    return None if each.default is MISSING else each.default
+
+
+def check_choices(made: Any) -> None:  # any dataclass
+    """Raises unless every field has a value that its choice admits.
+
+    Raises:
+        UnknownNameError: a name is none of those that are known.
+        InputError: a number is below its least.
+    """
+    for name, (_, each) in choices_of(type(made)).items():
+        found = getattr(made, name)
+        if each.known and found is not None and found not in each.known:
+            raise UnknownNameError(name, str(found), each.known)
+        if each.least is not None and found is not None and found < each.least:
+            raise InputError(f"{name} must be at least {each.least}; found {found}")

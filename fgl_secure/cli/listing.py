@@ -1,0 +1,71 @@
+"""What there is to choose from."""
+
+from __future__ import annotations
+
+from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure.auditing.method import Method
+from fgl_secure.graph import describe
+from fgl_secure.graph.graph_sets import describe_sets
+from fgl_secure.methods import method
+from fgl_secure.methods import names as method_names
+from fgl_secure.protocols import naming
+
+Rows = list[tuple[str, str]]
+
+KINDS = ("datasets", "schemes", "attacks", "methods")
+
+
+def listing(kind: str | None = None) -> str:
+    """The names of one kind, or of all, with a line each.
+
+    Args:
+        kind: one of `KINDS`, or None for all.
+    """
+    tables = dict(zip(KINDS, (_datasets, _schemes, _attacks, _methods), strict=True))
+    wanted = tables if kind is None else {kind: tables[kind]}
+    return "\n\n".join(_table(name, rows()) for name, rows in wanted.items())
+
+
+def lines_of(each: type[Method]) -> Rows:
+    """The lines of one method: first column and second; the first column is empty but on the first line."""
+    lines = [(each.name, f"{each.title}: {each.task}"), ("", f"sums      {each.summed}")]
+    lines += [("", f"sees      {schemes}: {what}") for schemes, what in each.sees.items()]
+    lines.append(("", f"schemes   {'; '.join(_served(topology) for topology in each.topologies)}"))
+    lines.append(("", f"backbones {', '.join(each.backbones()) or 'its own'}"))
+    lines.append(("", f"tables    {', '.join(table.name for table in each.tables()) or 'none'}"))
+    return lines
+
+
+def _served(topology: str) -> str:
+    return f"{topology}={'|'.join(naming.names(topology))}"
+
+
+def _table(name: str, rows: Rows) -> str:
+    width = max(len(first) for first, _ in rows) + 2
+    return "\n".join([name, *(f"  {first:<{width}}{second}" for first, second in rows)])
+
+
+def _datasets() -> Rows:
+    nodes = [
+        (d.name, f"{d.description}; {d.nodes:,} devices, {d.edges:,} messages a layer, {d.features:,} features, "
+                 f"{d.classes} classes")
+        for d in describe()
+    ]  # fmt: skip
+    return nodes + [(d.name, f"{d.description} (fedvn)") for d in describe_sets()]
+
+
+def _schemes() -> Rows:
+    rows = []
+    for name, summary in naming.SUMMARIES.items():
+        serving = [topology for topology in naming.TOPOLOGIES if naming.refusal(name, topology) is None]
+        promises = max(len(naming.parse(name, (topology,))[1].claim.guarantees) for topology in serving)
+        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}"))
+    return rows
+
+
+def _attacks() -> Rows:
+    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in ATTACKS.values()]
+
+
+def _methods() -> Rows:
+    return [line for name in method_names() for line in lines_of(method(name))]

@@ -1,0 +1,112 @@
+"""Options made from the fields of configurations, and configurations made from what was chosen.
+
+Nothing heavy is imported: --help and bad usage answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import Field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fgl_secure.choices import Choice, choices_of, default_of
+from fgl_secure.errors import InputError
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Method
+    from fgl_secure.graph import Data
+    from fgl_secure.graph.graph_sets import GraphSets
+
+
+def add_method_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
+    """Adds what a run of a method may be told: its data, its own choices, its schemes, seed and compute device."""
+    _add_fields(parser.add_argument_group("data"), method.data)
+    own = parser.add_argument_group(method.title)
+    _add_fields(own, method)
+    for _, each in choices_of(method).values():
+        if each.part is not None:
+            _add_fields(parser.add_argument_group(each.says), each.part, f"{each.prefix}-")
+    add = parser.add_argument_group("run").add_argument
+    add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights, and of an audit's coins")
+    add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
+
+
+def configured(method: type[Method], chosen: argparse.Namespace) -> Method:
+    """The method with the choices of a parsed command line.
+
+    Raises:
+        InputError: a choice breaks a rule.
+    """
+    return method(**dict(_values(method, chosen)))
+
+
+def data_of(method: type[Method], chosen: argparse.Namespace) -> Data | GraphSets:
+    """The data that a parsed command line names.
+
+    Raises:
+        InputError: a choice breaks a rule.
+    """
+    return method.data(**dict(_values(method.data, chosen)))
+
+
+def _add_fields(group: argparse._ArgumentGroup, kind: type, prefix: str = "") -> None:
+    hints = typing.get_type_hints(kind)
+    for name, (each, says) in choices_of(kind).items():
+        if says.part is None:
+            _add_option(group, f"{prefix}{_option(name, says)}", hints[name], each, says)
+
+
+def _add_option(
+    group: argparse._ArgumentGroup,
+    option: str,
+    hint: Any,  # a type
+    each: Field[Any],
+    says: Choice,
+) -> None:
+    if hint is bool:
+        group.add_argument(f"--{option}", action="store_true", help=says.says)
+        return
+    told = all(name in says.says for name in says.known)
+    meaning = says.says if told else f"{says.says}: {', '.join(says.known)}"
+    group.add_argument(
+        f"--{option}", type=_reader(hint), default=default_of(each), metavar=says.shown or "NAME", help=meaning
+    )
+
+
+def _option(name: str, says: Choice) -> str:
+    return says.option or name.replace("_", "-")
+
+
+def _reader(hint: Any) -> type:  # a type
+    """What reads a value of this type, which may also be None."""
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    return next(kind for kind in (int, float, Path, str) if kind in kinds)
+
+
+def _values(kind: type, chosen: argparse.Namespace, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, (_, says) in choices_of(kind).items():
+        if says.part is not None:
+            yield name, _part(says.part, chosen, says.prefix)
+        else:
+            yield name, vars(chosen)[_dest(f"{prefix}{_option(name, says)}")]
+
+
+def _part(kind: type, chosen: argparse.Namespace, prefix: str) -> object:
+    """A part, if its first field was given; without it the others must be left alone."""
+    values: Mapping[str, object] = dict(_values(kind, chosen, f"{prefix}-"))
+    first, *others = choices_of(kind).items()
+    if values[first[0]] is not None:
+        return kind(**values)
+    for name, (each, says) in others:
+        if values[name] != default_of(each):
+            option, needed = (_dest(f"{prefix}-{_option(*of)}") for of in ((name, says), (first[0], first[1][1])))
+            raise InputError(f"{option} must go with {needed}, without which there is none; found {values[name]}")
+    return None
+
+
+def _dest(option: str) -> str:
+    return option.replace("-", "_")

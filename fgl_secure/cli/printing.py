@@ -1,0 +1,53 @@
+"""A training run for people."""
+
+from __future__ import annotations
+
+from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.schema import Score
+from fgl_secure.auditing.train import Trained
+from fgl_secure.training.loop import TrainingResult
+
+
+def describe(done: Trained) -> str:
+    """The figures of a training run."""
+    plan, result = done.plan, done.result
+    graph, accuracy, transcript = plan.graph, result.accuracy, result.transcript
+    shown = _percent if plan.score is Score.ACCURACY else _value
+    per_silo = "  ".join(shown(share) for share in accuracy.per_silo)
+    rows = {
+        "method": f"{plan.method.name}, {plan.backbone}, {plan.preset} preset",
+        "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
+        f"{plan.messages:,} messages a layer, "
+        f"{graph.num_silos} silos ({graph.partition})",
+        "scheme": done.scheme,
+        "test accuracy" if plan.score is Score.ACCURACY else "test error": f"{shown(accuracy.test)} {plan.averaged}",
+        "per silo": per_silo,
+        "validation": shown(accuracy.validation),
+        "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",
+        "messages": f"{transcript.message_count:,}",
+        "bytes": f"{transcript.byte_count:,}",
+        "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {plan.device}",
+    }
+    rows |= {} if done.privacy is None else _privacy_rows(done.privacy, result)
+    return "\n".join(f"{name:<14} {text}" for name, text in rows.items())
+
+
+def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
+    bound = cost.measured.bound
+    lost = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
+    stopped = "; training stopped when it was spent" if result.budget_spent else ""
+    return {
+        "privacy": f"epsilon {cost.measured.claimed:.3f} at delta {cost.delta:g} of {cost.relation}, over "
+        f"{cost.releases} releases, by {cost.measured.accountant}{stopped}",
+        "measured": f"epsilon is at least {bound.epsilon:.3f} ({bound.method}, {bound.n} canaries, "
+        f"{bound.confidence:.0%} confidence)",
+        "price": f"{100 * lost:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise",
+    }
+
+
+def _percent(share: float | None) -> str:
+    return "not measured" if share is None else f"{share:.2%}"
+
+
+def _value(error: float | None) -> str:
+    return "not measured" if error is None else f"{error:.4g}"

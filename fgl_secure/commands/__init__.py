@@ -1,3 +1,0 @@
-"""What the command line does, as functions: train, audit, list."""
-
-from __future__ import annotations

@@ -1,0 +1,60 @@
+"""Fed2GNN (anonymous submission) and its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from fgl_secure.auditing.method import Method
+from fgl_secure.choices import choice
+
+
+@dataclass(frozen=True)
+class Fed2GNN(Method):
+    """Fed2GNN: clients rebuild the trees around their nodes from sums of features at other clients.
+
+    Schemes for models are those of the topology "server"; where none is named they are in the clear beside sums of
+    features in the clear, and under pairwise masking beside others.
+
+    Attributes:
+        backbone: graph neural network.
+        preset: "honest" or "paper".
+        epochs: most training rounds; None takes the preset's.
+        hops: K, layers of the model and of the trees below their roots; None takes the preset's.
+        neighbours: d, most neighbours at other clients that a node asks about; None takes the preset's.
+
+    Raises:
+        UnknownNameError: there is no such backbone or preset.
+        InputError: a number is out of range.
+    """
+
+    name: ClassVar[str] = "fed2gnn"
+    title: ClassVar[str] = "Fed2GNN"
+    task: ClassVar[str] = "node classification by deep models on rebuilt neighbourhoods (anonymous submission)"
+    summed: ClassVar[str] = (
+        "features of a node's k-hop neighbours at other clients, for the client of the node; then models for the server"
+    )
+    sees: ClassVar = MappingProxyType({
+        "plaintext": "a client each other client's part of every sum, so rows of single neighbours; the server each "
+        "client's model",
+        "relay-coded": "a client sums over k_min other clients or more, and their differences; the server the sum of "
+        "the models",
+    })  # fmt: skip
+    topologies: ClassVar[tuple[str, ...]] = ("neighbours", "server")
+    usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1}}
+    demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "relay-coded")
+    trained: ClassVar[str] = "relay-coded"
+    planner: ClassVar[str] = "fgl_secure.methods.fed2gnn.subjects:fed2gnn_plan"
+    printed: ClassVar[str] = "fgl_secure.methods.fed2gnn.tables:TABLES"
+
+    backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage", "dagnn"))
+    preset: str = choice(
+        "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
+    )
+    epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
+    hops: int | None = choice(None, "depth of the trees; None takes the preset's", least=1, shown="L")
+    neighbours: int | None = choice(
+        None, "most neighbours at other clients that a node asks about; None takes the preset's", least=1, shown="D"
+    )

@@ -1,0 +1,48 @@
+"""FedSpray (KDD 2024) and its choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from fgl_secure.auditing.method import Method
+from fgl_secure.choices import choice
+
+
+@dataclass(frozen=True)
+class FedSpray(Method):
+    """FedSpray: personal models beside an encoder and class-wise structure proxies that all clients average.
+
+    Attributes:
+        backbone: graph neural network of the personal models.
+        preset: "honest" or "paper".
+        epochs: most training rounds; None takes the preset's.
+
+    Raises:
+        UnknownNameError: there is no such backbone or preset.
+        InputError: a number is out of range.
+    """
+
+    name: ClassVar[str] = "fedspray"
+    title: ClassVar[str] = "FedSpray"
+    task: ClassVar[str] = "node classification with personal models and shared structure proxies (KDD 2024)"
+    summed: ClassVar[str] = (
+        "encoders weighted by nodes, class-wise proxies weighted by class shares, and these weights, for the server"
+    )
+    sees: ClassVar = MappingProxyType({
+        "plaintext": "the server each client's encoder, node count, proxies and class shares",
+        "pairwise-masking, lightsecagg, ckks": "the server the sums, so the means, the number of nodes and the class "
+        "shares of all together, which say more the fewer and the more unlike clients are",
+    })  # fmt: skip
+    topologies: ClassVar[tuple[str, ...]] = ("server",)
+    demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
+    trained: ClassVar[str] = "pairwise-masking"
+    planner: ClassVar[str] = "fgl_secure.methods.fedspray.subjects:fedspray_plan"
+    printed: ClassVar[str] = "fgl_secure.methods.fedspray.tables:TABLES"
+
+    backbone: str = choice("gcn", "graph neural network", known=("gcn", "sgc", "sage"))
+    preset: str = choice(
+        "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
+    )
+    epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")

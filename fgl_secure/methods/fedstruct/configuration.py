@@ -1,0 +1,104 @@
+"""FedStruct (ICLR 2025) and its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from fgl_secure.auditing.method import Method
+from fgl_secure.choices import choice
+from fgl_secure.errors import InputError
+
+TAU, LEAST = 0.9, 3
+
+
+@dataclass(frozen=True)
+class FedStruct(Method):
+    """FedStruct: clients exchange structure beforehand and train on sums over all nodes.
+
+    How structure is exchanged follows from the topology that a scheme is named for: terms of powers of the adjacency
+    for "clients", embeddings hop by hop for "neighbours", where nobody holds a power.
+
+    Attributes:
+        backbone: graph neural network of a client's own features.
+        preset: "honest" or "paper".
+        epochs: most training rounds; None takes the preset's.
+        features: structure features; "hop2vec" learns them.
+        hops: L_s, the power of the adjacency; None takes the preset's.
+        pruning: which entries of powers are kept; None takes the public code's where the preset prunes.
+        kept: entries kept for each node, p; None takes the preset's.
+        sharing: who holds structure features: everybody, or owners, who answer aggregated queries.
+        delivery: to whom gradients of learnt structure features go.
+        count_queries: whether queries are refused by their number, as the paper does, and not by what they span.
+        tau: leverage beyond which a query is refused.
+        least_nodes: fewest nodes that a query may weigh.
+        pooled: whether queries are audited as if all requesters pooled their answers.
+
+    Raises:
+        UnknownNameError: a name is none of those that there are.
+        InputError: a number is out of range, or a choice goes with none of the others.
+    """
+
+    name: ClassVar[str] = "fedstruct"
+    title: ClassVar[str] = "FedStruct"
+    task: ClassVar[str] = "node classification with shared structure features (ICLR 2025)"
+    summed: ClassVar[str] = (
+        "terms B_ijk of adjacency powers for client i; gradients of the structure features for the server or the "
+        "owners of the rows"
+    )
+    sees: ClassVar = MappingProxyType({
+        "plaintext": "a client every term, the server every gradient",
+        "ckks, pairwise-masking": "a client the sum of the terms, the server the sum of the gradients",
+        "relay-coded": "a client sums over foreign neighbours hop by hop, and no term",
+    })  # fmt: skip
+    topologies: ClassVar[tuple[str, ...]] = ("clients", "neighbours")
+    usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1, "bound": 1024.0}}
+    demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "ckks", "relay-coded")
+    trained: ClassVar[str] = "relay-coded"
+    planner: ClassVar[str] = "fgl_secure.methods.fedstruct.subjects:fedstruct_plan"
+    printed: ClassVar[str] = "fgl_secure.methods.fedstruct.tables:TABLES"
+
+    backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage"))
+    preset: str = choice(
+        "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
+    )
+    epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
+    features: str = choice(
+        "hop2vec",
+        "structure features, hop2vec being learnt",
+        known=("hop2vec", "degree", "graphlet", "fedstar", "node2vec"),
+    )
+    hops: int | None = choice(None, "power of the adjacency; None takes the preset's", least=1, shown="L")
+    pruning: str | None = choice(
+        None,
+        "shares: largest entries of each term (the paper); matrix: of the whole power (its code); None takes matrix "
+        "where the preset prunes",
+        known=("none", "shares", "matrix"),
+    )
+    kept: int | None = choice(None, "entries kept for each node; None takes the preset's", least=1, shown="P")
+    sharing: str = choice(
+        "shared",
+        "who holds structure features: everybody, or owners, who answer aggregated queries",
+        known=("shared", "queries"),
+    )
+    delivery: str = choice("server", "to whom gradients of learnt structure features go", known=("server", "owner"))
+    count_queries: bool = choice(False, "refuse queries by their number, as the paper does")
+    tau: float = choice(TAU, "leverage beyond which a query is refused", shown="TAU")
+    least_nodes: int = choice(LEAST, "fewest nodes that a query may weigh", least=1, shown="K")
+    pooled: bool = choice(False, "audit queries as if all requesters pooled their answers")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.tau <= 1:
+            raise InputError(f"tau must lie in (0, 1]; found {self.tau}")
+        queries, pruned = self.sharing == "queries", self.pruning != "none"
+        for names, used, what in (
+            (("tau", "count_queries", "least_nodes", "pooled"), queries, "sharing by queries"),
+            (("tau", "least_nodes"), not self.count_queries, "queries that are not counted"),
+            (("kept",), pruned, "pruning"),
+        ):
+            for name in () if used else names:
+                if getattr(self, name) != getattr(FedStruct, name):
+                    raise InputError(f"{name} must go with {what}; found {getattr(self, name)}")

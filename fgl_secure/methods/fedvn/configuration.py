@@ -1,0 +1,50 @@
+"""FedVN (AAAI 2025) and its choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from fgl_secure.auditing.method import Method
+from fgl_secure.choices import choice
+from fgl_secure.graph.graph_sets.data import GraphSets
+
+
+@dataclass(frozen=True)
+class FedVN(Method):
+    """FedVN: every client has graphs of its own, to which virtual nodes that all share are joined.
+
+    Attributes:
+        preset: "honest" or "paper".
+        epochs: most training rounds; None takes the preset's.
+        virtual_nodes: M; None takes the preset's.
+
+    Raises:
+        UnknownNameError: there is no such preset.
+        InputError: a number is out of range.
+    """
+
+    name: ClassVar[str] = "fedvn"
+    title: ClassVar[str] = "FedVN"
+    task: ClassVar[str] = "graph classification and regression under distribution shift (AAAI 2025)"
+    summed: ClassVar[str] = (
+        "models and virtual nodes weighted by graphs, and the weights, for the server; edge generators stay home"
+    )
+    sees: ClassVar = MappingProxyType({
+        "plaintext": "the server each client's model, virtual nodes and number of graphs",
+        "pairwise-masking, lightsecagg, ckks": "the server the sums, so the means and the number of graphs of all "
+        "together",
+    })  # fmt: skip
+    topologies: ClassVar[tuple[str, ...]] = ("server",)
+    demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")
+    trained: ClassVar[str] = "pairwise-masking"
+    data: ClassVar[type[GraphSets]] = GraphSets
+    planner: ClassVar[str] = "fgl_secure.methods.fedvn.subjects:fedvn_plan"
+    printed: ClassVar[str] = "fgl_secure.methods.fedvn.tables:TABLES"
+
+    preset: str = choice(
+        "honest", "honest (chosen on validation data) or paper (as published)", known=("honest", "paper")
+    )
+    epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
+    virtual_nodes: int | None = choice(None, "virtual nodes; None takes the preset's", least=1, shown="M")

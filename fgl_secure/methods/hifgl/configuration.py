@@ -1,0 +1,83 @@
+"""HiFGL (KDD 2024) and its choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import ClassVar
+
+from fgl_secure.auditing.method import Method
+from fgl_secure.choices import check_choices, choice, part, required
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingPrivacy:
+    """Differential privacy of what devices send, on top of any scheme.
+
+    Attributes:
+        epsilon: of all rounds together.
+        delta: of all rounds together.
+        unit: what two neighbouring inputs differ in.
+        clip: C, the L2 norm to which rows are clipped.
+        cap: most messages that a device may send in one pass, for unit "node"; a run refuses devices beyond it.
+        rounds: rounds that the budget is made for, after which training stops; None for all of the run's.
+    """
+
+    epsilon: float = required("of all rounds; None for no noise", shown="E")
+    delta: float = choice(1e-5, "of all rounds", shown="D")
+    unit: str = choice("edge", "what neighbouring inputs differ in", known=("edge", "node"))
+    clip: float = choice(1.0, "L2 norm to which rows are clipped", shown="C")
+    cap: int | None = choice(None, "most neighbours of a device under unit node; more are refused", shown="B")
+    rounds: int | None = choice(
+        None, "rounds that the budget is for, after which training stops; None for all", least=1, shown="N"
+    )
+
+    def __post_init__(self) -> None:
+        check_choices(self)
+
+
+@dataclass(frozen=True)
+class HiFGL(Method):
+    """HiFGL: every device has one node and its edges, and hears sums of its neighbours' embeddings.
+
+    Attributes:
+        backbone: graph neural network.
+        preset: "honest" or "paper".
+        epochs: most training rounds; None takes the preset's.
+        static_first_layer: whether the neighbours' features are summed once and for all.
+        privacy: of what devices send; None for no noise.
+
+    Raises:
+        UnknownNameError: there is no such backbone or preset.
+        InputError: a number is out of range.
+    """
+
+    name: ClassVar[str] = "hifgl"
+    title: ClassVar[str] = "HiFGL"
+    task: ClassVar[str] = "node classification over devices, silos and a server (KDD 2024)"
+    summed: ClassVar[str] = (
+        "embeddings of a device's neighbours for the device, and their gradients backward; parameter gradients of a "
+        "silo's devices for the silo"
+    )
+    sees: ClassVar = MappingProxyType({
+        "plaintext": "a device its neighbours' embeddings, a silo each device's gradient",
+        "secmp": "a device codes that it can decode (broken), a silo who asks for whom and each device's gradient",
+        "relay-coded": "a device the sum over k_min neighbours or more, a silo sums of gradients, relays who sends",
+    })  # fmt: skip
+    topologies: ClassVar[tuple[str, ...]] = ("neighbours",)
+    demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
+    trained: ClassVar[str] = "relay-coded"
+    planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"
+    printed: ClassVar[str] = "fgl_secure.methods.hifgl.tables:TABLES"
+
+    backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage"))
+    preset: str = choice(
+        "honest", "honest (chosen on validation data, FedAvg) or paper (as published)", known=("honest", "paper")
+    )
+    epochs: int | None = choice(None, "most training rounds; None takes the preset's", least=1, shown="N")
+    static_first_layer: bool = choice(
+        False, "sum the neighbours' features once and project the sum anew in every round"
+    )
+    privacy: EmbeddingPrivacy | None = part(
+        EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
+    )

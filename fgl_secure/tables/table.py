@@ -1,0 +1,127 @@
+"""What a table of a paper is made of: cases that are run for every seed, and metrics that are measured in each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fgl_secure.errors import InputError
+from fgl_secure.graph import load
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The choices of one reproduction.
+
+    Attributes:
+        preset: "honest" or "paper".
+        seeds: number of runs of each case; run s takes seed s for partition, split and initial weights.
+        scheme: computes neighbourhood sums of the paper's own method; what it is compared with runs in the clear.
+        epochs: most training rounds; None takes the preset's.
+        data_root: folder of the raw data sets; None takes the environment's.
+        clients: numbers of clients that are run, of a table that varies them; empty runs all.
+    """
+
+    preset: str = "honest"
+    seeds: int = 5
+    scheme: str = "plaintext"
+    epochs: int | None = None
+    data_root: Path | None = None
+    clients: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise InputError(f"seeds must be at least 1; found {self.seeds}")
+        if self.epochs is not None and self.epochs < 1:
+            raise InputError(f"epochs must be at least 1; found {self.epochs}")
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What is measured, with its unit in the name, and how many digits behind the point are shown."""
+
+    name: str
+    digits: int
+
+
+Data = Any
+"""What a table's runs start from: one graph, or a set of many small ones."""
+
+Measure = Callable[[Any, Choices, int], Mapping[Metric, float]]
+"""One run: from a data set of the kind that the table loads, the choices and a seed to what was measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of a table.
+
+    Attributes:
+        setting: what varies down the table, such as "silos 5".
+        method: the method as the paper calls it.
+        measure: runs it once; None for a method of the paper that is not implemented here.
+        clients: the number of clients, where the table varies it; None where it doesn't, or where there are none.
+    """
+
+    setting: str
+    method: str
+    measure: Measure | None
+    clients: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A metric that is computed from the means of another one, as the paper does.
+
+    Attributes:
+        metric: the derived one.
+        source: the measured one.
+        compute: from the means of a data set's cases to the derived values; None where one is undefined.
+    """
+
+    metric: Metric
+    source: Metric
+    compute: Callable[[Mapping[Case, float]], Mapping[Case, float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTable:
+    """A table or figure of a paper that can be run again.
+
+    Attributes:
+        name: as on the command line, such as "hifgl-table3".
+        title: paper, number and subject.
+        datasets: those of the paper.
+        cases: lines, in the paper's order.
+        metrics: measured ones, in order; a case may measure more.
+        derived: computed from those.
+        printed: file of the paper's numbers in the package's folder `paper_tables`; None where it prints none.
+        notes: what a reader has to know to compare.
+        method: the paper's own, which is what a choice of scheme is about.
+        load: from a name and the folder of the raw data sets to a data set.
+    """
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    cases: tuple[Case, ...]
+    metrics: tuple[Metric, ...]
+    derived: tuple[Derived, ...] = ()
+    printed: str | None = None
+    notes: tuple[str, ...] = ()
+    method: str = "HiFGL"
+    load: Callable[[str, Path | None], Data] = load
+
+    def chosen_cases(self, clients: tuple[int, ...]) -> tuple[Case, ...]:
+        """The cases with these numbers of clients and those without a number; all of them where none is named.
+
+        Raises:
+            InputError: the table has no case with one of the numbers.
+        """
+        known = sorted({case.clients for case in self.cases if case.clients is not None})
+        unknown = [number for number in clients if number not in known]
+        if unknown:
+            rule = f"be among {known}, those of {self.name}" if known else f"not be named for {self.name}"
+            raise InputError(f"clients must {rule}; found {unknown[0]}")
+        return tuple(case for case in self.cases if not clients or case.clients in (None, *clients))

@@ -1,0 +1,78 @@
+"""Records and reports for the tests, each field overridable by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.report import Exposure, Report
+from fgl_secure.statistics.intervals import Interval
+
+CLAIM = "No party learns the embedding of a single device."
+
+RECORD = Record(
+    attack="shared-mask difference",
+    view="device",
+    coalition="one device",
+    protocol="secmp",
+    dataset="Cora",
+    partition="Louvain, 10 silos",
+    metric="exact recovery",
+    value=0.998,
+    ci95=Interval(0.994, 1.0),
+    random=0.0,
+    prior=0.0,
+    n=10556,
+    seed=7,
+    positive_control=1.0,
+    positive_minimum=0.9,
+    null_control=0.0,
+    null_interval=Interval(0.0, 0.001),
+    detectable_advantage=0.037,
+    verdict=Verdict.BROKEN,
+    contradicts_claim=True,
+    finding="A device that knows one message decodes every other message of that silo.",
+    claim=CLAIM,
+)
+
+QUIET = replace(
+    RECORD,
+    attack="distinguisher",
+    metric="advantage",
+    value=0.01,
+    ci95=Interval(-0.01, 0.03),
+    verdict=Verdict.NOT_DETECTED,
+    contradicts_claim=False,
+    finding="One code does not tell two inputs apart.",
+    claim="",
+)
+
+EXPOSURE = Exposure(
+    protocol="secmp",
+    phase="forward",
+    sender_role="source device",
+    receiver_role="target device",
+    messages=21112,
+    bytes=5404672,
+    content="two codes of the neighbour's embedding",
+)
+
+ACCURACY = {"test": 0.811, "validation": 0.806, "per_silo": [0.84, None, 0.79]}
+COST = {"messages": 21112, "bytes": 5404672, "rounds": 4, "seconds": 12.5}
+
+REPORT = Report(
+    run={
+        "protocol": "secmp",
+        "protocols": ["plaintext", "secmp"],
+        "dataset": "Cora",
+        "seed": 7,
+        "version": "0.1.0",
+        "command": ["fgl-secure", "audit", "--out", "a folder"],
+    },
+    accuracy={**ACCURACY, "protocols": {"plaintext": ACCURACY, "secmp": ACCURACY}},
+    cost={**COST, "protocols": {"plaintext": COST, "secmp": COST}},
+    records=(QUIET, RECORD, replace(RECORD, protocol="plaintext", contradicts_claim=False, claim="")),
+    exposures=(EXPOSURE,),
+    claims={"secmp": {"protects": [CLAIM, "The silo learns only sums."], "source": "Section 4.2"}},
+    notes=("The backward pass sends messages too.",),
+)

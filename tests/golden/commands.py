@@ -1,0 +1,259 @@
+"""From the name of a golden case to the command that gives its figures today, and from what it says to tables.
+
+This is the one place that knows the command line, the report's layout and today's names. When one of these changes,
+this file changes, and the golden files stay as they are; a name that changed is added to `NAMES`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fgl_secure.cli.main import CONTRADICTED, OK, main
+from tests.golden.figures import Figures, Loose, Row
+
+NAMES: Mapping[str, str] = MappingProxyType({})
+"""Today's name of a scheme, an attack, a metric, an observer, a role or a phase: its name in the golden files."""
+
+SERVER_SUMS = ("plaintext", "pairwise-masking", "lightsecagg", "ckks")
+UPDATE_ATTACKS = (
+    "gradient-labels", "gradient-single-row", "gradient-single-neighbours", "gradient-span", "gradient-filter",
+    "sum-membership", "round-disaggregation",
+)  # fmt: skip
+"""All attacks on updates but the inversions, whose descents over thousands of steps let last digits grow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is run, and how closely it comes out the same everywhere.
+
+    Attributes:
+        file: the golden file, without its ending; cases of training share one, with a row each.
+        words: of the command line.
+        loose: figures that differ between processors, or between runs.
+        public: whether the command reads the raw public data.
+    """
+
+    file: str
+    words: tuple[str, ...]
+    loose: tuple[Loose, ...] = ()
+    public: bool = False
+
+
+def _each(option: str, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for name in names for word in (option, name))
+
+
+def _audit(method: str, *words: str) -> tuple[str, ...]:
+    return ("audit", method, "--epochs", "1", "--device", "cpu", *words)
+
+
+def _train(method: str, *words: str) -> tuple[str, ...]:
+    return ("train", method, "--device", "cpu", *words)
+
+
+ACCURACY = ("test", "validation", "silos")
+MEASURED = ("value", "interval")
+COST = ("messages", "bytes", "bytes by phase")
+UNTRAINED = "a model of two rounds is undecided about some nodes, and a last digit decides"
+DEEP = "two hundred passes of each client's decoder come before the first round, and last digits grow"
+DRAWN = "edges are drawn by chances from a network; a last digit changes a draw, of which all later ones depend"
+
+_LOOSE = {
+    "hifgl": (
+        Loose("training", ACCURACY, 0.03, UNTRAINED),
+        *(
+            Loose(f"findings: {rows}", ("n", "prior"), 1e-3, "rows that differ by rounding alone may be one row")
+            for rows in ("secmp | shared-mask", "relay-coded | share-differences")
+        ),
+    ),
+    "fedstruct": (
+        Loose("training", ACCURACY, 0.03, UNTRAINED),
+        Loose("findings: plaintext | nsf-cosine", MEASURED, 1e-4, "cosines that agree up to rounding are ranked"),
+        Loose(
+            "findings: pairwise-masking | nsf-cosine", MEASURED, 1e-4, "cosines that agree up to rounding are ranked"
+        ),
+    ),
+    "fedspray": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "fed2gnn": (Loose("training", ACCURACY, 0.05, DEEP), Loose("scores", ACCURACY, 0.05, DEEP)),
+    "fedvn": (
+        Loose("training", ACCURACY, 0.3, DRAWN),
+        Loose("scores", ACCURACY, 0.3, DRAWN),
+        Loose("findings", MEASURED, 0.1, DRAWN),
+    ),
+    "fedavg": (
+        Loose("training", ACCURACY, 0.03, UNTRAINED),
+        *(
+            Loose(f"findings: {scheme} | gradient-span", MEASURED, 0.05, "residuals of rounding are ranked")
+            for scheme in ("plaintext", "pairwise-masking")
+        ),
+    ),
+}
+_SKETCHED = Loose(
+    "training", COST, 0.5, "training draws its coins afresh, and a sketch that can't be read is sent again"
+)
+
+_AUDITS = {
+    "hifgl": (),
+    "fedstruct": _each("--scheme", ("clients=plaintext", "pairwise-masking", "relay-coded")),
+    "fedspray": (),
+    "fed2gnn": (),
+    "fedvn": (),
+    "fedavg": _each("--attack", UPDATE_ATTACKS),
+}
+_TRAININGS = {
+    "hifgl/plaintext": ("--scheme", "plaintext"),
+    "hifgl/secmp": ("--scheme", "secmp"),
+    "hifgl/relay-coded": ("--scheme", "relay-coded"),
+    "hifgl/relay-coded-anon": ("--scheme", "relay-coded[anon]"),
+    **{f"fedstruct/{name}": ("--scheme", f"clients={name}") for name in ("plaintext", "ckks", "pairwise-masking")},
+    "fedstruct/hopwise": ("--scheme", "relay-coded"),
+    "fedstruct/hopwise-plaintext": ("--scheme", "neighbours=plaintext"),
+    **{f"{method}/{name}": ("--scheme", name) for method in ("fedspray", "fedvn", "fedavg") for name in SERVER_SUMS},
+    # Each protocol and each scheme, but not each pair: a run takes five seconds, for decoders before the first round.
+    "fed2gnn/plaintext+plaintext": ("--scheme", "neighbours=plaintext,server=plaintext"),
+    "fed2gnn/plaintext+lightsecagg": ("--scheme", "neighbours=plaintext,server=lightsecagg"),
+    "fed2gnn/relay-coded+pairwise-masking": ("--scheme", "neighbours=relay-coded,server=pairwise-masking"),
+    "fed2gnn/relay-coded+ckks": ("--scheme", "neighbours=relay-coded,server=ckks"),
+}
+_SKETCHES = ("fedstruct/ckks", "fedstruct/pairwise-masking")
+
+_CORA_AUDITS = {
+    "hifgl": ("hifgl", _each("--scheme", ("secmp", "relay-coded"))),
+    "fedstruct": ("fedstruct", ("--silos", "10", *_each("--scheme", ("clients=plaintext", "clients=ckks")))),
+    "fedstruct-hopwise": ("fedstruct", ("--silos", "10", "--scheme", "relay-coded[k_min=1]")),
+    "fed2gnn": ("fed2gnn", ("--partition", "louvain", "--silos", "10")),
+    "fedavg": ("fedavg", _each("--attack", UPDATE_ATTACKS)),
+}
+_CORA_TRAININGS = {
+    "plaintext/seed-0": ("--scheme", "plaintext", "--seed", "0"),
+    "plaintext/seed-1": ("--scheme", "plaintext", "--seed", "1"),
+    "secmp/seed-0": ("--scheme", "secmp", "--seed", "0"),
+    "relay-coded-1/seed-0": ("--scheme", "relay-coded[k_min=1]", "--seed", "0"),
+    **{
+        f"relay-coded-{k}/seed-{seed}": ("--scheme", f"relay-coded[k_min={k}]", "--seed", seed)
+        for k in "23"
+        for seed in "01"
+    },
+}
+
+
+def _audits() -> Iterator[tuple[str, Case]]:
+    for method, words in _AUDITS.items():
+        yield f"audit/{method}", Case(f"audit-{method}", _audit(method, *words), _LOOSE[method])
+
+
+def _trainings() -> Iterator[tuple[str, Case]]:
+    for name, words in _TRAININGS.items():
+        method = name.split("/")[0]
+        loose = (*_LOOSE[method], _SKETCHED) if name in _SKETCHES else _LOOSE[method]
+        yield f"train/{name}", Case("train", _train(method, "--epochs", "2", *words), loose)
+
+
+def _readme() -> Iterator[tuple[str, Case]]:
+    """Cora in five random silos, unless a table of the README says otherwise."""
+    for name, (method, words) in _CORA_AUDITS.items():
+        command = _audit(method, "--dataset", "Cora", *words)
+        yield f"Cora/audit/{name}", Case(f"Cora-audit-{name}", command, _LOOSE[method], public=True)
+    for name, words in _CORA_TRAININGS.items():
+        command = _train("hifgl", "--dataset", "Cora", *words)
+        yield f"Cora/train/hifgl/{name}", Case("Cora-train", command, _LOOSE["hifgl"], public=True)
+
+
+CASES: Mapping[str, Case] = MappingProxyType(dict([*_audits(), *_trainings()]))
+"""Every golden case by name."""
+
+
+def figures_of(name: str, folder: Path) -> Figures:
+    """Runs a case.
+
+    Args:
+        name: one of `CASES`.
+        folder: where the command may write.
+    """
+    words = CASES[name].words
+    if words[0] == "train":
+        return {"training": [_training(name, json.loads(_said((*words, "--json"))))]}
+    _said((*words, "--out", str(folder)))
+    return _audited(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+
+
+def _said(words: tuple[str, ...]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        status = main(words)
+    if status not in (OK, CONTRADICTED):
+        raise RuntimeError(f"fgl-secure {' '.join(words)} must run; exit status {status}: {errors.getvalue()}")
+    return out.getvalue()
+
+
+def _training(name: str, said: Mapping[str, Any]) -> Row:
+    """A row for a training run: how good, and at what cost."""
+    return {
+        "case": name,
+        "scheme": _golden(said["protocol"]),
+        **_score(said["accuracy"]),
+        **_cost(said["cost"]),
+        "bytes by phase": {_golden(phase): size for phase, size in sorted(said["cost"]["bytes_by_phase"].items())},
+    }
+
+
+def _audited(report: Mapping[str, Any]) -> Figures:
+    """The tables of a report, without sentences about findings, times, and what depends on the machine."""
+    return {
+        "scores": [
+            {"scheme": _golden(scheme), **_score(score), **_cost(report["cost"]["protocols"][scheme])}
+            for scheme, score in report["accuracy"]["protocols"].items()
+        ],
+        "findings": [_finding(record) for record in report["records"]],
+        "traffic": [_traffic(exposure) for exposure in report["exposures"]],
+        "claims": [
+            {"scheme": _golden(scheme), "kind": kind, "sentence": sentence}
+            for scheme, claim in report["claims"].items()
+            for kind in ("protects", "leaks_by_design", "assumes")
+            for sentence in claim.get(kind, ())
+        ],
+    }
+
+
+def _finding(record: Mapping[str, Any]) -> Row:
+    return {
+        "scheme": _golden(record["protocol"]),
+        "attack": _golden(record["attack"]),
+        "metric": _golden(record["metric"]),
+        "observer": _golden(record["view"]),
+        "value": record["value"],
+        "interval": record["ci95"],
+        "prior": record["prior"],
+        "n": record["n"],
+        "verdict": record["verdict"],
+        "contradicts": record["contradicts_claim"],
+    }
+
+
+def _traffic(exposure: Mapping[str, Any]) -> Row:
+    return {
+        "scheme": _golden(exposure["protocol"]),
+        "phase": _golden(exposure["phase"]),
+        "sender": _golden(exposure["sender_role"]),
+        "receiver": _golden(exposure["receiver_role"]),
+        "messages": exposure["messages"],
+        "bytes": exposure["bytes"],
+    }
+
+
+def _score(accuracy: Mapping[str, Any]) -> Row:
+    return {"test": accuracy["test"], "validation": accuracy["validation"], "silos": accuracy["per_silo"]}
+
+
+def _cost(cost: Mapping[str, Any]) -> Row:
+    return {"rounds": cost["rounds"], "messages": cost["messages"], "bytes": cost["bytes"]}
+
+
+def _golden(name: str) -> str:
+    return NAMES.get(name, name)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure.errors import (
+    DataNotFoundError,
+    DeviceUnavailableError,
+    FglSecureError,
+    FieldRangeError,
+    InputError,
+    UnknownNameError,
+)
+from fgl_secure.graph import Data
+from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.prepared import Prepared
+from fgl_secure.methods.hifgl.subjects import HiFGLSubject
+
+
+def prepared(
+    scheme: str = "secmp", data: Data | str | None = None, *, method: HiFGL | None = None, **rest: Any
+) -> Prepared:
+    """What an audit of one scheme runs on."""
+    (subject,) = (method or HiFGL()).plan(data, [scheme], **{"device": "cpu", **rest}).subjects
+    return cast(HiFGLSubject, subject).prepared
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "known"),
+    [
+        (Data, {"partition": "metis"}, "random, louvain"),
+        (HiFGL, {"backbone": "gat"}, "gcn, sage"),
+        (HiFGL, {"preset": "best"}, "honest, paper"),
+    ],
+)
+def test_unknown_names_are_refused_with_the_known_ones(kind: type, change: dict[str, str], known: str) -> None:
+    """A name that does not exist is refused, and the message lists those that do and the one that was found."""
+    with pytest.raises(UnknownNameError) as refused:
+        kind(**change)
+    assert known in str(refused.value)
+    assert repr(next(iter(change.values()))) in str(refused.value)
+
+
+def test_names_that_a_run_looks_up_are_refused_with_the_known_ones() -> None:
+    """The same for data sets, devices and schemes, among known ones too."""
+    with pytest.raises(UnknownNameError, match=r"digits, Cora, CiteSeer, PubMed.*'Imagenet'"):
+        prepared(data="Imagenet")
+    with pytest.raises(UnknownNameError, match=r"auto, cpu, cuda.*'tpu'"):
+        prepared(device="tpu")
+    with pytest.raises(UnknownNameError, match=r"scheme must be one of plaintext, secmp, relay-coded.*'magic'"):
+        HiFGL().plan(None, ["secmp", "magic"])
+
+
+@pytest.mark.parametrize(
+    ("data", "seed", "scheme", "kind", "message"),
+    [
+        (Data(silos=0), 0, "secmp", InputError, "silos must be in 1..1797"),
+        (Data(silos=-3), 0, "secmp", InputError, "found -3"),
+        (Data(silos=1798), 0, "secmp", InputError, "found 1798"),
+        (Data(), -1, "secmp", InputError, "seed must lie in"),
+        (Data(), 2**63, "secmp", InputError, "seed must lie in"),
+        (Data(), 0, "secmp[p=12]", FieldRangeError, "prime; found 12"),
+        (Data(), 0, "secmp[p=11,T=5]", FieldRangeError, "enough for T <= 4"),
+        (Data(), 0, "secmp[T=0]", InputError, "T must be at least 1; found 0"),
+        (Data(), 0, "secmp[p=11]", FieldRangeError, "must stay below p / 2 = 5.5"),
+        (Data(), 0, "secmp[fraction_bits=30]", FieldRangeError, "must stay below p / 2"),
+        (Data(), 0, "secmp[bound=-1]", InputError, "bound must be a positive number"),
+    ],
+)
+def test_rules_are_checked_before_anything_runs(
+    data: Data, seed: int, scheme: str, kind: type[FglSecureError], message: str
+) -> None:
+    """Every number out of its range is refused with the rule and the value."""
+    with pytest.raises(kind) as refused:
+        prepared(scheme, data, seed=seed)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("epochs", [0, -1])
+def test_there_is_a_round(epochs: int) -> None:
+    """No training is refused when it is asked for."""
+    with pytest.raises(InputError, match=f"epochs must be at least 1; found {epochs}"):
+        HiFGL(epochs=epochs)
+
+
+def test_a_small_field_runs_when_wrapping_is_asked_for() -> None:
+    """The paper's field is accepted by those who ask for sums that wrap."""
+    assert prepared("secmp[p=11,wrap]").schemes[0].public.modulus == 11
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_absent_cuda_is_refused() -> None:
+    """CUDA that is asked for and absent is refused."""
+    with pytest.raises(DeviceUnavailableError, match="CUDA"):
+        prepared(device="cuda")
+
+
+def test_auto_takes_what_there_is() -> None:
+    """The automatic device is CUDA where there is one, and otherwise the CPU."""
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert prepared(device="auto").device.type == expected
+
+
+def test_a_folder_without_the_files_is_named(tmp_path: Path) -> None:
+    """Missing raw files are refused with where they were looked for and how to get them, and nothing is written."""
+    with pytest.raises(DataNotFoundError) as refused:
+        prepared(data=Data("Cora", root=tmp_path))
+    assert str(tmp_path) in str(refused.value)
+    assert "ind.cora.x" in str(refused.value)
+    assert "download" in str(refused.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_equal_choices_prepare_equal_graphs() -> None:
+    """Partition and split repeat by seed, and another seed gives others."""
+    first, again, other = (prepared(seed=seed).graph for seed in (1, 1, 2))
+    assert np.array_equal(first.silo_of, again.silo_of)
+    assert np.array_equal(first.train_mask, again.train_mask)
+    assert not np.array_equal(first.silo_of, other.silo_of)
+
+
+def test_the_paper_preset_hears_within_splits_only() -> None:
+    """Under the published preset messages stay within a split, under the honest one they use all edges."""
+    paper, honest = (prepared(method=HiFGL(preset=name)) for name in ("paper", "honest"))
+    assert paper.heard.edges.shape[1] < paper.graph.edges.shape[1]
+    assert honest.heard.edges.shape[1] == honest.graph.edges.shape[1]
+
+
+def test_presets_follow_the_data_set_whatever_its_case(data_root: Path) -> None:
+    """The published settings of CiteSeer are taken when its name is written in lower case."""
+    found = prepared(data=Data("citeseer", root=data_root), method=HiFGL(preset="paper"))
+    assert found.graph.graph.name == "CiteSeer"
+    assert found.preset.dropout == 0.1

@@ -1,0 +1,140 @@
+"""Methods by name: those of this package, and those that others add by an entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Any, ClassVar
+
+import pytest
+
+import fgl_secure
+from fgl_secure import methods
+from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.method import Method, check_method
+from fgl_secure.auditing.train import train
+from fgl_secure.choices import choices_of
+from fgl_secure.cli.main import OK, main
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph import Data
+from fgl_secure.methods import FedAvg, HiFGL
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.training.backbones import LAYERS
+
+
+@dataclass(frozen=True)
+class Outside(FedAvg):
+    """A method from elsewhere: federated averaging under another name."""
+
+    name: ClassVar[str] = "outside"
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """That method, installed."""
+    found = [
+        EntryPoint("outside", f"{__name__}:Outside", methods.GROUP),
+        EntryPoint("hifgl", f"{__name__}:Outside", methods.GROUP),
+    ]
+    monkeypatch.setattr(methods, "entry_points", lambda *, group: found if group == methods.GROUP else [])
+    methods._places.cache_clear()
+    yield
+    methods._places.cache_clear()
+
+
+def test_every_method_is_its_own_class() -> None:
+    """Names and classes agree, and the package hands out each class."""
+    for name in methods.names():
+        each = methods.method(name)
+        assert each.name == name
+        assert getattr(methods, each.__name__) is each
+        assert issubclass(each, Method)
+
+
+def test_unknown_methods_are_refused_with_the_known_ones() -> None:
+    """The message lists what there is."""
+    with pytest.raises(UnknownNameError, match=r"method must be one of hifgl, .*; found 'fedprox'"):
+        methods.method("fedprox")
+    with pytest.raises(UnknownNameError, match=r"table must be one of hifgl-table3, .*; found 'table 9'"):
+        methods.table("table 9")
+    with pytest.raises(AttributeError):
+        _ = methods.FedProx
+
+
+@pytest.mark.usefixtures("outside")
+def test_a_method_from_outside_is_listed_trained_and_audited(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    """One class and an entry point suffice; a name of this package stays this package's."""
+    assert methods.names()[-1] == "outside"
+    assert methods.method("hifgl") is HiFGL
+    assert main(["list", "methods"]) == OK
+    assert "outside" in capsys.readouterr().out
+    words = ["audit", "outside", "--epochs", "1", "--attack", "gradient-labels", "--out", str(tmp_path)]
+    assert main(words) == OK
+    assert (tmp_path / "report.json").exists()
+
+
+def test_backbones_are_those_that_there_are() -> None:
+    """What a configuration offers without loading models is what the models are called."""
+    assert choices_of(HiFGL)["backbone"][1].known == choices_of(FedAvg)["backbone"][1].known == tuple(LAYERS)
+
+
+def test_configurations_are_frozen_values() -> None:
+    """Equal choices are equal methods, and a choice cannot be changed afterwards."""
+    assert HiFGL(epochs=3) == HiFGL(epochs=3) != HiFGL()
+    assert len({HiFGL(), HiFGL(), FedAvg()}) == 2
+    with pytest.raises(AttributeError):
+        HiFGL().epochs = 3  # type: ignore[misc]  # frozen
+
+
+@pytest.mark.parametrize("method", ["hifgl", HiFGL, None])
+def test_a_method_comes_with_its_choices(method: Any) -> None:
+    """A name or a class is refused, and the message says what is wanted."""
+    with pytest.raises(InputError, match="method must be a configuration such as"):
+        check_method(method)
+    with pytest.raises(InputError, match="method must be a configuration such as"):
+        audit(method)
+    with pytest.raises(InputError, match="method must be a configuration such as"):
+        train(method)
+
+
+def test_schemes_may_be_objects() -> None:
+    """By topology; a topology that the method has not is refused."""
+    (subject,) = HiFGL().plan(None, [{"neighbours": RelayCoded(k_min=1)}]).subjects
+    assert subject.name == "relay-coded[k_min=1]"
+    with pytest.raises(InputError, match="schemes must be for neighbours, which hifgl has; found server"):
+        HiFGL().plan(None, [{"server": RelayCoded()}])
+
+
+def test_names_in_one_report_are_different() -> None:
+    """Equal schemes run once; different ones of one name are refused."""
+    assert len(HiFGL().plan(None, ["secmp", "secmp"]).subjects) == 1
+    with pytest.raises(InputError, match="schemes must have names of their own in one report; found secmp twice"):
+        HiFGL().plan(None, ["secmp", "secmp[bound=8]"])
+
+
+def test_data_are_of_a_kind() -> None:
+    """Numbers and the like are no data."""
+    with pytest.raises(InputError, match="data must be a name, Data or a FederatedGraph for hifgl; found int"):
+        HiFGL().plan(3)  # type: ignore[arg-type]  # on purpose
+    assert HiFGL().plan(Data(silos=3), ["plaintext"]).graph.num_silos == 3
+
+
+def test_training_says_what_came_of_it() -> None:
+    """The figures are those of the result, and a noiseless run has no price of privacy."""
+    done = train(FedAvg(epochs=1), "digits", "plaintext", device="cpu")
+    assert done.to_json()["protocol"] == done.scheme == "plaintext"
+    assert done.accuracy == done.result.accuracy
+    assert done.privacy is None
+
+
+def test_the_public_interface_is_there() -> None:
+    """Everything in `__all__` loads when it is asked for, and nothing else does."""
+    for name in fgl_secure.__all__:
+        assert getattr(fgl_secure, name) is not None
+    assert set(fgl_secure.__all__) <= set(dir(fgl_secure))
+    assert fgl_secure.audit is audit
+    assert fgl_secure.train is train
+    assert fgl_secure.schemes.names()[0] == "plaintext"
+    with pytest.raises(AttributeError):
+        _ = fgl_secure.attack

@@ -1,0 +1,208 @@
+"""Reproducing a table: runs, means, verdicts and what is printed, on a table of invented figures."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pytest
+from rich.console import Console
+
+from fgl_secure.cli import print_table
+from fgl_secure.cli.print_table import describe
+from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
+from fgl_secure.graph import Graph
+from fgl_secure.tables import reproduce
+from fgl_secure.tables.reproduce import Reproduction
+from fgl_secure.tables.rows import Figure, Row, printed_figures
+from fgl_secure.tables.table import Case, Choices, Derived, Metric, PaperTable
+
+SCORE, HALF = Metric("score", 3), Metric("half the score", 1)
+ROW_KEYS = [
+    "dataset", "setting", "method", "metric", "ours_mean", "ours_std", "paper_mean", "paper_std", "within",
+]  # fmt: skip
+
+
+def measured(data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+    """A figure that depends on everything that it is given."""
+    return {SCORE: data.num_nodes + (100 if choices.preset == "paper" else 0) + seed**2}
+
+
+def halves(means: Mapping[Case, float]) -> Mapping[Case, float | None]:
+    return {case: mean / 2 if case.method == "ours" else None for case, mean in means.items()}
+
+
+TABLE = PaperTable(
+    name="invented",
+    title="A table of [nothing]",
+    datasets=("digits",),
+    cases=(Case("silos 1", "ours", measured), Case("silos 1", "other", measured), Case("silos 2", "absent", None)),
+    metrics=(SCORE,),
+    derived=(Derived(HALF, SCORE, halves),),
+    printed="invented.csv",
+    notes=("Nothing of this was printed.",),
+)
+
+PRINTED = {
+    ("digits", "silos 1", "ours", "score"): Figure(1798.0, 1.0),
+    ("digits", "silos 1", "other", "score"): Figure(1798.0, 0.5),
+    ("digits", "silos 2", "absent", "score"): Figure(3.0, None),
+}
+
+
+@pytest.fixture(autouse=True)
+def _invented(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reproduce, "printed_figures", {"invented.csv": PRINTED}.__getitem__)
+
+
+def reproduced(choices: Choices | None = None, datasets: tuple[str, ...] = ()) -> Reproduction:
+    return reproduce.reproduce(TABLE, choices or Choices(seeds=3), datasets)
+
+
+def test_means_and_deviations_are_over_seeds_from_zero() -> None:
+    """Seeds 0, 1, 2 give the mean and the sample standard deviation of what the runs measured."""
+    rows = reproduced().rows
+    values = [1797.0, 1798.0, 1801.0]
+    assert rows[0].ours == Figure(fmean(values), stdev(values))
+    assert [(row.method, row.metric) for row in rows] == [
+        (method, metric) for method in ("ours", "other", "absent") for metric in (SCORE, HALF)
+    ]
+
+
+def test_one_run_has_no_deviation() -> None:
+    """With one seed there is a mean alone."""
+    assert reproduced(Choices(seeds=1)).rows[0].ours == Figure(1797.0, None)
+
+
+def test_choices_reach_the_runs() -> None:
+    """The preset is handed to every run."""
+    assert reproduced(Choices("paper", seeds=1)).rows[0].ours.mean == 1897
+
+
+def test_derived_metrics_come_from_means() -> None:
+    """A derived value has no deviation, and none at all where it is undefined."""
+    rows = reproduced().rows
+    assert rows[0].ours.mean is not None
+    assert rows[1].ours == Figure(rows[0].ours.mean / 2, None)
+    assert rows[3].ours == Figure()
+
+
+def test_verdicts() -> None:
+    """Within one printed deviation is within, beyond is not, and without deviation or figure there is no verdict."""
+    rows = reproduced().rows
+    assert [row.within for row in rows] == [True, None, False, None, None, None]
+
+
+@pytest.mark.parametrize(("mean", "within"), [(0.8, True), (0.7, True), (0.9, True), (0.6999, False), (0.9001, False)])
+def test_a_difference_of_one_deviation_is_within(mean: float, within: bool) -> None:
+    """The bound itself counts, although decimal fractions are not exact."""
+    assert Row("d", "s", "m", SCORE, Figure(mean, 5.0), Figure(0.8, 0.1)).within is within
+
+
+def test_every_run_is_announced() -> None:
+    """Before each run its number and name, and once at the end: only methods that can be run count."""
+    seen: list[tuple[int, int, str]] = []
+    reproduce.reproduce(TABLE, Choices(seeds=2), (), lambda *call: seen.append(call))
+    assert [call[:2] for call in seen] == [(done, 4) for done in range(5)]
+    assert seen[1][2] == "digits, silos 1, ours, seed 1"
+
+
+def test_a_data_set_named_twice_is_run_once() -> None:
+    """Names are those of `load`, in upper or lower case, and doubles are dropped."""
+    assert reproduced(datasets=("DIGITS", "digits")) == reproduced(datasets=("digits",))
+
+
+def test_json_has_exactly_the_stated_keys() -> None:
+    """Null stands where there is nothing, and the object survives a round trip."""
+    data = json.loads(json.dumps(reproduced().as_json(), allow_nan=False))
+    assert list(data) == ["table", "preset", "seeds", "rows"]
+    assert (data["table"], data["preset"], data["seeds"]) == ("invented", "honest", 3)
+    assert {tuple(row) for row in data["rows"]} == {tuple(ROW_KEYS)}
+    assert list(data["rows"][0].values())[:4] == ["digits", "silos 1", "ours", "score"]
+    assert list(data["rows"][0].values())[6:] == [1798.0, 1.0, True]
+    assert list(data["rows"][4].values())[4:] == [None, None, 3.0, None, None]
+
+
+def test_the_printed_table_has_every_row() -> None:
+    """Title and notes are printed as they are; each row has our figure, the printed one and a verdict."""
+    text = describe(reproduced())
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert lines[0] == "A table of [nothing]"
+    assert lines[1] == "honest preset, 3 runs, seeds 0..2, HiFGL under plaintext"
+    assert "digits silos 1 ours score 1798.667 +- 2.082 1798.000 +- 1.000 within" in lines
+    assert "digits silos 1 other score 1798.667 +- 2.082 1798.000 +- 0.500 outside" in lines
+    assert "digits silos 1 ours half the score 899.3 - -" in lines
+    assert "digits silos 2 absent score not implemented 3.000 -" in lines
+    assert "Note: Nothing of this was printed." in lines
+    assert "\x1b" not in text
+
+
+def test_one_run_with_few_epochs_is_said() -> None:
+    """The line under the title says what was chosen."""
+    assert "paper preset, at most 7 epochs, 1 run, seed 0, HiFGL under secmp" in describe(
+        reproduced(Choices("paper", 1, "secmp", 7))
+    )
+
+
+def _given(console: Console, *, stderr: bool) -> Console:
+    assert stderr
+    return console
+
+
+def test_progress_is_shown_on_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal gets a bar with the name of the run; anything else gets nothing."""
+    for terminal in (True, False):
+        stream = io.StringIO()
+        console = Console(file=stream, force_terminal=terminal, width=100)
+        monkeypatch.setattr(print_table, "Console", partial(_given, console))
+        with print_table.shown_progress() as started:
+            started(1, 4, "a certain run")
+        assert ("a certain run" in stream.getvalue()) is terminal
+        assert bool(stream.getvalue()) is terminal
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": 0}, "seeds must be at least 1; found 0"),
+        ({"seeds": -3}, "seeds must be at least 1; found -3"),
+        ({"epochs": 0}, "epochs must be at least 1; found 0"),
+    ],
+)
+def test_impossible_choices_are_refused(change: dict[str, int], message: str) -> None:
+    """The message names the argument, the rule and what was found."""
+    with pytest.raises(InputError, match=message):
+        Choices(**change)  # type: ignore[arg-type]  # whichever field the case names
+
+
+@pytest.mark.parametrize(
+    ("choices", "datasets", "message"),
+    [
+        (Choices("best"), (), "preset must be one of honest, paper; found 'best'"),
+        (Choices(scheme="magic"), (), "scheme must be one of .*; found 'magic'"),
+        (Choices(), ("digits", "Imagenet"), "data set must be one of .*; found 'Imagenet'"),
+    ],
+)
+def test_unknown_names_are_refused_before_anything_runs(
+    choices: Choices, datasets: tuple[str, ...], message: str
+) -> None:
+    """Nothing is run when the preset, scheme or any data set does not exist."""
+    seen: list[tuple[int, int, str]] = []
+    with pytest.raises(UnknownNameError, match=message):
+        reproduce.reproduce(TABLE, choices, datasets, lambda *call: seen.append(call))
+    assert not seen
+
+
+def test_a_data_set_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """Raw files are looked for in the given folder before anything runs."""
+    with pytest.raises(DataNotFoundError, match="data_root must hold the raw files of Cora"):
+        reproduced(Choices(data_root=tmp_path), ("digits", "Cora"))
+
+
+def test_no_file_holds_no_figures() -> None:
+    """A figure of a paper that prints no numbers has none."""
+    assert printed_figures(None) == {}
