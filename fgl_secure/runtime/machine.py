@@ -131,12 +131,16 @@ class Machine(ABC):
             ProtocolError: what has arrived leaves no way on.
         """
 
-    def settle(self) -> None:
+    def settle(self) -> bool:
         """Hears that nobody had anything to say, so that nothing more will arrive; it may make do with what there is.
+
+        Returns:
+            Whether it wants another turn.
 
         Raises:
             ProtocolError: what has arrived is too little.
         """
+        return False
 
     @abstractmethod
     def state(self) -> Mapping[str, Array]:

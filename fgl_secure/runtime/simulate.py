@@ -16,7 +16,7 @@ MOST_TURNS = 10**6
 
 
 def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
-    """Lets machines have their turns, all at one time, until nobody has anything to say, not even after hearing so.
+    """Lets machines have their turns, all at one time, until nobody has anything to say.
 
     What a machine refuses to take is lost, and noted as an incident of its sender.
 
@@ -31,7 +31,6 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
     host = np.full(len(channel.parties), -1, dtype=np.int64)
     for place, machine in enumerate(machines):
         host[machine.parties] = place
-    settled = False
     for _ in range(most_turns):
         silent = True
         try:
@@ -39,14 +38,10 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
                 for messages in outbox:
                     silent = False
                     _deliver(machines, host, channel, messages)
-            if silent and not settled:
-                for machine in machines:
-                    machine.settle()
+            if silent and not any([machine.settle() for machine in machines]):
+                return
         finally:
             _note_remarks(machines, channel)
-        if silent and settled:
-            return
-        settled = silent
     raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError, TooManyErrors
 from fgl_secure.protocols.relay_coded.code import target_decode
+from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.runtime import Draws, Step
-
-if TYPE_CHECKING:
-    from fgl_secure.protocols.relay_coded.scheme import RelayCoded
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -79,7 +77,7 @@ class Answers:
 
 
 def decoded(
-    scheme: RelayCoded,
+    scheme: Parameters,
     draws: Draws,
     remark: Remark,
     step: Step,
@@ -111,7 +109,7 @@ def decoded(
 
 class _Target:
     def __init__(
-        self, scheme: RelayCoded, draws: Draws, remark: Remark, step: Step, owners: Ids, answers: Sequence[Answers]
+        self, scheme: Parameters, draws: Draws, remark: Remark, step: Step, owners: Ids, answers: Sequence[Answers]
     ) -> None:
         self._scheme, self._draws, self._remark, self._step = scheme, draws, remark, step
         self._owners, self._answers = owners, answers

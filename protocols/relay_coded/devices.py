@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,14 +25,12 @@ from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography, K
 from fgl_secure.protocols.relay_coded.plan import COVER, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
+from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
-
-if TYPE_CHECKING:
-    from fgl_secure.protocols.relay_coded.scheme import RelayCoded
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
@@ -72,7 +70,7 @@ class Devices(SumMachine):
     def __init__(
         self,
         parties: Ids,
-        scheme: RelayCoded,
+        scheme: Parameters,
         topology: Topology,
         cryptography: Cryptography,
         draws: Draws,
@@ -175,10 +173,11 @@ class Devices(SumMachine):
             self._decode()
         return forwarded
 
-    def settle(self) -> None:
-        """Makes do with the answers that there are."""
+    def settle(self) -> bool:
+        """Makes do with the answers that there are; where no tags had to be told, sends what is due then."""
         if self._due is _Due.ANSWERS:
             self._decode()
+        return self._due is not _Due.NOTHING
 
     def _start(self) -> Iterable[Messages]:
         senders = self._senders

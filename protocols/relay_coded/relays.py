@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,12 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, pu
 from fgl_secure.protocols.relay_coded.holdings import Arrivals, Held
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
+from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
-
-if TYPE_CHECKING:
-    from fgl_secure.protocols.relay_coded.scheme import RelayCoded
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
@@ -117,7 +115,7 @@ class Relays(SumMachine):
     """
 
     def __init__(
-        self, parties: Ids, scheme: RelayCoded, topology: Topology, cryptography: Cryptography, draws: Draws
+        self, parties: Ids, scheme: Parameters, topology: Topology, cryptography: Cryptography, draws: Draws
     ) -> None:
         super().__init__(parties)
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
@@ -386,16 +384,11 @@ class Relays(SumMachine):
             nothing = np.zeros((*sums.shape[:-2], len(tags), sums.shape[-1]), dtype=sums.dtype)
             return np.zeros(len(tags), dtype=np.int64), nothing
         place = find_tags(tags, known)
-        answered = (place >= 0) & (sizes[place] >= self.least)
+        answered = (place >= 0) & (sizes[place] >= self._scheme.least)
         out = np.take(sums, np.where(answered, place, 0), axis=-2)
         if not answered.all():
             out[..., ~answered, :] = 0
         return np.where(answered, sizes[place], 0), out
-
-    @property
-    def least(self) -> int:
-        """Least messages under a tag for which a relay answers; padding hides the counts from relays."""
-        return 1 if self._scheme.anonymous else self._scheme.k_min
 
     def _table(self, relay: _Relay) -> tuple[Ids, Segments]:
         """Tags and their messages, which are the same at all relays that agree."""

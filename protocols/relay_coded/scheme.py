@@ -27,6 +27,7 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine
@@ -143,9 +144,10 @@ class RelayCoded(Scheme, grouped_sum.Scheme):
         return self.profile is Profile.ANON
 
     @property
-    def most_slots(self) -> int:
-        """Messages of one sender in one step that headers can name."""
-        return 2**32 if self.anonymous else wire.MOST_SLOTS
+    def _parameters(self) -> Parameters:
+        most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
+        numbers = (self.field, self.T, self.R, self.k_min)
+        return Parameters(*numbers, self.anonymous, self.padding, self.resends, most_slots)
 
     def refuses(self, topology: Topology) -> str | None:
         """None for sums for devices and for silos."""
@@ -214,11 +216,11 @@ class RelayCoded(Scheme, grouped_sum.Scheme):
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
-            out.append(self.roles.devices(owners, self, topology, crypto, draws, alone=hosted is None))
+            out.append(self.roles.devices(owners, self._parameters, topology, crypto, draws, alone=hosted is None))
         if len(silos):
             out.append(self.roles.silos(silos, draws, anonymous=self.anonymous))
         if len(relays):
-            out.append(self.roles.relays(relays, self, topology, crypto, draws))
+            out.append(self.roles.relays(relays, self._parameters, topology, crypto, draws))
         return tuple(out)
 
     # What follows serves callers of the interface before this one, and goes with the last of them.
