@@ -114,5 +114,7 @@ def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.i
 
 def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:
     """The first parties of each role that helps."""
-    present = [channel.parties.ids(role)[:count] for role, count in scheme.helpers.items() if role in channel.parties.roles]
+    present = [
+        channel.parties.ids(role)[:count] for role, count in scheme.helpers.items() if role in channel.parties.roles
+    ]
     return np.concatenate([np.empty(0, dtype=np.int64), *present])

@@ -181,9 +181,7 @@ class _Target:
     def _decoded(self, sums: Sequence[Elements], heard: Ids) -> Elements:
         points = [int(j) + 1 for j in heard]
         try:
-            found, wrong = target_decode(
-                self._scheme.field, self._scheme.T, points, np.stack(sums), self._draws.coins
-            )
+            found, wrong = target_decode(self._scheme.field, self._scheme.T, points, np.stack(sums), self._draws.coins)
         except TooManyErrors as error:
             names = ", ".join(self._name(self._answers[j].relay) for j in heard)
             raise ProtocolError(

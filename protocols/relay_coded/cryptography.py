@@ -187,6 +187,7 @@ class Cryptography(ABC):
         """The tags of openings, int64 [g, 2]: nobody can find an opening for a tag."""
         return tags_of(openings)
 
+    @abstractmethod
     def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
         """Keeps masks for the relay at the other end, if it is hosted here."""
 
@@ -357,7 +358,7 @@ class IdealCryptography(Cryptography):
         """None: every relay is sent its share."""
         return 0
 
-    def shuffle(self, draws: Draws, count: int) -> Ids | None:  # noqa: ARG002  # no coins
+    def shuffle(self, draws: Draws, count: int) -> Ids | None:  # no coins
         """None."""
 
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:  # noqa: ARG002  # numbered across steps
@@ -383,15 +384,18 @@ class IdealCryptography(Cryptography):
         """Those drawn."""
         return [drawn[f"mask{t}"] for t in range(self._T)]
 
-    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:
+    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
+        """Nothing: relays are sent their shares."""
+
+    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:  # noqa: ARG002
         """Never asked for."""
         raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
 
-    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:
+    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:  # noqa: ARG002
         """Never asked for."""
         raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
 
-    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:
+    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:  # noqa: ARG002
         """Never asked for."""
         raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
 

@@ -22,10 +22,10 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography, Keys, public_keys
+from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.relay_coded.plan import COVER, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
-from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology

@@ -17,9 +17,9 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.code import find_tags, relay_sums
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, public_keys
 from fgl_secure.protocols.relay_coded.holdings import Arrivals, Held
+from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
-from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
@@ -364,8 +364,8 @@ class Relays(SumMachine):
     def _answer(self, relay: _Relay) -> Iterator[Messages]:
         """Answers those who open tags, each tag once."""
         fetches, relay.fetches = relay.fetches, []
-        for messages in fetches:
-            openings = self._wire.read(messages, wire.OPENING, "<i8", 2)
+        for fetched in fetches:
+            messages, openings = fetched, self._wire.read(fetched, wire.OPENING, "<i8", 2)
             tags = self._crypto.tags(openings)
             fresh = _first_of(tags, relay.answered)
             if len(fresh) < len(tags):
@@ -377,7 +377,7 @@ class Relays(SumMachine):
             yield from self._returned(relay, messages, tags, counts, sums)
 
     def answers(self, relay: _Relay, tags: Ids) -> tuple[Ids, Elements]:
-        """What a relay makes of tags that were opened: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
+        """What a relay makes of opened tags: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
         known, by_tag = self._table(relay)
         sums, sizes = self._sums(relay, by_tag), by_tag.sizes
         if not len(sizes):

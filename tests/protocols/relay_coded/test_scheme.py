@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded
-from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded, wire
 from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Directory, Phase, Role, Step
+from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, Tampered
 from tests.protocols.conformance import (
     BACKWARD,
     BOUND,
@@ -51,6 +51,18 @@ class RelayConformance(SchemeConformance):
         """Half a resolution a term."""
         terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
         return terms * self.scheme.fixed_point(terms).resolution / 2
+
+    def test_delivery_decides_the_sum(self) -> None:
+        """Shares that are others than those sent, and elements of the field still, make another sum."""
+        case = self.fit(triangle())
+
+        def tamper(messages: Messages) -> Tampered | None:
+            if messages.phase is not self.lossy_phase:
+                return None
+            return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+
+        session = self.scheme.open(Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
+        assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
     def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0)) -> Traffic:
         """Digests between relays; every sum is fetched from every relay by way of the owner's silo, both ways sealed.

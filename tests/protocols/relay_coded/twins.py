@@ -1,202 +1,194 @@
-"""Relay-coded message passing with one flaw at a time: small changes to one role, everything else as it is."""
+"""Relay-coded message passing with one flaw at a time: other cryptography, or another machine, given to the scheme."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 
-from fgl_secure.algebra import Elements, PrimeField, lagrange_matrix
-from fgl_secure.protocols import relay_fetch, relay_masks, relay_roles, relay_session
-from fgl_secure.protocols.relay_masks import DrawnMasks
-from fgl_secure.protocols.relay_plan import Plan
+from fgl_secure.algebra import Elements, lagrange_matrix
+from fgl_secure.protocols.relay_coded import RelayCoded, Roles
+from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, IdealCryptography, RealCryptography, mask_nonce
+from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.topology import Ids
-from fgl_secure.runtime import Channel, Phase, Step
-from fgl_secure.testing import Protocol
-from fgl_secure.testing.protocol import Inputs
+from fgl_secure.runtime import Draws, Messages, Phase, Step
 
-Patch = Callable[[pytest.MonkeyPatch], None]
-
-
-def flawed(protocol: Protocol, patch: Patch, name: str) -> Protocol:
-    """The same protocol, run with a patch in place."""
-
-    def run(inputs: Inputs, channel: Channel) -> None:
-        with pytest.MonkeyPatch.context() as monkeypatch:
-            patch(monkeypatch)
-            protocol.run(inputs, channel)
-
-    return replace(protocol, run=run, name=name)
+Array = Any
+Twin = Callable[[RelayCoded], RelayCoded]
+"""A flaw, as what it makes of a scheme."""
 
 
-def masks_from(supply: type[DrawnMasks]) -> Patch:
-    """Masks that are drawn otherwise."""
-    return lambda monkeypatch: monkeypatch.setattr(relay_session, "DrawnMasks", supply)
+def under(cryptography: type[Cryptography]) -> Twin:
+    """The scheme under another cryptography."""
+    return lambda scheme: replace(scheme, cryptography=cryptography)
 
 
-def kept_by(key: Callable[[Step], Hashable]) -> type[DrawnMasks]:
+def with_devices(devices: type[Devices]) -> Twin:
+    """The scheme with other owners of rows and sums."""
+    return lambda scheme: replace(scheme, roles=replace(scheme.roles, devices=devices))
+
+
+def with_relays(relays: type[Relays]) -> Twin:
+    """The scheme with other relays."""
+    return lambda scheme: replace(scheme, roles=replace(scheme.roles, relays=relays))
+
+
+def kept_by(key: Callable[[Step], Hashable]) -> type[IdealCryptography]:
     """Masks that are the same for all steps of one key."""
 
-    class Kept(DrawnMasks):
-        def __init__(self, channel: Channel, field: PrimeField, T: int) -> None:
-            super().__init__(channel, field, T)
-            self._kept: dict[Hashable, list[Elements]] = {}
+    class Kept(IdealCryptography):
+        _kept: dict[Hashable, list[Elements]]
 
-        def masks(self, step: Step, senders: Ids, width: int) -> list[Elements]:
+        def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+            self.__dict__.setdefault("_kept", {})
             if key(step) not in self._kept:
-                self._kept[key(step)] = super().masks(step, senders, width)
+                self._kept[key(step)] = super().drawn_masks(draws, step, senders, width)
             return self._kept[key(step)]
 
     return Kept
 
 
-class OneForAllSenders(DrawnMasks):
+class OneForAllSenders(IdealCryptography):
     """One mask for all messages of a step."""
 
-    def masks(self, step: Step, senders: Ids, width: int) -> list[Elements]:
-        first = super().masks(step, senders[:1], width)
+    def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+        first = super().drawn_masks(draws, step, senders[:1], width)
         return [np.repeat(mask, len(senders), axis=-2) for mask in first]
 
 
-class OneForAllTargets(DrawnMasks):
+class OneForAllTargets(IdealCryptography):
     """One mask for all messages of a sender in a step."""
 
-    def masks(self, step: Step, senders: Ids, width: int) -> list[Elements]:
+    def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
         each, which = np.unique(senders, return_inverse=True)
-        return [np.take(mask, which, axis=-2) for mask in super().masks(step, each, width)]
+        return [np.take(mask, which, axis=-2) for mask in super().drawn_masks(draws, step, each, width)]
 
 
-class ShortRange(DrawnMasks):
+class ShortRange(IdealCryptography):
     """Masks on 0 .. p - 2."""
 
-    def masks(self, step: Step, senders: Ids, width: int) -> list[Elements]:
-        return [
-            self._channel.draw("masks", senders, self._field.modulus - 1, (width,), step).astype(self._field.dtype)
-            for _ in range(self._T)
-        ]
+    def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+        modulus, dtype = self._field.modulus - 1, self._field.dtype
+        return [draws.draw("masks", senders, modulus, (width,), step).astype(dtype) for _ in range(self._T)]
 
 
-def remainder_of(bits: int) -> type[DrawnMasks]:
+def remainder_of(bits: int) -> type[IdealCryptography]:
     """Words of some bits modulo p."""
 
-    class Remainder(DrawnMasks):
-        def masks(self, step: Step, senders: Ids, width: int) -> list[Elements]:
-            words = [self._channel.draw("masks", senders, 2**bits, (width,), step) for _ in range(self._T)]
+    class Remainder(IdealCryptography):
+        def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+            words = [draws.draw("masks", senders, 2**bits, (width,), step) for _ in range(self._T)]
             return [(word % self._field.modulus).astype(self._field.dtype) for word in words]
 
     return Remainder
 
 
-def secret_point(monkeypatch: pytest.MonkeyPatch) -> None:
+class SecretPoint(Devices):
     """The last relay's point is 0, where the secret lies."""
-    honest = relay_roles.source_shares
 
-    def shares(field: PrimeField, T: int, points: Any, *rest: Any) -> Elements:
-        return honest(field, T, (*tuple(points)[:-1], 0), *rest)
+    def shares(self, masks: list[Elements]) -> list[Elements]:
+        scheme, rows = self._scheme, self._plan.out.rows
+        points = (*range(scheme.T + 1, scheme.R), 0)
+        return list(source_shares(scheme.field, scheme.T, points, self._q, rows, masks))
 
-    monkeypatch.setattr(relay_session, "source_shares", shares)
 
-
-def lower_degree(monkeypatch: pytest.MonkeyPatch) -> None:
+class LowerDegree(Devices):
     """Polynomials of degree T - 1: the last mask is the value of a polynomial through the secret and the others."""
-    honest = relay_session.RelaySession._packets
 
-    def packets(self: Any, q: Elements, tags: Ids, told: Any, plan: Any, supply: Any, step: Step) -> Any:
-        field, T, fresh = self._scheme.field, self._scheme.T, supply.masks
-
-        def masks(now: Step, senders: Ids, width: int) -> list[Elements]:
-            drawn = fresh(now, senders, width)
-            (weights,) = lagrange_matrix(field, tuple(range(T)), (T,))
-            known = [np.broadcast_to(q[plan.rows], drawn[0].shape), *drawn[:-1]]
-            last = sum(int(w) * part.astype(np.int64) for w, part in zip(weights, known, strict=True)) % field.modulus
-            return [*drawn[:-1], np.asarray(last, dtype=field.dtype)]
-
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(supply, "masks", masks)
-            return honest(self, q, tags, told, plan, supply, step)
-
-    monkeypatch.setattr(relay_session.RelaySession, "_packets", packets)
+    def masks(self) -> list[Elements]:
+        drawn, field, T = super().masks(), self._scheme.field, self._scheme.T
+        (weights,) = lagrange_matrix(field, tuple(range(T)), (T,))
+        known = [np.broadcast_to(self._q[self._plan.out.rows], drawn[0].shape), *drawn[:-1]]
+        last = sum(int(w) * part.astype(np.int64) for w, part in zip(weights, known, strict=True)) % field.modulus
+        return [*drawn[:-1], np.asarray(last, dtype=field.dtype)]
 
 
-def extra_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first relay gets the last relay's shares as well."""
-    honest = relay_session.RelaySession._deliver
+class ExtraShare(Devices):
+    """The first relay gets the last relay's shares as well, as an answer that it ignores."""
 
-    def deliver(self: Any, packets: Any, plan: Any, step: Step) -> Any:
-        to = np.full(len(plan.senders), self._relays[0])
-        self._channel.send(Phase.SHARES, step, plan.senders, to, packets.shares[-1])
-        return honest(self, packets, plan, step)
-
-    monkeypatch.setattr(relay_session.RelaySession, "_deliver", deliver)
+    def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
+        yield from super()._packet(j, sent, slots, share)
+        if j == len(self._relays) - 1:
+            ends = self._plan.out.senders[sent], np.full(len(sent), self._relays[0])
+            yield self._wire.say(Phase.VALUES, self._step, ends, 0, {"share": share})
 
 
-def answered_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+class AnsweredTwice(Relays):
     """Relays answer every tag a second time, for one message less."""
-    honest = relay_fetch.Fetch.sums
 
-    def sums(self: Any, held: Any, agreed: Any) -> Elements:
-        fewer = agreed.copy()
-        fewer[0] = False
-        honest(self, held, fewer)
-        return honest(self, held, agreed)
+    def _answer(self, relay: Any) -> Iterator[Messages]:
+        fetches, held = list(relay.fetches), relay.held
+        relay.held = held.some(np.arange(1, len(held)))
+        yield from super()._answer(relay)
+        relay.fetches, relay.held, relay.sums, relay.table = fetches, held, None, None
+        relay.answered = relay.answered[:0]
+        yield from super()._answer(relay)
 
-    monkeypatch.setattr(relay_fetch.Fetch, "sums", sums)
 
-
-def small_counts_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+class SmallCountsAnswered(Relays):
     """Relays answer whatever the count is."""
-    honest = relay_fetch.Fetch._relay_answers
 
-    def answers(self: Any, *rest: Any) -> Any:
-        return honest(replace(self, least=1), *rest)
-
-    monkeypatch.setattr(relay_fetch.Fetch, "_relay_answers", answers)
+    def __init__(self, parties: Ids, scheme: Parameters, *rest: Any) -> None:
+        super().__init__(parties, replace(scheme, k_min=1), *rest)
 
 
-def steps_summed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step may be summed twice: a retry with a new payload, under masks of the step."""
+class StepsSummedAgain(Devices):
+    """A step may be summed twice: a retry with a new payload."""
 
-    class Forgetful(set[Step]):
-        def __contains__(self, _: object) -> bool:
-            return False
-
-    honest = relay_session.RelaySession.__init__
-
-    def make(self: Any, *rest: Any) -> None:
-        honest(self, *rest)
-        self._done = Forgetful()
-
-    monkeypatch.setattr(relay_session.RelaySession, "__init__", make)
-    monkeypatch.setattr(relay_session, "DrawnMasks", kept_by(lambda step: step))
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        self._done.discard(step)
+        super().begin(step, rows)
 
 
-def static_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+class ForgetfulRelays(Relays):
+    """Relays that take a step for a new one although they had it."""
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:  # noqa: ARG002  # relays own none
+        self._open(step)
+
+
+def steps_summed_again(scheme: RelayCoded) -> RelayCoded:
+    """A step may be summed twice, under masks of the step."""
+    roles = Roles(devices=StepsSummedAgain, relays=ForgetfulRelays)
+    return replace(scheme, cryptography=kept_by(lambda step: step), roles=roles)
+
+
+class StaticTags(RealCryptography):
     """Targets keep the tag of their first sum."""
-    for supply in (relay_masks.AgreedMasks, relay_masks.SeededMasks):
-        honest = supply.openings
 
-        def openings(self: Any, step: Step, owners: Ids, honest: Any = honest) -> Ids:
-            kept = getattr(self, "kept", None)
-            self.kept = honest(self, step, owners) if kept is None else kept
-            return np.asarray(self.kept)
-
-        monkeypatch.setattr(supply, "openings", openings)
+    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
+        kept = self.__dict__.get("kept")
+        self.__dict__["kept"] = super().openings(draws, step, owners) if kept is None else kept
+        return np.asarray(self.__dict__["kept"])
 
 
-def unpadded(monkeypatch: pytest.MonkeyPatch) -> None:
+class Unpadded(Devices):
     """Everybody sends as many messages as it has."""
-    honest = Plan.of
-    monkeypatch.setattr(Plan, "of", lambda way, answered, coins, _=None: honest(way, answered, coins))
+
+    def _padding(self, way: Any) -> int | None:  # noqa: ARG002  # whatever it is
+        return None
 
 
-def nonce_without(**gone: Any) -> Patch:
+class OneKeyForAll(RealCryptography):
+    """Every sender shares the same key with a relay."""
+
+    def sender_keys(self, private: Any, senders: Ids, relay_key: Any, relay: int, session: bytes) -> Any:  # noqa: ARG002
+        return np.zeros((len(senders), 32), dtype=np.uint8)
+
+    def relay_keys(self, private: Any, relay: int, publics: Any, senders: Ids, session: bytes) -> Any:  # noqa: ARG002
+        return np.zeros((len(senders), 32), dtype=np.uint8)
+
+
+def nonce_without(**gone: Any) -> type[RealCryptography]:
     """The counter block of masks does not name some part of the step."""
-    honest = relay_masks.mask_nonce
 
-    def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(relay_masks, "mask_nonce", lambda step, attempt=0: honest(replace(step, **gone), attempt))
+    class Forgetting(RealCryptography):
+        def nonce(self, step: Step) -> bytes:
+            return mask_nonce(replace(step, **gone))
 
-    return patch
+    return Forgetting
