@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,6 +68,9 @@ class Collective:
         output: str | None = None,
     ) -> None:
         scheme.check_serves(topology)
+        scheme = scheme.fitted(topology)
+        if scheme.helpers:
+            topology = replace(topology, helpers=_helpers(channel, scheme))
         self.scheme, self.topology, self._channel = scheme, topology, channel
         self._code: Code | None = scheme.encoding(topology) if code is None else code
         self._output = output or output_of(topology.name)
@@ -155,3 +159,11 @@ def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.i
 
 def _some(rows: Array, which: NDArray[np.int64]) -> Array:
     return rows if len(which) == len(rows) else rows[which]
+
+
+def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:
+    """The first parties of each role that helps."""
+    present = [
+        channel.parties.ids(role)[:count] for role, count in scheme.helpers.items() if role in channel.parties.roles
+    ]
+    return np.concatenate([np.empty(0, dtype=np.int64), *present])

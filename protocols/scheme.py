@@ -126,6 +126,10 @@ class Scheme(ABC):
         """
         return None
 
+    def fitted(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
+        """The scheme with parameters that it chooses for a topology that it serves."""
+        return self
+
     def encoding(self, topology: Topology) -> Encoding | None:
         """The map of real rows of a topology into what is summed; None where rows go in as they are.
 

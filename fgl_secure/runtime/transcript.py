@@ -45,6 +45,16 @@ class MessageBatch:
     fields: Mapping[str, Payload] | None
     repeats: int = 1
 
+    def __getitem__(self, name: str) -> Payload:
+        """A field.
+
+        Raises:
+            InputError: it was not recorded, or there is none of that name.
+        """
+        if self.fields is None or name not in self.fields:
+            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
+        return self.fields[name]
+
     @property
     def payload(self) -> Payload | None:
         """The field of messages that have one alone; None where only sizes were recorded."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.errors import InputError
 from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Direction, Phase, Step
@@ -35,6 +36,16 @@ class ReceivedRows:
     receivers: NDArray[np.int64]
     item_bytes: int
     fields: Mapping[str, NDArray[Any]] | None
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A field.
+
+        Raises:
+            InputError: it was not recorded, or there is none of that name.
+        """
+        if self.fields is None or name not in self.fields:
+            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
+        return self.fields[name]
 
     @property
     def payload(self) -> NDArray[Any] | None:

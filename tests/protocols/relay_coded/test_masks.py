@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -18,13 +18,12 @@ from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols import relay_masks
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.relay_masks import KeyAgreement, mask_nonce
-from fgl_secure.runtime import Channel, Direction, Phase, Recording, Role, Step, Transcript
-from tests.protocols import relay_mutations as mutation
-from tests.protocols.relay_mutations import Patch
-from tests.protocols.test_relay_faults import meshed
+from fgl_secure.protocols.relay_coded.cryptography import Keys, RealCryptography, mask_context, mask_nonce
+from fgl_secure.runtime import Channel, Direction, Messages, Phase, Recording, Role, Step, Tampered, Transcript
+from tests.protocols.relay_coded import twins
+from tests.protocols.relay_coded.test_faults import meshed
+from tests.protocols.relay_coded.twins import Twin, under
 
 steps = st.builds(
     Step,
@@ -112,14 +111,12 @@ STEPS = tuple(
 )
 
 
-def whole_run(scheme: RelayCoded, patch: Patch | None = None) -> tuple[list[Span], Transcript]:
+def whole_run(scheme: RelayCoded, twin: Twin = lambda scheme: scheme) -> tuple[list[Span], Transcript]:
     """Three rounds, three layers, both directions, training and evaluation, two parts, widths that differ."""
     case = meshed(scheme.R)
     channel = Channel(case.directory, SimulationCoins(5), Recording.everything())
-    with pytest.MonkeyPatch.context() as monkeypatch, recorded() as spans:
-        if patch is not None:
-            patch(monkeypatch)
-        session = scheme.open(channel, case.grouping, 5)
+    with recorded() as spans:
+        session = twin(scheme).open(channel, case.grouping, 5)
         for step in STEPS:
             session.sum(np.ones((6, 1 + step.round)), step)
     return spans, channel.transcript
@@ -151,7 +148,7 @@ FORGETTING: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.mark.parametrize(("name", "gone"), FORGETTING, ids=[name for name, _ in FORGETTING])
 def test_a_nonce_that_forgets_something_is_found(name: str, gone: dict[str, Any]) -> None:
     """The same judge rejects a run whose counter blocks leave out any part of the step."""
-    spans, _ = whole_run(RelayCoded(k_min=1), mutation.nonce_without(**gone))
+    spans, _ = whole_run(RelayCoded(k_min=1), under(twins.nonce_without(**gone)))
     assert overlaps(spans) > 0, name
 
 
@@ -163,65 +160,61 @@ def test_a_nonce_without_the_attempt_is_found() -> None:
         assert overlaps([Span(key, start, start + 64) for start in starts]) == expected
 
 
-def one_key_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every sender shares the same key with a relay."""
-    monkeypatch.setattr(KeyPair, "agree", lambda *_, **__: bytes(32))
-
-
 def test_one_key_for_all_senders_is_found() -> None:
     """The same judge rejects keys that do not depend on the pair."""
-    spans, _ = whole_run(RelayCoded(T=2, R=3), one_key_for_all)
+    spans, _ = whole_run(RelayCoded(T=2, R=3), under(twins.OneKeyForAll))
     assert overlaps(spans) > 0
 
 
-def agreements(scheme: RelayCoded) -> tuple[list[bytes], list[bytes], list[tuple[bytes, bytes]]]:
-    """Keys as senders derive them, contexts, and for each pair the keys of both sides."""
-    case, found, info, sides = meshed(scheme.R), [], [], []
-    honest = KeyPair.agree
-    made: dict[bytes, KeyPair] = {}
-    honest_pairs = relay_masks._key_pairs
+class Agreements(RealCryptography):
+    """Keeps what both ends of every pair derive."""
 
-    def pairs(channel: Channel, owners: Any) -> list[KeyPair]:
-        new = honest_pairs(channel, owners)
-        made.update({pair.public: pair for pair in new})
-        return new
+    made: ClassVar[list[Agreements]] = []
 
-    def agree(self: KeyPair, other: bytes, *, session: bytes, context: bytes) -> bytes:
-        key = honest(self, other, session=session, context=context)
-        found.append(key)
-        info.append(session + context)
-        sides.append((key, honest(made[other], self.public, session=session, context=context)))
-        return key
+    def __init__(self, *rest: Any, **options: Any) -> None:
+        super().__init__(*rest, **options)
+        self.at_senders: dict[int, Any] = {}
+        self.at_relays: dict[int, Any] = {}
+        self.made.append(self)
 
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(KeyPair, "agree", agree)
-        monkeypatch.setattr(relay_masks, "_key_pairs", pairs)
-        relays = case.directory.ids(Role.RELAY)[: scheme.T]
-        channel = Channel(case.directory, SimulationCoins(0))
-        KeyAgreement.between(channel, np.unique(case.grouping.row_owner), relays)
-    return found, info, sides
+    def sender_keys(self, private: Any, senders: Any, relay_key: Any, relay: int, session: bytes) -> Any:
+        self.at_senders[relay] = super().sender_keys(private, senders, relay_key, relay, session)
+        self._agreed.clear()  # so that the relay derives its own
+        return self.at_senders[relay]
+
+    def relay_keys(self, *ends: Any) -> Any:
+        self.at_relays[ends[1]] = super().relay_keys(*ends)
+        return self.at_relays[ends[1]]
 
 
-def test_every_pair_has_a_context_and_a_key_of_its_own() -> None:
-    """Six senders and three relays: eighteen different contexts of one length, and eighteen different keys."""
-    keys, info, _ = agreements(RelayCoded(T=3, R=4))
+def agreements(scheme: RelayCoded) -> Agreements:
+    """Keys as senders and relays derive them in the first sum."""
+    case = meshed(scheme.R)
+    channel = Channel(case.directory, SimulationCoins(0))
+    under(Agreements)(scheme).open(channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
+    return Agreements.made.pop()
+
+
+def test_every_pair_has_a_key_of_its_own() -> None:
+    """Six senders and three relays: eighteen different keys."""
+    found = agreements(RelayCoded(T=3, R=4)).at_senders
+    keys = [row.tobytes() for each in found.values() for row in each]
     assert len(set(keys)) == len(keys) == 18
-    assert len(set(info)) == 18
-    assert len({len(each) for each in info}) == 1
 
 
 def test_both_sides_derive_the_same_key() -> None:
     """A relay, with its private key and the sender's public one, derives what the sender derives."""
-    _, _, sides = agreements(RelayCoded(T=2, R=3))
-    assert all(sender == relay for sender, relay in sides)
+    found = agreements(RelayCoded(T=2, R=3))
+    assert set(found.at_senders) == set(found.at_relays)
+    assert all(np.array_equal(keys, found.at_relays[relay]) for relay, keys in found.at_senders.items())
 
 
 @given(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32), st.integers(0, 3))
 def test_contexts_of_different_pairs_differ(sender_key: bytes, relay_key: bytes, party: int) -> None:
     """Contexts have fixed fields, so that they are equal for equal keys and parties only."""
-    context = relay_masks.mask_context(sender_key, relay_key, party, party + 1)
-    assert context != relay_masks.mask_context(sender_key, relay_key, party + 1, party)
-    assert (context == relay_masks.mask_context(relay_key, sender_key, party, party + 1)) == (sender_key == relay_key)
+    context = mask_context(sender_key, relay_key, party, party + 1)
+    assert context != mask_context(sender_key, relay_key, party + 1, party)
+    assert (context == mask_context(relay_key, sender_key, party, party + 1)) == (sender_key == relay_key)
 
 
 LOW_ORDER = (bytes(32), bytes([1, *bytes(31)]), bytes([0xEC, *[0xFF] * 30, 0x7F]))
@@ -231,19 +224,16 @@ LOW_ORDER = (bytes(32), bytes([1, *bytes(31)]), bytes([0xEC, *[0xFF] * 30, 0x7F]
 def test_public_keys_of_low_order_are_refused(point: bytes) -> None:
     """A relay that offers a point with which everybody would share one key stops the set-up."""
     case = meshed(2)
-    channel = Channel(case.directory, SimulationCoins(0))
-    relay = case.directory.ids(Role.RELAY)[:1]
-    honest = relay_masks._sent_keys
 
-    def offered(channel: Channel, senders: Any, receivers: Any, pairs: Any) -> Any:
-        keys = honest(channel, senders, receivers, pairs).copy()
-        keys[:] = np.frombuffer(point, dtype=np.uint8) if senders is relay else keys
-        return keys
+    def offered(messages: Messages) -> Tampered | None:
+        if messages.phase is not Phase.KEYS or messages.senders[0] not in case.directory.ids(Role.RELAY):
+            return None
+        keys = np.tile(np.frombuffer(point, dtype=np.uint8), (len(messages), 1))
+        return Tampered.of_payload(np.arange(len(messages)), keys)
 
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(relay_masks, "_sent_keys", offered)
-        with pytest.raises(ProtocolError, match="low order"):
-            KeyAgreement.between(channel, case.directory.ids(Role.DEVICE), relay)
+    channel = Channel(case.directory, SimulationCoins(0), tamper=offered)
+    with pytest.raises(ProtocolError, match="low order"):
+        RelayCoded(k_min=1).open(channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
 
 
 def first_bytes(key: bytes) -> bytes:
@@ -280,8 +270,8 @@ def tags_seen_again(transcript: Transcript) -> int:
     """How many tags relays see in more than one step: each links two messages to one target."""
     steps_of: dict[tuple[int, int], set[Step]] = {}
     for batch in transcript.messages:
-        if batch.phase in (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.FETCH):
-            for tag in np.asarray(batch.payload)[:, :2].tolist():
+        if batch.phase in (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.COUNTS):
+            for tag in batch["tag"].tolist():
                 steps_of.setdefault(tuple(tag), set()).add(batch.step)
     assert steps_of
     return sum(len(seen) > 1 for seen in steps_of.values())
@@ -291,18 +281,14 @@ def tags_seen_again(transcript: Transcript) -> int:
 def test_tags_are_fresh(scheme: RelayCoded) -> None:
     """No tag is seen in two steps, and the same judge finds every one where targets keep theirs."""
     assert tags_seen_again(whole_run(scheme)[1]) == 0
-    assert tags_seen_again(whole_run(scheme, mutation.static_tags)[1]) == 6
+    assert tags_seen_again(whole_run(scheme, under(twins.StaticTags))[1]) == 6
 
 
 def test_no_secret_shows_in_a_repr() -> None:
     """Neither key pairs nor streams, coins or supplies show a key when they are printed."""
     secret = bytes(range(32))
     shown = [repr(KeyPair(secret)), repr(KeyedStreams([secret])), repr(FieldStream(secret))]
-    keys = KeyAgreement(np.array([1]), (KeyedStreams([secret]),))
-    channel = Channel(meshed(2).directory, SimulationCoins(0))
-    field = RelayCoded().field
-    supply = relay_masks.SeededMasks(channel, field, 1)
-    supply.masks(Step(0), np.array([3]), 1)
-    shown += [repr(keys), repr(relay_masks.AgreedMasks(channel, field, keys)), repr(supply)]
-    forms = (secret.hex(), repr(secret)[2:-1], str(list(secret))[1:-1], str(supply.seeds[0][0, 0]))
+    crypto = RealCryptography(RelayCoded().field, 1, anonymous=False)
+    shown += [repr(Keys.of(np.array([1]), [np.frombuffer(secret, dtype=np.uint8)[None]])), repr(crypto)]
+    forms = (secret.hex(), repr(secret)[2:-1], str(list(secret))[1:-1])
     assert not any(form in text for form in forms for text in shown)

@@ -10,10 +10,11 @@ does not: masks are used once, nobody holds T + 1 shares of one message, silos d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as attribute
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,18 @@ from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.relay_claim import claim_of
-from fgl_secure.protocols.relay_session import RelaySession
+from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.claim import claim_of
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
+from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.relays import Relays
+from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Claim, Draws, Messages, PublicParameters, Role, Step
+from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters, Role
+
+Ids = NDArray[np.int64]
 
 LARGEST_T = 64
 
@@ -49,17 +57,16 @@ class Profile(StrEnum):
     """
 
 
-class MaskOrigin(StrEnum):
-    """Where masks come from."""
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The machines of a run, one class a role; others than these are for tests, which break one of them."""
 
-    DERIVED = "derived"
-    """Expanded from keys (base) or seeds (anon) by a stream cipher."""
-    DRAWN = "drawn"
-    """Drawn as they are and sent in full: what the stream cipher stands in for, for enumeration and simulators.
+    devices: type[Devices] = Devices
+    silos: type[Silos] = Silos
+    relays: type[Relays] = Relays
 
-    Tags, numbers and orders are fixed then, so that masks are all that is random: values are hidden, and under `anon`
-    who sends to whom is not.
-    """
+
+HONEST = Roles()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,8 @@ class RelayCoded(Scheme):
         profile: what relays may know of who talks to whom.
         padding: messages that everybody sends under `anon`; None takes the most that anybody has to send.
         resends: how often a relay asks a sender again for what another relay holds.
-        masks: where masks come from.
+        cryptography: what is cryptographic about it, real or ideal.
+        roles: the machines.
     """
 
     field: PrimeField = PrimeField()
@@ -88,7 +96,13 @@ class RelayCoded(Scheme):
     profile: Profile = Profile.BASE
     padding: int | None = None
     resends: int = 1
-    masks: MaskOrigin = MaskOrigin.DERIVED
+    cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
+    roles: Roles = attribute(default=HONEST, repr=False)
+
+    label: ClassVar[str] = "relay-coded"
+    summary: ClassVar[str] = "message passing over relays, the repair of secmp"
+    keyed: ClassVar[bool] = False
+    """Where one process hosts everybody, the session's name is drawn with the keys."""
 
     label: ClassVar[str] = "relay-coded"
     summary: ClassVar[str] = "message passing over relays, the repair of secmp"
@@ -129,33 +143,39 @@ class RelayCoded(Scheme):
         return f"relay-coded[{named}]" if named else "relay-coded"
 
     @property
-    def claim(self) -> Claim:
-        """What it hides from whom, and what it does not."""
-        unnamed = self.profile is Profile.ANON and self.masks is MaskOrigin.DERIVED
-        return claim_of(self.T, self.k_min, anonymous=unnamed)
+    def anonymous(self) -> bool:
+        """Whether senders are unnamed."""
+        return self.profile is Profile.ANON
+
+    @property
+    def _parameters(self) -> Parameters:
+        most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
+        numbers = (self.field, self.T, self.R, self.k_min)
+        return Parameters(*numbers, self.anonymous, self.padding, self.resends, most_slots)
 
     def refuses(self, topology: Topology) -> str | None:
-        """Whatever is not for devices."""
-        return None if topology.name in (NEIGHBOURS, MEMBERS) else "relays add up for devices and their silos alone"
+        """None for sums for devices and for silos."""
+        if topology.name not in (NEIGHBOURS, MEMBERS):
+            return "relays add up rows for devices and for silos, which fetch their sums under tags"
+        if topology.bound is not None:
+            return "its rows are real numbers or elements of a field, and no bounded integers"
+        return None
 
     def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # the same for both
         """What it hides from whom, and what it does not."""
-        return self.claim
+        return claim_of(self.T, self.k_min, anonymous=self.anonymous and self.cryptography.unlinkable)
 
-    def limit(self, terms: int) -> int:
-        """Half the field, for each term."""
-        return (self.field.modulus - 1) // 2 // terms * terms
+    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
+        """Half of the field."""
+        return (self.field.modulus - 1) // 2
+
+    def fitted(self, topology: Topology) -> RelayCoded:
+        """The scheme over 2^61 - 1 for members: the gradient of a device with many neighbours has room there."""
+        return self.gradient_scheme(topology.terms) if topology.name == MEMBERS else self
 
     def answered(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min."""
         return grouping.answered(self.k_min)
-
-    def _for(self, topology: str, terms: int) -> RelayCoded:
-        """For gradients the same scheme over 2^61 - 1, where those of a device with many neighbours have room."""
-        if topology != MEMBERS:
-            return self
-        bits = max(EXACT_BITS - math.ceil(math.log2(terms * LARGEST_GRADIENT)), 0)
-        return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
 
     @property
     def helpers(self) -> Mapping[Role, int]:
@@ -169,7 +189,7 @@ class RelayCoded(Scheme):
 
     def encoding(self, topology: Topology) -> FixedPoint:
         """As `fixed_point` says; of gradients over the larger field."""
-        return self._for(topology.name, topology.terms).fixed_point(topology.terms)
+        return self.fitted(topology).fixed_point(topology.terms)
 
     def fixed_point(self, terms: int) -> FixedPoint:
         """The map into the field for sums of up to `terms` rows.
@@ -181,62 +201,75 @@ class RelayCoded(Scheme):
             return FixedPoint(self.field, self.bound, self.fraction_bits, terms)
         return FixedPoint.for_sums(self.field, bound=self.bound, terms=terms)
 
-    def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
-        """Sums of neighbours' rows."""
-        return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)
-
     def machines(
         self,
         topology: Topology,
-        session: bytes,  # noqa: ARG002  # until it has machines of its own
+        session: bytes,
         draws: Draws,
-        hosted: NDArray[np.int64] | None = None,  # noqa: ARG002  # the same
+        hosted: Ids | None = None,
         *,
-        names: Names | None = None,  # noqa: ARG002  # the same
+        names: Names | None = None,  # noqa: ARG002  # relays are known to senders by the channel
     ) -> tuple[SumMachine, ...]:
-        """One that hosts everybody, and talks over the channel by itself.
+        """Plans both passes; keys are exchanged with the first sum.
+
+        Args:
+            topology: with its relays; in a process that hosts some parties alone, the messages that concern these.
+            session: 16 public bytes, different in every session; not used where one process hosts everybody.
+            draws: coins of those parties.
+            hosted: int64 [k], party identifiers; all that take part unless given.
 
         Raises:
             InputError: the run has fewer relays than R, or padding does not fit the grouping.
-            FieldRangeError: the field cannot hold the sums.
         """
-        assert isinstance(draws, Channel), "it runs in simulations alone until it has machines of its own"
-        present = draws.parties.counts.get(Role.RELAY, 0)
-        if present < self.R:
-            raise InputError(f"parties must include R={self.R} relays; found {present}")
-        fixed, scheme = self.encoding(topology), self._for(topology.name, topology.terms)
-        return (_Everybody(RelaySession(scheme, draws, topology.grouping, fixed), fixed, draws),)
+        if len(topology.helpers) != self.R:
+            raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
+        g, name = topology.grouping, None if hosted is None else session
+        crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name)
+        owners = _hosted(hosted, g.row_owner, g.group_owner)
+        silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
+        relays = _hosted(hosted, topology.helpers)
+        out: list[SumMachine] = []
+        if len(owners):
+            out.append(self.roles.devices(owners, self._parameters, topology, crypto, draws, alone=hosted is None))
+        if len(silos):
+            out.append(self.roles.silos(silos, draws, anonymous=self.anonymous))
+        if len(relays):
+            out.append(self.roles.relays(relays, self._parameters, topology, crypto, draws))
+        return tuple(out)
 
-
-class _Everybody(SumMachine):
-    """All parties of a session in one process."""
-
-    def __init__(self, session: RelaySession, fixed: FixedPoint, channel: Channel) -> None:
-        super().__init__(np.arange(len(channel.parties)))
-        self._session, self._fixed = session, fixed
-        self._due: tuple[NDArray[Any], Step] | None = None
-        self._sums: NDArray[Any] | None = None
-
-    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
-        self._session.check(step)
-        self._due, self._sums = (np.empty((0, 1)) if rows is None else self._fixed.decode(rows), step), None
-
-    def take(self, messages: Messages) -> None:
-        """Nothing comes: the session talks by itself."""
-
-    def turn(self) -> Iterable[Messages]:
-        if self._due is not None:
-            (rows, step), self._due = self._due, None
-            units = np.rint(self._session.sum(rows, step) * 2.0**self._fixed.fraction_bits).astype(np.int64)
-            self._sums = units % self._fixed.field.modulus
-        return ()
+    # What follows serves callers of the interface before this one, and goes with the last of them.
 
     @property
-    def sums(self) -> NDArray[Any] | None:
-        return self._sums
+    def claim(self) -> Claim:
+        """The same for all topologies that it serves."""
+        return claim_of(self.T, self.k_min, anonymous=self.anonymous and self.cryptography.unlinkable)
 
-    def state(self) -> Mapping[str, NDArray[Any]]:
-        return {}
+    @property
+    def minimum_group(self) -> int:
+        """k_min."""
+        return self.k_min
 
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Nothing is kept."""
+    @property
+    def relays(self) -> int:
+        """R."""
+        return self.R
+
+    @property
+    def variants(self) -> tuple[RelayCoded, ...]:
+        """None: other parameters are other schemes with claims of their own."""
+        return ()
+
+    def gradient_scheme(self, members: int) -> RelayCoded:
+        """The same scheme over 2^61 - 1, where the gradient of a device with many neighbours has room."""
+        bits = max(EXACT_BITS - math.ceil(math.log2(members * LARGEST_GRADIENT)), 0)
+        return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
+
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
+        """Sums of neighbours' rows; a scheme for gradients is fitted already."""
+        return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)
+
+
+def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:
+    """Those of some parties that are hosted, ascending."""
+    everybody = np.unique(np.concatenate(parties))
+    return everybody if hosted is None else np.intersect1d(everybody, hosted)

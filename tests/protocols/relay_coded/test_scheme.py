@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import LARGEST_T, MaskOrigin, Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded, wire
+from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Directory, Phase, Role, Step
+from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, Tampered
 from tests.protocols.conformance import (
     BACKWARD,
     BOUND,
@@ -51,6 +53,18 @@ class RelayConformance(SchemeConformance):
         """Half a resolution a term."""
         terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
         return terms * self.scheme.fixed_point(terms).resolution / 2
+
+    def test_delivery_decides_the_sum(self) -> None:
+        """Shares that are others than those sent, and elements of the field still, make another sum."""
+        case = self.fit(triangle())
+
+        def tamper(messages: Messages) -> Tampered | None:
+            if messages.phase is not self.lossy_phase:
+                return None
+            return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+
+        session = self.scheme.open(Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
+        assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
     def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0)) -> Traffic:
         """Digests between relays; every sum is fetched from every relay by way of the owner's silo, both ways sealed.
@@ -114,7 +128,7 @@ class TestSpareRelay(RelayConformance):
 class TestDrawn(RelayConformance):
     """Masks sent in full: no keys, and a share for every relay."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, masks=MaskOrigin.DRAWN)
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, cryptography=IdealCryptography)
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         if not len(grouping.source):
@@ -180,14 +194,14 @@ class TestAnon(RelayConformance):
         session = self.scheme.open(channel, case.grouping, 1)
         for step in (FORWARD, BACKWARD):
             assert session.sum(np.ones((4, 1)), step)[3] == 0
-        counts = [np.asarray(b.payload)[:, 0] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
+        counts = [b["count"] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
         assert all((count == case.grouping.largest_group).all() for count in counts)
 
 
 SCHEMES = (
     RelayCoded(k_min=1, bound=BOUND),
     RelayCoded(T=2, R=4, k_min=2, bound=BOUND),
-    RelayCoded(k_min=3, bound=BOUND, masks=MaskOrigin.DRAWN),
+    RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography),
 )
 
 
@@ -348,9 +362,7 @@ def test_masks_are_not_sent(T: int, spare: int) -> None:
 
 def test_more_slots_than_a_header_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sender with more messages than slots raises before any of them is sent."""
-    from fgl_secure.protocols import relay_session
-
-    monkeypatch.setattr(relay_session, "MOST_SLOTS", 3)
+    monkeypatch.setattr(wire, "MOST_SLOTS", 3)
     case = star_both_ways(4)
     channel = channel_of(case.directory)
     with pytest.raises(InputError, match="a sender must have at most 3 messages in one step; found 4"):

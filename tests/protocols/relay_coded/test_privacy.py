@@ -16,7 +16,8 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import MaskOrigin, Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
 from fgl_secure.runtime import Channel, Direction, Directory, Party, Phase, Recording, Role, Step
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
@@ -32,8 +33,8 @@ from fgl_secure.testing import (
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.protocol import Inputs
 from fgl_secure.testing.views import aligned
-from tests.protocols import relay_mutations as mutation
-from tests.protocols.relay_mutations import Patch, flawed, kept_by, masks_from
+from tests.protocols.relay_coded import twins
+from tests.protocols.relay_coded.twins import Twin, kept_by, under, with_devices, with_relays
 from tests.strategies import Parties, grouping_over
 
 PRIMES = (5, 7, 11, 13)
@@ -43,8 +44,10 @@ SHAPES = [(p, T, R) for p in PRIMES for T in (1, 2) for R in (T + 1, T + 2) if (
 
 
 def small(p: int, T: int, R: int | None = None, k_min: int = 1) -> RelayCoded:
-    """The scheme over a small field, its masks drawn."""
-    return RelayCoded(PrimeField(p), T=T, R=R or T + 1, k_min=k_min, bound=1.0, fraction_bits=0, masks=MaskOrigin.DRAWN)
+    """The scheme over a small field under ideal cryptography: the machines are those of every other run."""
+    field = PrimeField(p)
+    ideal = IdealCryptography
+    return RelayCoded(field, T=T, R=R or T + 1, k_min=k_min, bound=1.0, fraction_bits=0, cryptography=ideal)
 
 
 def between(devices: int, edges: list[tuple[int, int]], relays: int) -> Parties:
@@ -60,6 +63,11 @@ def enumerable(
     """The scheme as a protocol under test."""
     case = between(devices, edges, scheme.R)
     return protocol_of(scheme, case.grouping, case.directory, steps=steps)
+
+
+def named(protocol: Protocol, name: str) -> Protocol:
+    """A protocol by the name of its flaw."""
+    return replace(protocol, name=name)
 
 
 def inputs(*rows: int | tuple[int, ...], devices: int = 3) -> NDArray[np.float64]:
@@ -179,7 +187,7 @@ class Flaw:
 
     Attributes:
         name: what it is.
-        patch: what makes it.
+        twin: what makes it of the scheme.
         edges: who sends to whom.
         steps: the sums.
         a: inputs, one row for each device that sends.
@@ -189,7 +197,7 @@ class Flaw:
     """
 
     name: str
-    patch: Patch
+    twin: Twin
     a: tuple[Any, ...]
     b: tuple[Any, ...]
     edges: tuple[tuple[int, int], ...] = ((0, 2),)
@@ -199,30 +207,30 @@ class Flaw:
 
     def question(self, scheme: RelayCoded) -> tuple[Protocol, Protocol, Inputs, Inputs]:
         """The protocol, its twin, and two inputs."""
-        good = enumerable(scheme, list(self.edges), steps=self.steps)
-        return good, flawed(good, self.patch, self.name), inputs(*self.a), inputs(*self.b)
+        good, broken = (enumerable(each, list(self.edges), steps=self.steps) for each in (scheme, self.twin(scheme)))
+        return good, named(broken, self.name), inputs(*self.a), inputs(*self.b)
 
 
 def across(name: str, second: Step, key: Callable[[Step], Any]) -> Flaw:
     """One mask for two steps."""
     steps = (Step(0, 0), second)
-    return Flaw(name, masks_from(kept_by(key)), ((0, 0),), ((0, 1),), steps=steps)
+    return Flaw(name, under(kept_by(key)), ((0, 0),), ((0, 1),), steps=steps)
 
 
 FLAWS = (
-    Flaw("shared mask across senders", masks_from(mutation.OneForAllSenders), (0, 0), (0, 1), tuple(TO_ONE)),
+    Flaw("shared mask across senders", under(twins.OneForAllSenders), (0, 0), (0, 1), tuple(TO_ONE)),
     across("shared mask across rounds", Step(1, 0), lambda s: (s.layer, s.direction, s.part, s.evaluation)),
     across("shared mask across layers", Step(0, 1), lambda s: (s.round, s.direction, s.part, s.evaluation)),
     across("shared mask across parts", Step(0, 0, part=1), lambda s: (s.round, s.layer, s.direction, s.evaluation)),
     across("shared mask with evaluation", Step(0, 0, evaluation=True), lambda s: (s.round, s.layer, s.direction)),
-    Flaw("polynomial of degree T - 1", mutation.lower_degree, (0,), (1,)),
-    Flaw("T + 1 shares to one relay", mutation.extra_share, (0,), (1,), watching=lambda T: relays(*range(T))),
-    Flaw("alpha_i = secret point", mutation.secret_point, (0,), (1,)),
+    Flaw("polynomial of degree T - 1", with_devices(twins.LowerDegree), (0,), (1,)),
+    Flaw("T + 1 shares to one relay", with_devices(twins.ExtraShare), (0,), (1,), watching=lambda T: relays(*range(T))),
+    Flaw("alpha_i = secret point", with_devices(twins.SecretPoint), (0,), (1,)),
     Flaw(
-        "tag answered twice with different sets", mutation.answered_twice, (0, 0), (1, -1), tuple(TO_ONE),
+        "tag answered twice with different sets", with_relays(twins.AnsweredTwice), (0, 0), (1, -1), tuple(TO_ONE),
         watching=lambda _: device(2),
     ),
-    Flaw("mask on 0 .. p - 2", masks_from(mutation.ShortRange), (0,), (1,), distance=lambda p: Fraction(1, p - 1)),
+    Flaw("mask on 0 .. p - 2", under(twins.ShortRange), (0,), (1,), distance=lambda p: Fraction(1, p - 1)),
 )  # fmt: skip
 
 
@@ -246,7 +254,7 @@ def test_enumeration_passes_the_scheme_and_rejects_the_flaw(flaw: Flaw, p: int, 
 def test_remainders_are_rejected_by_their_bias(p: int, bits: int) -> None:
     """Words of a few bits modulo p favour some elements; the relay that gets a share sees it."""
     good = enumerable(small(p, 1), [(0, 2)])
-    broken = flawed(good, masks_from(mutation.remainder_of(bits)), f"{bits} bits % p")
+    broken = named(enumerable(under(twins.remainder_of(bits))(small(p, 1)), [(0, 2)]), f"{bits} bits % p")
     assert_exactly_private(good, inputs(0), inputs(1), relays(1), broken_twin=broken)
 
 
@@ -258,7 +266,8 @@ def test_a_mask_shared_across_targets_links_them() -> None:
     case = between(3, TO_TWO, 2)
     two_rows = replace(case.grouping, source=np.array([0, 0]), target=np.array([1, 2]))
     good = protocol_of(small(5, 1), two_rows, case.directory)
-    broken = flawed(good, masks_from(mutation.OneForAllTargets), "one mask for all targets")
+    one_mask = under(twins.OneForAllTargets)(small(5, 1))
+    broken = named(protocol_of(one_mask, two_rows, case.directory), "one mask for all targets")
     for protocol, expected in ((good, 5 / 25), (broken, 1.0)):
         (views,) = Arm(protocol, inputs(1)[:, 0], relays(1)).on_all_tapes()
         shares = [k for k, label in enumerate(aligned([views], [views], case.directory).labels) if "shares[" in label]
@@ -269,7 +278,8 @@ def test_a_mask_shared_across_directions_is_rejected() -> None:
     """Two devices that send to each other under one mask a step, whichever way: the relay sees the difference."""
     steps = (Step(0), Step(0, direction=Direction.BACKWARD))
     good = enumerable(small(5, 1), [(0, 1)], devices=2, steps=steps)
-    broken = flawed(good, masks_from(kept_by(lambda step: step.round)), "one mask both ways")
+    one_mask = under(kept_by(lambda step: step.round))(small(5, 1))
+    broken = named(enumerable(one_mask, [(0, 1)], devices=2, steps=steps), "one mask both ways")
     a, b = inputs((0, 0), (0, 0), devices=2), inputs((0, 0), (0, 1), devices=2)
     assert_exactly_private(good, a, b, relays(1), broken_twin=broken)
     assert distance(broken, a, b, relays(1)) == 1
@@ -281,7 +291,8 @@ def test_a_retry_with_a_new_payload_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="must be summed once"):
         distance(retried, inputs((0, 0)), inputs((0, 1)), relays(1))
     two_rounds = enumerable(small(5, 1), [(0, 2)], steps=(Step(0), Step(1)))
-    broken = flawed(retried, mutation.steps_summed_again, "retry under the same mask")
+    again = enumerable(twins.steps_summed_again(small(5, 1)), [(0, 2)], steps=(Step(0), Step(0)))
+    broken = named(again, "retry under the same mask")
     assert_exactly_private(two_rounds, inputs((0, 0)), inputs((0, 1)), relays(1), broken_twin=broken)
 
 
@@ -297,8 +308,10 @@ def losing_the_first(protocol: Protocol) -> Protocol:
 
 def test_counts_below_k_min_are_not_answered() -> None:
     """When a message is lost, one of two is left, and k_min = 2 keeps it from the target; answered, it would tell."""
-    good = losing_the_first(enumerable(small(5, 1, k_min=2), TO_ONE))
-    broken = flawed(good, mutation.small_counts_answered, "small counts answered")
+    scheme = small(5, 1, k_min=2)
+    good, broken = (
+        losing_the_first(enumerable(each, TO_ONE)) for each in (scheme, with_relays(twins.SmallCountsAnswered)(scheme))
+    )
     assert_exactly_private(good, inputs(0, 0), inputs(0, 1), device(2), broken_twin=broken)
 
 
@@ -339,7 +352,7 @@ def test_relays_are_simulated_from_nothing(T: int) -> None:
     def simulator(_: None, channel: Channel) -> None:
         protocol.run(inputs(0, 0), channel)
 
-    broken = flawed(protocol, masks_from(mutation.OneForAllSenders), "one mask for all senders")
+    broken = named(enumerable(under(twins.OneForAllSenders)(small(5, T)), TO_ONE), "one mask for all senders")
     watching = (*relays(*range(T)), *SILOS)
     arguments = {"leakage": lambda _: None, "broken_twin": broken}
     found = assert_simulatable(protocol, inputs(0, 1), watching, simulator, **arguments)  # type: ignore[arg-type]
@@ -355,7 +368,7 @@ def test_a_target_and_relays_are_simulated_from_the_sum() -> None:
     def simulator(total: float, channel: Channel) -> None:
         protocol.run(inputs(int(total), 0), channel)
 
-    broken = flawed(protocol, mutation.answered_twice, "answered twice")
+    broken = named(enumerable(with_relays(twins.AnsweredTwice)(small(5, 1)), TO_ONE), "answered twice")
     assert_simulatable(
         protocol, inputs(-1, 1), (*device(2), *relays(1)), simulator,
         leakage=lambda values: float(values[:2].sum()), broken_twin=broken,
@@ -392,7 +405,8 @@ def last_shares_alone(protocol: Protocol) -> Protocol:
 def test_statistics_find_nothing_at_production_size(kind: str) -> None:
     """Over 2^31 - 1 elements with masks from streams, shares of two rounds tell nothing; without the round they do."""
     good = last_shares_alone(production(PRODUCTION[kind]))
-    broken = flawed(good, mutation.nonce_without(round=0), "no round in the nonce")
+    forgetting = under(twins.nonce_without(round=0))(PRODUCTION[kind])
+    broken = named(last_shares_alone(production(forgetting)), "no round in the nonce")
     same, swapped = inputs((0, 0), (0, 0), (0, 0)), inputs((0, 1), (0, -1), (0, 0))
     assert_statistically_private(good, same, swapped, relays(1), broken_twin=broken, advantage=0.8, seed=1, pairs=4)
 
@@ -445,22 +459,19 @@ RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 WITH_CHORD = [*RING, (0, 2)]
 
 
-def seen_of(edges: list[tuple[int, int]], patch: Patch | None = None) -> list[Any]:
+def seen_of(edges: list[tuple[int, int]], twin: Twin = lambda scheme: scheme) -> list[Any]:
     """Numbers and sizes of the messages of an anon run that silos and relays get, and counts under tags."""
-    scheme = RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON, padding=3)
+    scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON, padding=3))
     case = between(4, [*edges, *((u, v) for v, u in edges)], scheme.R)
     channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        if patch is not None:
-            patch(monkeypatch)
-        scheme.open(channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))
+    scheme.open(channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))
     seen: list[Any] = []
     for batch in channel.transcript.messages:
         if batch.phase in (Phase.TAGS, Phase.COUNTS, Phase.SHARE_SUMS):
             continue  # between devices, and to them
         seen.append((batch.phase, batch.item_bytes, sorted(zip(batch.senders, batch.receivers, strict=True))))
         if batch.phase in (Phase.SHARE_SEEDS, Phase.SHARE_HEADERS):
-            tags = np.asarray(batch.payload)[:, 0]
+            tags = batch["tag"][:, 0]
             seen.append(sorted(np.unique(tags, return_counts=True)[1].tolist()))
             assert {channel.parties.party_of(int(s)).role for s in batch.senders} == {Role.SILO}
     return seen
@@ -469,4 +480,4 @@ def seen_of(edges: list[tuple[int, int]], patch: Patch | None = None) -> list[An
 def test_nothing_that_silos_and_relays_get_depends_on_degrees() -> None:
     """With an edge more the same messages leave, in number, size and under every tag; unpadded they differ."""
     assert seen_of(RING) == seen_of(WITH_CHORD)
-    assert seen_of(RING, mutation.unpadded) != seen_of(WITH_CHORD, mutation.unpadded)
+    assert seen_of(RING, with_devices(twins.Unpadded)) != seen_of(WITH_CHORD, with_devices(twins.Unpadded))

@@ -8,10 +8,8 @@ key or a seed; only the values for the others travel.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
@@ -20,28 +18,6 @@ from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 
 Ids = NDArray[np.int64]
-
-TAG_WORDS = 2
-"""Tags and their openings are two words of 63 bits."""
-
-_PERMUTATION = Cipher(algorithms.AES256(b"fgl-secure one-way function tags"), modes.ECB())  # noqa: S305  # no secrecy asked
-_LOW_63 = np.int64(2**63 - 1)
-
-
-def tags_of(openings: Ids) -> Ids:
-    """The tags of openings: a one-way function, so that only a tag's owner can open it.
-
-    Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
-
-    Args:
-        openings: int64 [g, 2], secret and uniform below 2^63.
-
-    Returns:
-        int64 [g, 2], non-negative.
-    """
-    blocks = np.ascontiguousarray(openings)
-    image = np.frombuffer(_PERMUTATION.encryptor().update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
-    return (image ^ blocks) & _LOW_63
 
 
 def source_shares(
@@ -130,6 +106,8 @@ def find_tags(wanted: Ids, known: Ids) -> Ids:
     """int64 [k]: the position of each wanted tag [k, 2] among known ones [t, 2] in ascending order, or -1."""
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.int64)
+    if np.array_equal(wanted, known):
+        return np.arange(len(known))
     first = known[:, 0]
     place = np.minimum(np.searchsorted(first, wanted[:, 0]), len(known) - 1)
     while True:  # steps over tags with the same first word
@@ -139,38 +117,3 @@ def find_tags(wanted: Ids, known: Ids) -> Ids:
             break
         place = place + ahead
     return np.where((known[place] == wanted).all(axis=1), place, -1)
-
-
-def relay_answers(
-    field: PrimeField, shares: Elements, tags: Ids, by_tag: Segments, wanted: Ids, least: int, batch_axes: int = 0
-) -> tuple[Ids, Elements]:
-    """A relay's role: what it makes of fetches.
-
-    Args:
-        field: the field.
-        shares: elements [*batch, m, d], of the messages that count.
-        tags: int64 [t, 2], in ascending order.
-        by_tag: which messages bear each tag.
-        wanted: int64 [k, 4], a tag and its opening each.
-        least: least messages under a tag for which a relay answers.
-        batch_axes: of the shares.
-
-    Returns:
-        int64 [k], messages in each sum, 0 where it refuses, and elements [*batch, k, d], sums, zero there.
-    """
-    sizes = by_tag.sizes
-    if not len(sizes):
-        nothing = np.zeros((*shares.shape[:batch_axes], len(wanted), shares.shape[-1]), dtype=shares.dtype)
-        return np.zeros(len(wanted), dtype=np.int64), nothing
-    sums = relay_sums(field, shares, by_tag, batch_axes)
-    opened = (tags_of(wanted[:, 2:]) == wanted[:, :2]).all(axis=1)
-    place = find_tags(wanted[:, :2], tags)
-    answered = opened & (place >= 0) & (sizes[place] >= least)
-    out = np.take(sums, np.where(answered, place, 0), axis=batch_axes)
-    out[..., ~answered, :] = 0
-    return np.where(answered, sizes[place], 0), out
-
-
-def payload_rows(values: NDArray[Any], rows: Ids | None, batch_axes: int) -> NDArray[Any]:
-    """Rows of a payload on the axis behind the batch axes; None takes all without a copy."""
-    return values if rows is None else np.take(values, rows, axis=batch_axes)

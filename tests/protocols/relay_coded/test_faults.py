@@ -7,7 +7,7 @@ they sum. Whatever happens, a sum is right for the messages that count, or a Pro
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +20,20 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step, Tampered, Transcript
-from fgl_secure.runtime.channel import Loss
-from tests.hostile import Parts as Tamper
-from tests.hostile import by_parts
+from fgl_secure.runtime import (
+    PAYLOAD,
+    Channel,
+    Directory,
+    Messages,
+    Party,
+    Phase,
+    Recording,
+    Role,
+    Step,
+    Tampered,
+    Transcript,
+)
+from fgl_secure.runtime.channel import Loss, Tamper
 from tests.protocols.conformance import ideal
 from tests.strategies import Parties, grouping_over
 
@@ -74,7 +84,7 @@ class Outcome:
 def run(scheme: RelayCoded, loss: Loss | None = None, tamper: Tamper | None = None) -> Outcome:
     """Two rounds; only the second is interfered with."""
     case = meshed(scheme.R)
-    channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), loss, by_parts(tamper))
+    channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), loss, tamper)
     session = scheme.open(channel, case.grouping, 2)
     try:
         session.sum(VALUES[::-1], EARLIER)
@@ -97,49 +107,73 @@ def is_of_some(sums: NDArray[np.float64]) -> bool:
     return True
 
 
-Act = Callable[[Ids, NDArray[Any], NDArray[Any] | None], Tampered]
+Fields = Mapping[str, NDArray[Any]]
+Act = Callable[[Messages, Fields | None], Tampered]
+
+CONTENT = ("tag", "share", "opening", "count", "sum", "rows", "agreed", PAYLOAD)
+"""What a message is about, where it has it; the first of them is what is changed."""
 
 
-def changed(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def content_of(messages: Messages) -> str:
+    """The field that is changed."""
+    return next(name for name in reversed(CONTENT) if name in messages.fields)
+
+
+def altered(messages: Messages, change: Callable[[NDArray[Any]], None], *, by_network: bool = False) -> Tampered:
+    """All messages, with a change to what they are about."""
+    name = content_of(messages)
+    value = messages[name].copy()
+    change(value)
+    return Tampered(np.arange(len(messages)), {**messages.fields, name: value}, by_network=by_network)
+
+
+def flipped(value: NDArray[Any]) -> None:
+    value[0] ^= 1
+
+
+def flipped_all(value: NDArray[Any]) -> None:
+    value ^= 1
+
+
+def changed(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
     """The first message carries other contents."""
-    payload = payload.copy()
-    payload[0] = payload[0] ^ 1
-    return Tampered.of_payload(rows, payload, by_network=True)
+    return altered(messages, flipped, by_network=True)
 
 
-def changed_all(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def changed_all(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
     """All messages carry other contents."""
-    return Tampered.of_payload(rows, payload ^ 1, by_network=True)
+    return altered(messages, flipped_all, by_network=True)
 
 
-def swapped(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def swapped(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
     """Contents change places between messages."""
-    return Tampered.of_payload(rows, payload[::-1].copy(), by_network=True)
+    fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
+    return Tampered(np.arange(len(messages)), fields, by_network=True)
 
 
-def reordered(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def reordered(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
     """Messages arrive last first."""
-    return Tampered.of_payload(rows[::-1].copy(), payload[::-1].copy(), by_network=True)
+    fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
+    return Tampered(np.arange(len(messages))[::-1].copy(), fields, by_network=True)
 
 
-def duplicated(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def duplicated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
     """Every message arrives twice."""
-    twice = np.concatenate([rows, rows])
-    return Tampered.of_payload(twice, payload[twice], by_network=True)
+    twice = np.tile(np.arange(len(messages)), 2)
+    return Tampered(twice, {name: value[twice] for name, value in messages.fields.items()}, by_network=True)
 
 
-def truncated(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def truncated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
     """The first message arrives without its last byte."""
-    size = int(np.prod(payload.shape[1:])) * payload.itemsize
-    sizes = np.full(len(rows), size)
+    sizes = np.full(len(messages), messages.item_bytes)
     sizes[0] -= 1
-    return Tampered.of_payload(rows, payload, sizes, by_network=True)
+    return Tampered(np.arange(len(messages)), messages.fields, sizes, by_network=True)
 
 
-def replayed(rows: Ids, payload: NDArray[Any], earlier: NDArray[Any] | None) -> Tampered:  # noqa: ARG001
+def replayed(messages: Messages, earlier: Fields | None) -> Tampered:
     """Messages carry what those of the earlier step carried."""
     assert earlier is not None
-    return Tampered.of_payload(rows, earlier.copy(), by_network=True)
+    return Tampered(np.arange(len(messages)), earlier, by_network=True)
 
 
 ACTS: tuple[Act, ...] = (changed, changed_all, swapped, reordered, duplicated, truncated, replayed)
@@ -160,26 +194,28 @@ class Hostile:
     act: Act
     only: int | None = None
     acted: int = 0
-    seen: dict[tuple[int, int], list[NDArray[Any]]] = field(default_factory=dict)
+    seen: dict[tuple[int, int], Fields] = field(default_factory=dict)
 
-    def __call__(
-        self, phase: Phase, step: Step, senders: Ids, receivers: Ids, payload: NDArray[Any]
-    ) -> Tampered | None:
-        if phase is not self.phase or not len(senders):
+    def __call__(self, messages: Messages) -> Tampered | None:
+        if messages.phase is not self.phase or not len(messages):
             return None
-        answers = phase in (Phase.COUNTS, Phase.SHARE_SUMS)
-        key = (int(senders[0]), 0) if answers else (int(receivers[0]), len(senders))
-        if step == EARLIER:
-            self.seen.setdefault(key, []).append(payload.copy())
+        answers = messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS)
+        key = (int(messages.senders[0]), 0) if answers else (int(messages.receivers[0]), len(messages))
+        if messages.step == EARLIER:
+            self.seen.setdefault(key, {name: value.copy() for name, value in messages.fields.items()})
             return None
         if self.only is not None and key[0] != self.only:
             return None
-        kept = self.seen.get(key)
-        earlier = kept[0] if kept else None
+        earlier = self.seen.get(key)
         self.acted += 1
-        if self.act is replayed and (earlier is None or earlier.shape != payload.shape):
+        if self.act is replayed and (earlier is None or not same_shapes(earlier, messages.fields)):
             return None
-        return self.act(np.arange(len(senders)), payload, earlier)
+        return self.act(messages, earlier)
+
+
+def same_shapes(one: Fields, other: Fields) -> bool:
+    """Whether messages have the same fields."""
+    return {n: v.shape for n, v in one.items()} == {n: v.shape for n, v in other.items()}
 
 
 SCHEMES = (
@@ -231,8 +267,8 @@ def test_one_relays_lost_answers_are_made_up_for(phase: Phase, act: Act) -> None
 def test_authentication_is_what_catches_a_changed_share() -> None:
     """The same change made by the sender itself gives another sum: the tests above see what a twin without would do."""
 
-    def by_sender(rows: Ids, payload: NDArray[Any], _: NDArray[Any] | None) -> Tampered:
-        return Tampered.of_payload(rows, payload // 2)
+    def by_sender(messages: Messages, _: Fields | None) -> Tampered:
+        return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
 
     end = run(RelayCoded(bound=16.0, k_min=1), tamper=Hostile(Phase.SHARES, by_sender))
     assert end.sums is not None
@@ -283,7 +319,10 @@ def test_devices_that_drop_out_take_their_messages_with_them(
     expected[left < scheme.k_min] = 0
     assert np.allclose(end.sums, expected, atol=1e-4)
     lost = {v for v in dropped if reached.get(v, 0) < scheme.R}
-    assert {i.party.index for i in end.transcript.incidents if "are left out" in i.what} == lost
+    seen = {v for v in lost if reached.get(v, 0)}  # relays cannot miss what none of them has heard of
+    assert {i.party.index for i in end.transcript.incidents if "are left out" in i.what} == seen
+    lacking = set(np.flatnonzero((left >= scheme.k_min) & (left < np.bincount(case.grouping.target))).tolist())
+    assert {i.party.index for i in end.transcript.incidents if "its sum lacks" in i.what} == lacking
     assert (end.incidents.count("too few messages are left") > 0) == bool((left < scheme.k_min).any())
 
 
@@ -321,7 +360,8 @@ def test_resends_under_anon_tell_silos_no_tag() -> None:
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.ANON), loss=arrives)
     (asked,) = [b for b in end.transcript.messages if b.phase is Phase.RESENDS]
-    assert np.asarray(asked.payload).tolist() == [[k] for k in range(5)]
+    assert asked["slot"].tolist() == list(range(5))
+    assert set(asked.fields or {}) == {"slot"}
     again = [b for b in end.transcript.messages if b.phase is Phase.SHARES and b.step == STEP][-1]
     assert again.messages == 5
 
@@ -368,12 +408,13 @@ def test_without_a_relay_to_spare_the_run_stops(since: Phase) -> None:
 def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
     """A relay that says something else than it summed, or counted."""
 
-    def tamper(now: Phase, step: Step, senders: Ids, _: Ids, payload: NDArray[Any]) -> Tampered | None:
-        if now is not phase or step != STEP or senders[0] != relay:
+    def tamper(messages: Messages) -> Tampered | None:
+        if messages.phase is not phase or messages.step != STEP or messages.senders[0] != relay:
             return None
-        wrong = payload.copy()
-        wrong[..., 0] += 1
-        return Tampered.of_payload(np.arange(len(senders)), wrong)
+        name = "sum" if phase is Phase.SHARE_SUMS else "count"
+        wrong = messages[name].copy().reshape(len(messages), -1)
+        wrong[:, 0] += 1
+        return Tampered(np.arange(len(messages)), {**messages.fields, name: wrong.reshape(messages[name].shape)})
 
     return tamper
 
@@ -415,9 +456,9 @@ def test_a_lie_that_cannot_be_located_stops_the_run(phase: Phase, knows: str) ->
 def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
     """A relay that says another digest than its own makes relays compare message by message; the sums are whole."""
 
-    def tamper(phase: Phase, step: Step, senders: Ids, _: Ids, payload: NDArray[Any]) -> Tampered | None:
-        wrong = phase is Phase.ROSTERS and step == STEP
-        return Tampered.of_payload(np.arange(len(senders)), payload ^ 1) if wrong else None
+    def tamper(messages: Messages) -> Tampered | None:
+        wrong = messages.phase is Phase.ROSTERS and messages.step == STEP and PAYLOAD in messages.fields
+        return Tampered.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
 
     end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
     assert end.sums is not None
@@ -425,14 +466,12 @@ def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
     assert len([b for b in end.transcript.messages if b.phase is Phase.ROSTERS and b.step == STEP]) > 1
 
 
-def different_header(phase: Phase, step: Step, senders: Ids, receivers: Ids, payload: NDArray[Any]) -> Tampered | None:
+def different_header(messages: Messages) -> Tampered | None:
     """Senders name another tag to the second relay than to the first."""
     second = meshed(2).directory.ids(Role.RELAY)[1]
-    if phase is not Phase.SHARE_HEADERS or step != STEP or receivers[0] != second:
+    if messages.phase is not Phase.SHARE_HEADERS or messages.step != STEP or messages.receivers[0] != second:
         return None
-    wrong = payload.copy()
-    wrong[..., 0] ^= 1
-    return Tampered.of_payload(np.arange(len(senders)), wrong)
+    return altered(messages, flipped_all)
 
 
 def test_a_sender_with_two_tags_for_one_message_is_named() -> None:
@@ -445,13 +484,13 @@ def test_a_sender_with_two_tags_for_one_message_is_named() -> None:
 def test_two_contents_under_one_slot_are_named() -> None:
     """A sender that sends a message twice with different contents stops the run and is named."""
 
-    def tamper(phase: Phase, step: Step, senders: Ids, _: Ids, payload: NDArray[Any]) -> Tampered | None:
-        if phase is not Phase.SHARES or step != STEP:
+    def tamper(messages: Messages) -> Tampered | None:
+        if messages.phase is not Phase.SHARES or messages.step != STEP:
             return None
-        rows = np.array([*range(len(senders)), 0])
-        again = payload[rows].copy()
-        again[-1] ^= 1
-        return Tampered.of_payload(rows, again)
+        rows = np.array([*range(len(messages)), 0])
+        again = {name: value[rows].copy() for name, value in messages.fields.items()}
+        again["share"][-1] ^= 1
+        return Tampered(rows, again)
 
     end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
     assert "device 0 must resend the same bytes or make a new attempt" in str(end.error)
@@ -462,13 +501,13 @@ def test_keys_that_do_not_arrive_stop_the_set_up(act: Act | None) -> None:
     """A public key that is lost or changed on the way stops the run before any message, and both ends are named."""
     case = meshed(2)
 
-    def tamper(phase: Phase, _: Step, senders: Ids, __: Ids, payload: NDArray[Any]) -> Tampered | None:
-        return act(np.arange(len(senders)), payload, None) if act and phase is Phase.KEYS else None
+    def tamper(messages: Messages) -> Tampered | None:
+        return act(messages, None) if act and messages.phase is Phase.KEYS else None
 
     def loss(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
         return np.arange(len(senders)) >= (phase is Phase.KEYS and act is None)
 
-    channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, by_parts(tamper))
+    channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, tamper)
     session = RelayCoded(bound=16.0, k_min=1).open(channel, case.grouping, 2)
     with pytest.raises(ProtocolError, match=r"public keys must arrive.* that of relay 0 did not reach device 0"):
         session.sum(VALUES, STEP)
