@@ -16,8 +16,7 @@ from fgl_secure.methods.silos.mailbox import run_together
 from fgl_secure.methods.silos.neighbour_sums import ClearSums, NeighbourSums
 from fgl_secure.methods.silos.parcels import Array, Arrays
 from fgl_secure.methods.silos.program import Inbox, Outbox, Program
-from fgl_secure.methods.silos.relay import RelayProgram
-from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company

@@ -270,7 +270,7 @@ def test_a_mask_shared_across_targets_links_them() -> None:
     broken = named(protocol_of(one_mask, two_rows, case.directory), "one mask for all targets")
     for protocol, expected in ((good, 5 / 25), (broken, 1.0)):
         (views,) = Arm(protocol, inputs(1)[:, 0], relays(1)).on_all_tapes()
-        shares = [k for k, label in enumerate(aligned([views], [views], case.directory).labels) if "shares[" in label]
+        shares = [k for k, label in enumerate(aligned([views], [views], case.directory).labels) if "share[" in label]
         assert np.mean(views.values[:, shares[0]] == views.values[:, shares[1]]) == expected
 
 
