@@ -104,10 +104,6 @@ class RelayCoded(Scheme):
     keyed: ClassVar[bool] = False
     """Where one process hosts everybody, the session's name is drawn with the keys."""
 
-    label: ClassVar[str] = "relay-coded"
-    summary: ClassVar[str] = "message passing over relays, the repair of secmp"
-    keyed: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if not 1 <= self.T <= LARGEST_T:
             raise InputError(f"T must lie in 1..{LARGEST_T}; found {self.T}")
@@ -217,6 +213,7 @@ class RelayCoded(Scheme):
             session: 16 public bytes, different in every session; not used where one process hosts everybody.
             draws: coins of those parties.
             hosted: int64 [k], party identifiers; all that take part unless given.
+            names: not used.
 
         Raises:
             InputError: the run has fewer relays than R, or padding does not fit the grouping.
