@@ -17,7 +17,7 @@ from fgl_secure.methods.fed2gnn.layout import UpdateLayout
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import least_group
 from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Phase, Recording, Role
@@ -62,7 +62,7 @@ def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
 def test_secured_and_clear_training_agree() -> None:
     """Sums over relays and masked models, against sums of the same groups in the clear: within .2 points."""
     graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
-    scheme = make_scheme("relay-coded", Parameters())
+    scheme = RelayCoded()
     secured = train(graph, preset, scheme, staged("pairwise-masking", None))
     clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
     assert secured.accuracy.test is not None
@@ -209,7 +209,7 @@ def test_other_parties_and_backbones_are_refused() -> None:
     """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
-        train_fed2gnn(GRAPH, channel, QUICK, make_scheme("relay-coded", Parameters()), server_sums(None, channel))
+        train_fed2gnn(GRAPH, channel, QUICK, RelayCoded(), server_sums(None, channel))
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 
