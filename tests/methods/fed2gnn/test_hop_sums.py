@@ -21,7 +21,6 @@ from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.registry import PROTOCOLS, Parameters
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
@@ -33,7 +32,9 @@ Ids = NDArray[np.int64]
 ROWS = RowRange(first=64.0, growth=8.0)
 
 SCHEMES: list[Scheme] = [
-    *(protocol.make(Parameters(k_min=1)) for protocol in PROTOCOLS.values()),
+    Plaintext(),
+    SecretMessagePassing(),
+    RelayCoded(k_min=1),
     Plaintext(Path.SILO),
     RelayCoded(T=2, R=4, k_min=2),
     SecretMessagePassing(T=2, delivery=MuDelivery.TARGET),

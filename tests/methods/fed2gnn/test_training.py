@@ -17,7 +17,7 @@ from fgl_secure.methods.fed2gnn.layout import UpdateLayout
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.registry import Parameters, make_scheme
+from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import least_group
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import server_scheme
@@ -65,6 +65,8 @@ def test_secured_and_clear_training_agree() -> None:
     graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
     scheme = make_scheme("relay-coded", Parameters())
     secured = train(graph, preset, scheme, server_scheme("pairwise-masking"))
+    scheme = RelayCoded()
+    secured = train(graph, preset, scheme, staged("pairwise-masking", None))
     clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
     assert secured.accuracy.test is not None
     assert clear.accuracy.test is not None
@@ -211,6 +213,7 @@ def test_other_parties_and_backbones_are_refused() -> None:
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
         train_fed2gnn(GRAPH, channel, QUICK, make_scheme("relay-coded", Parameters()), clear_sums(channel))
+        train_fed2gnn(GRAPH, channel, QUICK, RelayCoded(), server_sums(None, channel))
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 
