@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
+from abc import abstractmethod
 from typing import Protocol
 
 import numpy as np

@@ -38,7 +38,8 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
                 for messages in outbox:
                     silent = False
                     _deliver(machines, host, channel, messages)
-            if silent and not any([machine.settle() for machine in machines]):
+            going_on = [machine.settle() for machine in machines] if silent else [True]
+            if not any(going_on):
                 return
         finally:
             _note_remarks(machines, channel)

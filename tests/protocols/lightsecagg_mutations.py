@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import Elements
-from fgl_secure.protocols import relay_masks
 from fgl_secure.protocols.coded_masks import opening
 from fgl_secure.protocols.coded_masks.code import MaskCode
 from fgl_secure.protocols.coded_masks.ideal import IdealLinks
 from fgl_secure.protocols.coded_masks.sealed import SealedLinks
 from fgl_secure.protocols.coded_masks.session import LightSecAggSession
 from fgl_secure.protocols.masking import keys
+from fgl_secure.protocols.relay_coded.cryptography import mask_nonce
 from fgl_secure.runtime import Phase, Step
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -140,7 +140,7 @@ def any_roster_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def seeds_kept_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds of the first step serve for all, and contexts do not name the step."""
-    fresh, honest = SealedLinks.begin, relay_masks.mask_nonce
+    fresh, honest = SealedLinks.begin, mask_nonce
 
     def begin(self: Any, step: Step, who: Any) -> None:
         if not self._seeds:

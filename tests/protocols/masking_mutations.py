@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fgl_secure.algebra import Elements
-from fgl_secure.protocols import relay_masks
 from fgl_secure.protocols.masking import derived, drawn, keys, unmasking
 from fgl_secure.protocols.masking.derived import DerivedMasks
 from fgl_secure.protocols.masking.drawn import DrawnMasks
 from fgl_secure.protocols.masking.shares import Sharing
+from fgl_secure.protocols.relay_coded.cryptography import mask_nonce
 from fgl_secure.runtime import Channel, Phase, Step
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.protocol import Inputs
@@ -136,7 +136,7 @@ def seeds_kept_over_steps(monkeypatch: pytest.MonkeyPatch) -> None:
             kept[name] = fresh(self, name, who, step)
         return kept[name].copy()
 
-    honest = relay_masks.mask_nonce
+    honest = mask_nonce
     monkeypatch.setattr(DerivedMasks, "_drawn", drawn)
     monkeypatch.setattr(keys, "mask_nonce", lambda step: honest(replace(step, round=0)))
 
