@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.dp import Perturbation, grid_rows
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import Encoding, Scheme, SumMachine, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Topology
 from fgl_secure.runtime import (
@@ -120,7 +121,7 @@ class Perturbed(Scheme):
         return self.inner.helpers
 
     def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
         """The inner scheme's machines for one row a message; whoever sends rows adds noise as a step begins.
 
@@ -130,7 +131,7 @@ class Perturbed(Scheme):
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """
         if topology.name != NEIGHBOURS:
-            return self.inner.machines(topology, session, draws, hosted)
+            return self.inner.machines(topology, session, draws, hosted, names=names)
         plain, settings = topology.grouping, self.settings
         if topology.width > settings.width:
             raise InputError(
@@ -139,7 +140,7 @@ class Perturbed(Scheme):
         for way in (plain, plain.reversed()):
             settings.target.relation.check(way.row_owner[way.source], way.target)
         encoding, apart = self._encoding(topology.terms), replace(topology, grouping=PerMessage.of(plain))
-        inner = self.inner.machines(apart, session, draws, hosted)
+        inner = self.inner.machines(apart, session, draws, hosted, names=names)
         return tuple(Noisy(machine, settings, plain, encoding, draws) for machine in inner)
 
     def _encoding(self, terms: int) -> FixedPoint | None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -73,6 +74,11 @@ class SumMachine(Machine):
         """
 
     @property
+    def over(self) -> bool:
+        """Whether the hosted parties have nothing more to say or hear in the step at hand, as far as they can tell."""
+        return False
+
+    @property
     def included(self) -> Ids | None:
         """Party identifiers of those whose rows are in the one sum; None where there are several sums, or none yet."""
         return None
@@ -85,6 +91,8 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    takes_reals: ClassVar[bool] = False
+    """Whether rows of one sum of all clients may be reals, which are summed as they are."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
@@ -118,6 +126,10 @@ class Scheme(ABC):
         """
         return None
 
+    def fitted(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
+        """The scheme with parameters that it chooses for a topology that it serves."""
+        return self
+
     def encoding(self, topology: Topology) -> Encoding | None:
         """The map of real rows of a topology into what is summed; None where rows go in as they are.
 
@@ -131,21 +143,36 @@ class Scheme(ABC):
         return grouping
 
     @property
+    def modulus(self) -> int | None:
+        """The modulus of sums whose topology has no bound, and whose entries are elements; None for no such sums."""
+        return None
+
+    def threshold_for(self, clients: int) -> int:
+        """Least clients that one sum of so many goes on with, where some drop out; all of them unless it says less.
+
+        Raises:
+            InputError: too few clients, or a threshold that privacy forbids.
+        """
+        return clients
+
+    @property
     def helpers(self) -> Mapping[Role, int]:
         """How many parties of which role take part beside those of the topology."""
         return NO_HELPERS
 
     @abstractmethod
     def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
         """The machines of some parties, one a role.
 
         Args:
             topology: that the scheme serves.
-            session: 16 public bytes, different in every session.
+            session: 16 public bytes, different in every session; what else all parties must have been told alike may
+                follow them: where keys are bound to it, parties that were told otherwise have no sum.
             draws: coins of those parties.
             hosted: int64 [k], party identifiers; all that take part unless given.
+            names: identities that sign keys, where a scheme has keys to sign, so that no server passes on its own.
 
         Raises:
             InputError: the scheme refuses the topology, or its parameters do not fit it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -157,6 +157,7 @@ class Topology:
         width: most entries of a row, at least 1.
         bound: largest magnitude of an entry where rows are integers; None where they are reals or field elements.
         aggregator: the party that may add up, where there is one; it may be entitled to the sum.
+        helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Topology:
     width: int
     bound: int | None = None
     aggregator: int | None = None
+    helpers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         if self.name not in TOPOLOGIES:

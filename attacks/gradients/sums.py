@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES
 from fgl_secure.attacks.gradients.truth import UpdateTruth
-from fgl_secure.attacks.gradients.views import GRADIENT_SUM, participants_of
+from fgl_secure.attacks.gradients.views import participants_of, update_sums
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.suspects import Population, Suspects
 from fgl_secure.errors import InputError
@@ -70,16 +70,15 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
 
     def infer_with(self, view: View, public: PublicParameters, known: Suspects) -> NamedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Tests every client in the sum of every round; None without sums over two clients or more."""
-        sums = [rows for rows in view.own(GRADIENT_SUM) if rows.step.round in known.pairs]
+        sums = {number: row for number, row in update_sums(view).items() if number in known.pairs}
         if not sums:
             return None
         population = Population.of(known.population)
         found = []
-        for rows in sums:
-            number = rows.step.round
+        for number, row in sums.items():
             clients = participants_of(view, number)
             if len(clients) > 1:
-                found.append(_tested(number, clients, np.asarray(rows.values), known.pairs[number], population))
+                found.append(_tested(number, clients, row, known.pairs[number], population))
         return _joined(found) if found else None
 
     def score(self, guess: NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
@@ -205,17 +204,16 @@ class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
         """Solves; None where there are not two sums or more."""
-        sums = sorted(view.own(GRADIENT_SUM), key=lambda rows: rows.step.round)
+        sums = update_sums(view)
         clients = view.parties.counts.get(Role.SILO, 0)
         if len(sums) < LEAST_SUMS or not clients:
             return None
         matrix = np.zeros((len(sums), clients), dtype=np.bool_)
-        for at, rows in enumerate(sums):
-            matrix[at, participants_of(view, rows.step.round)] = True
+        for at, number in enumerate(sums):
+            matrix[at, participants_of(view, number)] = True
         solution = solver(matrix.astype(np.float64))
-        totals = np.concatenate([np.asarray(rows.values, dtype=np.float64) for rows in sums])
-        updates = solution.weights @ totals
-        return SolvedUpdates(sums[0].step.round, solution.unknowns, updates, exposure(matrix), len(sums))
+        updates = solution.weights @ np.concatenate(list(sums.values()))
+        return SolvedUpdates(min(sums), solution.unknowns, updates, exposure(matrix), len(sums))
 
     def score(self, guess: SolvedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
         """The share of clients whose first update is recovered, and of those that would be if nothing changed."""

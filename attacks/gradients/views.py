@@ -14,8 +14,9 @@ from fgl_secure.runtime import Phase, PublicParameters, Role, View
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-GRADIENT_SUM = "gradient sum"
-"""Name of the server's row float64 [1, P], where it learns the sum over the participants of a round and no more."""
+SERVER_SUM = "server sum"
+"""Name of the server's row float64 [1, P + 1]: the sum of the weighted updates of a round's participants, and behind it
+that of their weights. A single client's row is of the same kind."""
 
 PARTICIPANTS = "participants"
 """Name of the server's rows int64 [k, 1]: indices of the silos whose gradients are in the sum of that round."""
@@ -59,18 +60,34 @@ class ClientGradients:
 def client_gradients(view: View, public: PublicParameters, known: GradientKnowledge) -> ClientGradients | None:
     """The gradients of the round whose weights the observer knows; None where it sees none."""
     model = known.model
-    batches = [batch for batch in view.messages(Phase.GRADIENT, round=model.round) if len(batch.senders)]
+    batches = [batch for batch in view.messages(Phase.VECTORS, round=model.round) if len(batch.senders)]
     if batches:
         clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in batches])
-        vectors = np.concatenate([np.asarray(batch.payload) for batch in batches])
-        return _read(model, clients, clients, vectors, 0.0)
-    sums = [rows for rows in view.own(GRADIENT_SUM) if rows.step.round == model.round]
-    if not sums:
+        vectors = np.concatenate([_unweighted(np.asarray(batch.payload)) for batch in batches])
+        return _read(model, clients, clients, vectors.astype(np.float32), 0.0)
+    sums = update_sums(view)
+    if model.round not in sums:
         return None
     participants = participants_of(view, model.round)
     bits = public.fraction_bits
     rounding = 0.0 if bits is None else len(participants) ** 0.5 * 2.0 ** -(bits + 1) / abs(model.rate)
-    return _read(model, np.array([SUM]), participants, np.asarray(sums[0].values), rounding)
+    return _read(model, np.array([SUM]), participants, sums[model.round], rounding)
+
+
+def update_sums(view: View) -> dict[int, Floats]:
+    """By round in ascending order: float64 [1, P], the sum of the participants' updates, each counting alike.
+
+    It is their weighted mean times their number. Rounds in which single updates arrived are left out: they say more.
+    """
+    single = {batch.step.round for batch in view.messages(Phase.VECTORS) if len(batch.senders)}
+    found = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in view.own(SERVER_SUM)}
+    numbers = sorted(set(found) - single)
+    return {number: _unweighted(found[number]) * len(participants_of(view, number)) for number in numbers}
+
+
+def _unweighted(rows: NDArray[np.floating]) -> Floats:
+    """Rows [k, P + 1] over their last entries."""
+    return rows[:, :-1].astype(np.float64) / rows[:, -1:]
 
 
 def participants_of(view: View, number: int) -> Ids:

@@ -124,7 +124,7 @@ def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums
 
 def _columns(batches: Iterable[ReceivedRows]) -> tuple[list[Ids], list[Ids], list[NDArray[Any]]]:
     listed = list(batches)
-    payloads = [np.asarray(batch.payload) for batch in listed]
+    payloads = [batch["sum"] for batch in listed]
     return [batch.senders for batch in listed], [batch.receivers for batch in listed], payloads
 
 
@@ -134,7 +134,7 @@ def _told(counts: list[ReceivedRows], targets: Ids) -> Ids:
     for batch in counts:
         place = np.minimum(np.searchsorted(targets, batch.receivers), max(len(targets) - 1, 0))
         known = np.flatnonzero(targets[place] == batch.receivers) if len(targets) else np.empty(0, dtype=np.int64)
-        told[place[known]] = np.asarray(batch.payload)[known, 0]
+        told[place[known]] = batch["count"][known]
     return told
 
 

@@ -197,4 +197,4 @@ def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
         known, place = np.unique(points, return_inverse=True)
         weights = lagrange_matrix(field, tuple(range(public.T + 1)), tuple(known.tolist()))[:, 0]
         factors = field.inverse(weights)[place]
-        yield batch, field.multiply(np.asarray(batch.payload), factors[:, None])
+        yield batch, field.multiply(batch["share"], factors[:, None])

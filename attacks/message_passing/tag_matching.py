@@ -176,5 +176,5 @@ def _received(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids,
     for batch in batches:
         mine = batch.observers == relay
         senders.append(view.parties.index_of(batch.senders[mine], Role.DEVICE))
-        words.append(np.asarray(batch.payload)[mine, :2])
+        words.append(batch["tag"][mine])
     return np.concatenate(senders), np.concatenate(words)

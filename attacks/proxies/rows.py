@@ -89,7 +89,7 @@ def proxy_rows(view: View, public: PublicParameters, known: ProxyKnowledge) -> t
     """
     layout = known.layout
     unit = 2.0 ** -(1 + (GRID_BITS if public.fraction_bits is None else public.fraction_bits))
-    rounds = {rows.step.round for rows in view.messages(Phase.SUMMANDS)}
+    rounds = {rows.step.round for rows in view.messages(Phase.VECTORS)}
     rounds |= {rows.step.round for rows in view.own(SERVER_SUM)}
     found = [_round(view, number, layout, unit) for number in sorted(rounds)]
     return tuple(rows for rows in found if rows is not None)
@@ -108,7 +108,7 @@ def _sent(view: View, number: int, fits: Callable[[int], bool]) -> tuple[Ids, Fl
     """Senders, by index, and what they sent in the clear, of a number of entries that fits; None for nothing."""
     batches = [
         (rows.senders, np.asarray(rows.payload, dtype=np.float64))
-        for rows in view.messages(Phase.SUMMANDS, round=number)
+        for rows in view.messages(Phase.VECTORS, round=number)
         if len(rows.senders) and rows.payload is not None and fits(rows.payload.shape[1])
     ]
     if not batches:

@@ -89,7 +89,7 @@ def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Fl
 def _summands(view: View, layout: VirtualSlices) -> dict[int, tuple[Ids, Floats]]:
     """By round in ascending order: indices of the senders int64 [k], and what they sent float64 [k, columns]."""
     found: dict[int, list[tuple[Ids, Floats]]] = {}
-    for batch in sorted(view.messages(Phase.SUMMANDS), key=lambda each: each.step.round):
+    for batch in sorted(view.messages(Phase.VECTORS), key=lambda each: each.step.round):
         rows = np.asarray(batch.payload, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] <= layout.weight:
             raise InputError(f"summands must be rows of more than {layout.weight} entries; found {list(rows.shape)}")

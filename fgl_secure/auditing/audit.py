@@ -23,8 +23,8 @@ from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
-from fgl_secure.protocols.naming import Assignment
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
+from fgl_secure.schemes import Assignment
 from fgl_secure.statistics import exact_proportion, smallest_detectable
 from fgl_secure.training.loop import Progress, TrainingResult
 
@@ -58,7 +58,7 @@ def audit(
         method: what is trained, with its choices.
         data: name of a data set or path of a graph, a configuration such as `Data`, or a graph of the caller's own;
             None takes a data set that needs no download.
-        schemes: for each run its schemes: text as in `fgl_secure.protocols.naming`, or schemes by topology. Those that
+        schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that
             the method demonstrates when empty.
         attacks: names; "all" for all that can read the runs.
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
@@ -245,7 +245,7 @@ def _report(
         run={
             "protocol": main,
             "protocols": list(results),
-            "method": plan.method.name,
+            "method": plan.method,
             "backbone": plan.backbone,
             "dataset": plan.graph.graph.name,
             "devices": plan.graph.num_devices,

@@ -20,7 +20,7 @@ from fgl_secure.graph.graph_sets.data import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan
-    from fgl_secure.protocols.naming import Assignment, Named
+    from fgl_secure.schemes import Assignment, Named
     from fgl_secure.tables.table import PaperTable
 
 Source = Data | GraphSets | FederatedGraph
@@ -103,7 +103,7 @@ class Method(ABC):
         Args:
             data: a configuration, the name of a data set, a graph of the caller's own, or None for a data set that
                 needs no download.
-            schemes: for each run its schemes, as text (see `fgl_secure.protocols.naming`) or by topology; those that
+            schemes: for each run its schemes, as text (see `fgl_secure.schemes`) or by topology; those that
                 the method demonstrates when empty.
             seed: of partition, split, initial weights, and of the coins of an audit.
             device: where model compute runs: "auto", "cpu" or "cuda".
@@ -163,7 +163,7 @@ def check_method(method: object) -> None:
         raise InputError(f"method must be a configuration such as fgl_secure.methods.HiFGL(); found {method!r}")
 
 
-_READER = "fgl_secure.protocols.naming:assignment"
+_READER = "fgl_secure.schemes:assignment"
 
 
 def loaded(place: str) -> Any:  # whatever stands there

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 
 from fgl_secure.auditing.controls import Makers
-from fgl_secure.auditing.method import Method
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
@@ -63,7 +62,7 @@ class Plan:
     """Checked choices of a method: everything that an audit needs to know.
 
     Attributes:
-        method: the choices.
+        method: its name.
         backbone: the graph neural network that is trained.
         seed: of partition, split, initial weights, and of the coins of an audit.
         graph: who has what.
@@ -79,7 +78,7 @@ class Plan:
         score: what the reported numbers are.
     """
 
-    method: Method
+    method: str
     backbone: str
     seed: int
     graph: FederatedGraph

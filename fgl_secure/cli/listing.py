@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from fgl_secure import schemes
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.method import Method
 from fgl_secure.graph import describe
 from fgl_secure.graph.graph_sets import describe_sets
 from fgl_secure.methods import method
 from fgl_secure.methods import names as method_names
-from fgl_secure.protocols import naming
 
 Rows = list[tuple[str, str]]
 
@@ -29,7 +29,7 @@ def listing(kind: str | None = None) -> str:
 def lines_of(each: type[Method]) -> Rows:
     """The lines of one method: first column and second; the first column is empty but on the first line."""
     lines = [(each.name, f"{each.title}: {each.task}"), ("", f"sums      {each.summed}")]
-    lines += [("", f"sees      {schemes}: {what}") for schemes, what in each.sees.items()]
+    lines += [("", f"sees      {under}: {what}") for under, what in each.sees.items()]
     lines.append(("", f"schemes   {'; '.join(_served(topology) for topology in each.topologies)}"))
     lines.append(("", f"backbones {', '.join(each.backbones()) or 'its own'}"))
     lines.append(("", f"tables    {', '.join(table.name for table in each.tables()) or 'none'}"))
@@ -37,7 +37,7 @@ def lines_of(each: type[Method]) -> Rows:
 
 
 def _served(topology: str) -> str:
-    return f"{topology}={'|'.join(naming.names(topology))}"
+    return f"{topology}={'|'.join(schemes.names(topology))}"
 
 
 def _table(name: str, rows: Rows) -> str:
@@ -56,10 +56,11 @@ def _datasets() -> Rows:
 
 def _schemes() -> Rows:
     rows = []
-    for name, summary in naming.SUMMARIES.items():
-        serving = [topology for topology in naming.TOPOLOGIES if naming.refusal(name, topology) is None]
-        promises = max(naming.promises(naming.parse(name, (topology,))[1], topology) for topology in serving)
-        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}"))
+    for name, summary in schemes.SUMMARIES.items():
+        serving = [topology for topology in schemes.TOPOLOGIES if schemes.refusal(name, topology) is None]
+        promises = max(schemes.promises(schemes.parse(name, (topology,))[1], topology) for topology in serving)
+        taken = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
+        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}; takes {taken}"))
     return rows
 
 

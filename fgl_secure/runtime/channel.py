@@ -237,7 +237,7 @@ class Channel(Draws):
             ends = messages.senders[changed.rows], messages.receivers[changed.rows]
             messages = replace(messages, senders=ends[0], receivers=ends[1], fields=changed.fields)
             arrived = changed.rows if arrived is None else arrived[changed.rows]
-        keeps = self.recording.keeps(messages.step, messages.phase)
+        keeps = self.recording.keeps(messages.step, messages.phase) and not messages.sealed
         messages = messages.read_only(own=keeps)
         size = messages.item_bytes if wire_bytes is None else wire_bytes
         self._record(messages, size, messages.fields if keeps else None)
@@ -289,6 +289,14 @@ class Channel(Draws):
         """Records what owners bring into the run: values [m, ...]."""
         if self.recording.keeps(step):
             self._keep(Private.INPUT, name, step, owners, self._on_every_tape(values))
+
+    def note_outputs(self, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Records what a protocol leaves owners with: values [*batch_shape, m, ...]."""
+        self._keep(Private.OUTPUT, name, step, owners, values)
+
+    def name_of(self, party: int) -> str:
+        """Its role and index."""
+        return str(self.parties.party_of(party))
 
     def note_incident(self, step: Step, party: int, what: str) -> None:
         """Records that something went wrong and was dealt with; `party` is the identifier of the one at fault."""

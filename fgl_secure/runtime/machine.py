@@ -40,6 +40,10 @@ class Draws(ABC):
     def draw(self, name: str, owners: Ids, modulus: int, shape: tuple[int, ...], step: Step = SETUP) -> Array:
         """Draws secret coins for each owner: int64 [*batch_shape, len(owners), *shape], below `modulus`."""
 
+    def name_of(self, party: int) -> str:
+        """What a party is called in messages to people."""
+        return f"party {party}"
+
     @abstractmethod
     def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
@@ -133,6 +137,17 @@ class Machine(ABC):
         Raises:
             ProtocolError: what has arrived leaves no way on.
         """
+
+    def settle(self) -> bool:
+        """Hears that nobody had anything to say, so that nothing more will arrive; it may make do with what there is.
+
+        Returns:
+            Whether it wants another turn.
+
+        Raises:
+            ProtocolError: what has arrived is too little.
+        """
+        return False
 
     @abstractmethod
     def state(self) -> Mapping[str, Array]:

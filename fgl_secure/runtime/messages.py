@@ -32,7 +32,7 @@ MOST_ENTRIES = 2**40
 SESSION_BYTES = 16
 
 _MAGIC = b"FGLM\x01"
-_HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBIBQB")
+_HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBiBQB")
 _FIELD = struct.Struct(">BBB")
 
 
@@ -47,7 +47,9 @@ class Messages:
         receivers: int64 [m], party identifiers.
         fields: by name, [*tapes, m, ...].
         tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
-        overhead: bytes that a transport adds to each message beside its fields, such as authentication.
+        overhead: bytes that a transport adds to each message beside its fields, such as authentication; below 0 where
+            fields repeat what its sequence numbers tell.
+        sealed: whether somebody behind the receivers alone can open the fields: they are carried on, and not recorded.
     """
 
     phase: Phase
@@ -57,6 +59,7 @@ class Messages:
     fields: Mapping[str, Array]
     tape_axes: int = 0
     overhead: int = 0
+    sealed: bool = False
 
     def __post_init__(self) -> None:
         m = len(self.senders)
@@ -90,6 +93,10 @@ class Messages:
         axis = self.tape_axes
         sizes = (math.prod(value.shape[axis + 1 :]) * value.itemsize for value in self.fields.values())
         return sum(sizes) + self.overhead
+
+    def sized(self, item_bytes: int) -> Messages:
+        """The same with the overhead that makes one message as long as that."""
+        return replace(self, overhead=self.overhead + item_bytes - self.item_bytes)
 
     def rows(self, which: Ids | NDArray[np.bool_]) -> Messages:
         """Some of the messages, by place or by flag; a place that is named twice comes twice."""
@@ -135,7 +142,7 @@ def encode(messages: Messages, session: bytes = bytes(SESSION_BYTES)) -> bytes:
         2 * (step.direction is Direction.BACKWARD) + step.evaluation,
         step.final,
         messages.overhead,
-        0,
+        messages.sealed,
         len(messages),
         len(messages.fields),
     )
@@ -145,7 +152,8 @@ def encode(messages: Messages, session: bytes = bytes(SESSION_BYTES)) -> bytes:
         kind = value.dtype.newbyteorder("<").str
         if kind not in KINDS or not 1 <= value.ndim <= MOST_AXES:
             raise InputError(f"field {name} must be of a type that travels and 1 to {MOST_AXES} axes; found {kind}")
-        parts += [_FIELD.pack(len(name), KINDS.index(kind), value.ndim), name.encode()]
+        title = name.encode("ascii")
+        parts += [_FIELD.pack(len(title), KINDS.index(kind), value.ndim), title]
         parts += [struct.pack(f">{value.ndim}Q", *value.shape), np.ascontiguousarray(value, dtype=kind).tobytes()]
     return b"".join(parts)
 
@@ -158,7 +166,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
         StaleMessageError: it is of another session.
     """
     reader = _Reader(data)
-    magic, where, phase_bytes, number, part, layer, kind, final, overhead, _, count, fields = reader.unpack(_HEAD)
+    magic, where, phase_bytes, number, part, layer, kind, final, overhead, sealed, count, fields = reader.unpack(_HEAD)
     if magic != _MAGIC:
         raise MalformedMessageError(f"messages must start with {_MAGIC!r}; they do not")
     if where != session:
@@ -166,8 +174,8 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     name = reader.take(phase_bytes).decode("ascii", errors="replace")
     if name not in Phase.__members__:
         raise MalformedMessageError("messages must name a phase that is known; they do not")
-    if kind > 3 or final > 1:
-        raise MalformedMessageError("messages must say yes or no of their step as 0 or 1; they do not")
+    if kind > 3 or final > 1 or sealed > 1:
+        raise MalformedMessageError("messages must say yes or no of their step and seal as 0 or 1; they do not")
     if count > MOST_MESSAGES or fields > MOST_FIELDS:
         raise MalformedMessageError(f"messages must be at most {MOST_MESSAGES} with {MOST_FIELDS} fields; found more")
     direction = Direction.BACKWARD if kind & 2 else Direction.FORWARD
@@ -180,14 +188,17 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
             raise MalformedMessageError("fields must each have a name of their own; at least one has not")
         found[title] = value
     reader.end()
-    return Messages(Phase[name], step, senders, receivers, MappingProxyType(found), 0, overhead)
+    return Messages(Phase[name], step, senders, receivers, MappingProxyType(found), 0, overhead, bool(sealed))
 
 
 def _field(reader: _Reader, count: int) -> tuple[str, Array]:
     length, kind, axes = reader.unpack(_FIELD)
     if not 1 <= length <= MOST_NAME_BYTES or kind >= len(KINDS) or not 1 <= axes <= MOST_AXES:
         raise MalformedMessageError("field must have a name, a known type and its number of axes; it has not")
-    title = reader.take(length).decode("utf-8", errors="replace")
+    name = reader.take(length)
+    if not name.isascii():
+        raise MalformedMessageError("field must have a name of ASCII characters; it has another")
+    title = name.decode("ascii")
     shape = struct.unpack(f">{axes}Q", reader.take(8 * axes))
     if shape[0] != count:
         raise MalformedMessageError(f"field must have a row for each of {count} messages; found {shape[0]}")

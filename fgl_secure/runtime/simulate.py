@@ -41,6 +41,8 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
                 for messages in outbox:
                     silent = 0
                     _deliver(machines, host, channel, messages)
+            if silent and sum(machine.settle() for machine in machines):  # every one is told
+                silent = 0
         except ProtocolError as error:
             _note_remarks(machines, channel)
             for incident in channel.transcript.incidents[seen:]:

@@ -45,6 +45,16 @@ class MessageBatch:
     fields: Mapping[str, Payload] | None
     repeats: int = 1
 
+    def __getitem__(self, name: str) -> Payload:
+        """A field.
+
+        Raises:
+            InputError: it was not recorded, or there is none of that name.
+        """
+        if self.fields is None or name not in self.fields:
+            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
+        return self.fields[name]
+
     @property
     def payload(self) -> Payload | None:
         """The field of messages that have one alone; None where only sizes were recorded."""
@@ -62,10 +72,11 @@ class MessageBatch:
 
 
 class Private(StrEnum):
-    """What a party has without receiving it."""
+    """What a party has without receiving it: brings, draws, or works out from what it received."""
 
     INPUT = "input"
     COINS = "coins"
+    OUTPUT = "output"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +124,7 @@ class Transcript:
         parties: who took part.
         batch_axes: leading axes of every payload: 0, or 1 when all coin tapes ran at once.
         messages: all messages; sizes always, payloads where recorded.
-        private: inputs and coins of the parties, where recorded.
+        private: inputs, coins and outputs of the parties, where recorded.
         incidents: what went wrong and was dealt with.
     """
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.errors import InputError
 from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Direction, Phase, Step
@@ -36,6 +37,16 @@ class ReceivedRows:
     item_bytes: int
     fields: Mapping[str, NDArray[Any]] | None
 
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A field.
+
+        Raises:
+            InputError: it was not recorded, or there is none of that name.
+        """
+        if self.fields is None or name not in self.fields:
+            raise InputError(f"messages of {self.phase.label} must have the field {name} recorded; they have not")
+        return self.fields[name]
+
     @property
     def payload(self) -> NDArray[Any] | None:
         """The field of messages that have one alone; None where only sizes were recorded."""
@@ -44,7 +55,7 @@ class ReceivedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateRows:
-    """Inputs or coins of the observers themselves: values [*batch, m, ...] of owners [m]."""
+    """Inputs, coins or outputs of the observers themselves: values [*batch, m, ...] of owners [m]."""
 
     kind: str
     name: str
@@ -67,7 +78,7 @@ class View:
         name: who observes, in words.
         parties: numbering of the parties (public).
         received: messages that reached the observers.
-        private: inputs and coins of the observers.
+        private: inputs, coins and outputs of the observers.
     """
 
     name: str
@@ -95,5 +106,5 @@ class View:
         )
 
     def own(self, name: str) -> tuple[PrivateRows, ...]:
-        """Inputs or coins of a name, in order."""
+        """Inputs, coins or outputs of a name, in order."""
         return tuple(rows for rows in self.private if rows.name == name)

@@ -13,6 +13,7 @@ from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.claim import RECEIVER_KEY_CLAIM
 from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Plan, Receiver, Senders
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.opened import OpenedCollective, topology_of
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
@@ -84,6 +85,8 @@ class Ckks(Scheme, VectorScheme):
         session: bytes,  # noqa: ARG002  # public keys are named by their fingerprints
         draws: Draws,
         hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
     ) -> tuple[SumMachine, ...]:
         """See `Scheme.machines`; the receiver makes its key pair where it has none yet."""
         why = self.refuses(topology)

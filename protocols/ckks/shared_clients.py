@@ -28,9 +28,9 @@ from fgl_secure.protocols.ckks.wire import (
     padded,
     unpadded,
 )
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
-from fgl_secure.protocols.one_sum.scheme import Names
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -162,11 +162,12 @@ class SharedKeyClients(OneSumClients):
         return hear
 
     def _group_key(self, at: int, maker: int, box: bytes, context: Context) -> bytes:
+        group: bytes = self._secrets[at, GROUP].tobytes()
         if maker == self._places[at]:
-            return self._secrets[at, GROUP].tobytes()
+            return group
         key, ends = self._pair[at, maker].tobytes(), (int(self.terms.clients[maker]), int(self.parties[at]))
-        group: bytes = self._crypto.unseal(key, context, *ends, box, KEY_BYTES).astype(np.uint8).tobytes()
-        return group
+        opened = self._crypto.unseal(key, context, *ends, box, KEY_BYTES)
+        return bytes(opened.astype(np.uint8))
 
     def _encrypt(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, encrypted while it is read."""

@@ -15,7 +15,8 @@ from fgl_secure.protocols.ckks.claim import shared_key_claim
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
-from fgl_secure.protocols.one_sum.scheme import Names, OneSumScheme
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import threshold_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology

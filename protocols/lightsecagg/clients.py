@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
 from fgl_secure.protocols.lightsecagg.roster import Flags, check_roster
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
-from fgl_secure.protocols.one_sum.scheme import Names
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -125,14 +125,14 @@ class Clients(OneSumClients):
         return self._shared(which, secrets, self._plan.context(self.step), self.step)
 
     def _shared(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
-        n, code = self.terms.n, self._plan.code
+        n, nothing = self.terms.n, bytes(self._crypto.sealed_bytes(self._plan.code.width))
         for at, own in zip(which.tolist(), secrets, strict=True):
             place = int(self._places[at])
             coded = self._coded(at, own, context)
             self._held[..., at, place, :], self._holds[at, place] = coded[..., place, :], True
-            boxes = np.zeros((1, n, self._crypto.sealed_bytes(code.width)), dtype=np.uint8)
-            for v in np.flatnonzero(self._has[at]).tolist():
-                boxes[0, v] = np.frombuffer(self._sealed(at, v, coded, context), dtype=np.uint8)
+            others = [v for v in range(n) if v != place]
+            sealed = [self._sealed(at, v, coded, context) if self._has[at, v] else nothing for v in others]
+            boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
             fields = {"boxes": boxes, "given": self._has[[at]]}
             yield self._to_server(Phase.SECRET_SHARES, np.array([at]), fields, None, step)
 
@@ -163,7 +163,7 @@ class Clients(OneSumClients):
         """Who shared, and the coded masks that a client holds from now on."""
         n, needed = self.terms.n, self.terms.threshold
         told = flags_of(messages, "told", n)
-        boxes = bytes_of(messages, "boxes", n, self._crypto.sealed_bytes(self._plan.code.width))
+        boxes = bytes_of(messages, "boxes", n - 1, self._crypto.sealed_bytes(self._plan.code.width))
 
         def hear(row: int, at: int) -> None:
             strangers = np.flatnonzero(told[row] & ~self._has[at])
@@ -183,12 +183,20 @@ class Clients(OneSumClients):
         return hear
 
     def _unsealed(self, at: int, told: Flags, boxes: Array, context: Context) -> dict[int, Elements]:
-        """The coded masks that open as sealed for a client, by their owners; the others are not there."""
-        found, me = {}, int(self.parties[at])
+        """The coded masks that open as sealed for a client, by their owners; the others are not there.
+
+        Args:
+            at: the place of the client among those hosted.
+            told: bool [n], who shared.
+            boxes: uint8 [n - 1, bytes], of all clients but this one.
+            context: of the sum.
+        """
+        found, me, place = {}, int(self.parties[at]), int(self._places[at])
         for v in np.flatnonzero(told).tolist():
             owner, key = int(self.terms.clients[v]), self._pair[at, v].tobytes()
             try:
-                found[v] = self._crypto.unseal(key, context, owner, me, boxes[v].tobytes(), self._plan.code.width)
+                box = boxes[v - (v > place)].tobytes()
+                found[v] = self._crypto.unseal(key, context, owner, me, box, self._plan.code.width)
             except ProtocolError as error:
                 self.remark(self.step, owner, str(error))
         return found

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.claim import claim_of
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.code import MaskCode
@@ -28,7 +29,7 @@ from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
 from fgl_secure.protocols.lightsecagg.roster import colluding_of, lying_of
 from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.scheme import CollectiveSession, Names, OneSumScheme
+from fgl_secure.protocols.one_sum.scheme import CollectiveSession, OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology

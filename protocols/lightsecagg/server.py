@@ -19,6 +19,7 @@ from fgl_secure.runtime import Draws, Messages, Phase, Step
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
 
 
 class Server(OneSumServer):
@@ -45,7 +46,7 @@ class Server(OneSumServer):
     def _clear(self) -> None:
         n, c, code = self.terms.n, self._crypto, self._plan.code
         self._given = np.zeros((n, n), dtype=np.bool_)
-        self._boxes = np.zeros((0, n, c.sealed_bytes(code.width)), dtype=np.uint8)
+        self._boxes: dict[int, Bytes] = {}
         self._told = np.zeros((n, n), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, code.length), dtype=np.int64)
         self._votes = np.zeros((n, n, c.vote_bytes), dtype=np.uint8)
@@ -71,15 +72,14 @@ class Server(OneSumServer):
     def _hear_shares(self, messages: Messages) -> Hear:
         """A sealed box for each other client."""
         n = self.terms.n
-        given, boxes = flags_of(messages, "given", n), bytes_of(messages, "boxes", *self._boxes.shape[1:])
+        given = flags_of(messages, "given", n)
+        boxes = bytes_of(messages, "boxes", n - 1, self._crypto.sealed_bytes(self._plan.code.width))
 
         def hear(row: int, client: int) -> None:
             others = self._listed.copy()
             others[client] = False
             if not np.array_equal(given[row], others):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
-            if not len(self._boxes):
-                self._boxes = np.zeros((n, *self._boxes.shape[1:]), dtype=np.uint8)
             self._given[client], self._boxes[client] = given[row], boxes[row]
 
         return hear
@@ -88,16 +88,18 @@ class Server(OneSumServer):
         """Everybody that has shared hears who did, and what they sealed for it."""
         shared = self._here.answered.copy()
         self._told = self._given.T & shared & shared[:, None]
-        boxes, self._boxes = self._boxes, self._boxes[:0].copy()
+        boxes, self._boxes = self._boxes, {}
         self._here.go(Stage.VECTORS, shared)
         return self._forwarded(boxes, shared, self._told, self.step)
 
-    def _forwarded(self, boxes: Array, shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
+    def _forwarded(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
         """Client by client: all boxes together are as large as what everybody shared."""
+        nothing = np.zeros(self._crypto.sealed_bytes(self._plan.code.width), dtype=np.uint8)
         for client in np.flatnonzero(shared).tolist():
-            own = boxes[:, client] * told[client][:, None]
+            others = [u for u in range(len(shared)) if u != client]
+            own = [boxes[u][client - (client > u)] if told[client, u] else nothing for u in others]
             which = np.arange(len(shared)) == client
-            fields = {"told": told[client][None], "boxes": own[None]}
+            fields = {"told": told[client][None], "boxes": np.stack(own)[None]}
             yield self._to_clients(Phase.SECRET_SHARES, which, fields, None, step)
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
@@ -172,10 +174,12 @@ class Server(OneSumServer):
         return [self._to_receiver(Phase.MASKED_SUMS, fields, elements, step)]
 
     def _arrays(self) -> dict[str, Array]:
+        shape = len(self._boxes), self.terms.n - 1, self._crypto.sealed_bytes(self._plan.code.width)
         return {
             **super()._arrays(),
             "given": self._given,
-            "boxes": self._boxes,
+            "owners": np.array(list(self._boxes), dtype=np.int64),
+            "boxes": np.array(list(self._boxes.values()), dtype=np.uint8).reshape(shape),
             "told": self._told,
             "total": self._total,
             "votes": self._votes,
@@ -184,5 +188,6 @@ class Server(OneSumServer):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._given, self._boxes, self._told = arrays["given"], arrays["boxes"], arrays["told"]
+        self._given, self._told = arrays["given"], arrays["told"]
+        self._boxes = dict(zip(arrays["owners"].tolist(), arrays["boxes"], strict=True))
         self._total, self._votes, self._opened = arrays["total"], arrays["votes"], arrays["opened"]

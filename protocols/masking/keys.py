@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.relay_masks import mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import mask_nonce
 from fgl_secure.runtime import Step
 
 LABEL = b"fgl-secure pairwise-masking/v1"

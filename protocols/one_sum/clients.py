@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, laid_out
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
-from fgl_secure.protocols.one_sum.scheme import Names
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -75,6 +75,11 @@ class OneSumClients(OneSumMachine):
     def due(self) -> Ids:
         """The stage that each hosted client awaits the server's message of, int64 [h]; `DONE` after the last."""
         return self._due.copy()
+
+    @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return bool((self._due == DONE).all())
 
     @abstractmethod
     def _clear(self) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.one_sum.identity import Identities, Identity
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.terms import OneSum, refusal
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
@@ -19,24 +17,6 @@ from fgl_secure.runtime import Channel, Claim, Draws, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES
 
 Ids = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Long-term identities of the parties of a sum, by place: clients from 0, a receiver that is none behind them.
-
-    Attributes:
-        own: of those hosted here.
-        known: of all whose keys those hosted here will hear, as they know them from elsewhere.
-    """
-
-    own: Mapping[int, Identity]
-    known: Identities
-
-    def __post_init__(self) -> None:
-        for place, identity in self.own.items():
-            if self.known.public.get(place) != identity.public:
-                raise InputError(f"identity must be that of client {place} among those known; it is not")
 
 
 class OneSumScheme(Scheme):

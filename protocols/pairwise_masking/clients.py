@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose
-from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of
-from fgl_secure.protocols.one_sum.scheme import Names
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
+from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.memory import DONE, MASK, SEALING, SELF, SHARES, Memory
-from fgl_secure.protocols.pairwise_masking.plan import Circles
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
-from fgl_secure.runtime import Messages, Phase, Step
+from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -29,111 +29,69 @@ PHASES: Mapping[Phase, Stage] = {
     Phase.UNMASKING: Stage.OPENING,
 }
 """What the server's messages ask for, by what they carry."""
+MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)
+"""More secrets of a client: the private key of its masks, and the seeds of its own mask and of what shares secrets."""
 
 
-class Clients(Memory):
-    """Some clients. Holds secrets, which are forgotten once no later stage needs them.
+class Clients(OneSumClients):
+    """Some clients.
 
-    All that a client remembers is a row of each array; a stage is heard (`take`: checked, and kept) and answered
-    (`turn`) apart.
-    See `Memory` for the arguments.
+    Args:
+        parties: int64 [h], ascending identifiers of those hosted.
+        plan: of the sums.
+        cryptography: keys, masks, seals and votes.
+        draws: coins of those hosted.
+        names: their identities; None for none.
     """
 
-    def begin(self, step: Step, rows: Array | None = None) -> None:
-        """See `SumMachine.begin`.
+    phases: ClassVar = PHASES
+    stages: ClassVar = tuple(Stage)
+    secrets: ClassVar = 4
 
-        Args:
-            step: of the sum.
-            rows: int64 [h, length], which must stay as they are until the sum is done; they may also be given later,
-                by `provide`, before the vectors are asked for.
-        """
-        if rows is not None:
-            self._plan.terms.check_rows(rows, len(self.parties), self._plan.field.modulus)
-        self._started(step)
-        self._clear()
-        self._rows = rows
-        self._secrets = self._crypto.fresh(self.parties, self._secrets.shape[1], step).copy()
-        self._due[:], self._pending[:] = Stage.KEYS, True
-        if self._names is not None:
-            self._sign(step, self._names)
+    def __init__(
+        self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
+    ) -> None:
+        self._plan = plan
+        super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
 
-    def provide(self, rows: Array) -> None:
-        """Takes what the hosted clients add, where `begin` was not given it.
+    def _clear(self) -> None:
+        h, n, k = len(self.parties), self.terms.n, self._plan.degree
+        self._has = np.zeros((h, k), dtype=np.bool_)
+        self._pair = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
+        self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
+        self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
+        self._told = np.zeros((h, k), dtype=np.bool_)
+        self._holds = np.zeros((h, k + 1), dtype=np.bool_)
+        self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
+        self._asked = np.zeros((h, n), dtype=np.uint8)
 
-        Args:
-            rows: int64 [h, length], which must stay as they are until the sum is done.
-
-        Raises:
-            InputError: another shape or type, an entry beyond the bound (not shown), or rows that are there already.
-        """
-        if self._rows is not None or (self._due > Stage.VECTORS).any():
-            raise InputError("rows must be provided once a sum; found some that were provided before")
-        self._plan.terms.check_rows(rows, len(self.parties), self._plan.field.modulus)
-        self._rows = rows
-
-    def take(self, messages: Messages) -> None:
-        """See `Machine.take`."""
-        self._check_head(messages, PHASES, messages.phase)
-        self._check_from(messages, self._plan.terms.server)
-        stage = PHASES[messages.phase]
-        read = {
+    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+        read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
             Stage.SHARES: self._hear_keys,
             Stage.VECTORS: self._hear_shares,
             Stage.AGREEMENT: self._hear_roster,
             Stage.OPENING: self._hear_votes,
-        }[stage]
-        hear = read(messages, self._plan.circles(self.step), self._plan.context(self.step))
-        places = np.searchsorted(self.parties, messages.receivers)
+        }
+        return read[stage](messages, self._plan.circles(self.step), self._plan.context(self.step))
 
-        def one(row: int) -> None:
-            at = int(places[row])
-            self._check_due(at, stage)
-            hear(row, at)
-            self._pending[at] = True
-
-        each_row(self, messages, one)
-
-    def turn(self) -> Iterable[Messages]:
-        """See `Machine.turn`. Masked vectors are made one at a time, while they are read.
-
-        Raises:
-            InputError: vectors are asked for and were not provided; turn again when they are.
-        """
-        ready = {stage: np.flatnonzero(self._pending & (self._due == stage)) for stage in Stage}
-        if len(ready[Stage.VECTORS]) and self._rows is None:
-            raise InputError("rows must be provided to clients before they are asked for them; they were not")
-        answer: dict[Stage, Callable[[Ids], Iterable[Messages]]] = {
-            Stage.KEYS: self._publish,
+    def _answers(self) -> Mapping[Stage, Answer]:
+        return {
             Stage.SHARES: self._share,
             Stage.VECTORS: self._hand_in,
             Stage.AGREEMENT: self._agree,
             Stage.OPENING: self._open_up,
         }
-        out = [answer[stage](which) for stage, which in ready.items() if len(which)]
-        answered = np.flatnonzero(self._pending)
-        self._due[answered] += 1
-        self._pending[:] = False
-        if (self._due > Stage.VECTORS).all():
-            self._rows = None
-        return chain.from_iterable(out)
 
-    def _check_due(self, at: int, stage: Stage) -> None:
-        due = int(self._due[at])
-        if due != stage or self._pending[at]:
-            what = "nothing" if due == DONE else f"stage {Stage(due).name}"
-            said = "a second request" if due == stage else f"one of stage {stage.name}"
-            raise StaleMessageError(f"client {self._places[at]} must be asked for what is due, {what}; found {said}")
+    def _statement(self, place: int, public: bytes) -> bytes:
+        return self._plan.statement(self.step, place, public)
 
     # ------------------------------------------------------------------------------------------------- KEYS and SHARES
-    def _sign(self, step: Step, names: Names) -> None:
-        for at, place in enumerate(self._places.tolist()):
-            if place in names.own:
-                said = self._plan.statement(step, place, *self._published(at))
-                self._signature[at] = np.frombuffer(names.own[place].sign(said), dtype=np.uint8)
-
     def _published(self, at: int) -> tuple[bytes, bytes]:
         secret = self._secrets[at]
         return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
+
+    def _public(self, at: int) -> bytes:
+        return b"".join(self._published(at))
 
     def _publish(self, which: Ids) -> Iterable[Messages]:
         """Both public keys of each client, signed where there are identities."""
@@ -145,14 +103,14 @@ class Clients(Memory):
         }
         return [self._to_server(Phase.KEYS, which, fields)]
 
-    def _hear_keys(self, messages: Messages, circles: Circles, context: Context) -> Callable[[int, int], None]:
+    def _hear_keys(self, messages: Messages, circles: Circles, context: Context) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
         c, size, k = self._crypto, self._crypto.public_bytes, self._plan.degree
         listed = flags_of(messages, "listed", k + 1)
         sealing, mask = bytes_of(messages, "sealing", k + 1, size), bytes_of(messages, "mask", k + 1, size)
         signatures = bytes_of(messages, "signature", k + 1, c.signature_bytes)
-        receivers = bytes_of(messages, "receiver", size) if self._plan.terms.split else None
-        signed = bytes_of(messages, "receiver signature", c.signature_bytes) if self._plan.terms.split else None
+        receivers = bytes_of(messages, "receiver", size) if self.terms.split else None
+        signed = bytes_of(messages, "receiver signature", c.signature_bytes) if self.terms.split else None
 
         def hear(row: int, at: int) -> None:
             place, circle = int(self._places[at]), circles.all[self._places[at]]
@@ -160,20 +118,19 @@ class Clients(Memory):
                 int(circle[j]): (sealing[row, j].tobytes(), mask[row, j].tobytes())
                 for j in np.flatnonzero(listed[row]).tolist()
             }
-            self._check_keys(at, public)
+            self._check_listed(at, public)
             by_receiver = b"" if receivers is None else receivers[row].tobytes()
             if self._names is not None:
                 said = {int(v): signatures[row, j].tobytes() for j, v in enumerate(circle.tolist())}
                 self._check_signatures(place, public, said)
                 if signed is not None:
-                    n = self._plan.terms.n
-                    statement = self._plan.statement(self.step, n, by_receiver)
-                    self._names.known.check(n, statement, signed[row].tobytes())
+                    n = self.terms.n
+                    self._names.known.check(n, self._statement(n, by_receiver), signed[row].tobytes())
             self._agree_on(at, public, by_receiver, circles, context)
 
         return hear
 
-    def _check_keys(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
+    def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
         place, needed = int(self._places[at]), self._plan.needed
         if public.get(place) != self._published(at):
             raise ProtocolError(f"own keys must come back as client {place} published them; they do not")
@@ -189,13 +146,13 @@ class Clients(Memory):
         assert self._names is not None
         for v, keys in public.items():
             if v != own:
-                self._names.known.check(v, self._plan.statement(self.step, v, *keys), signatures[v])
+                self._names.known.check(v, self._statement(v, b"".join(keys)), signatures[v])
 
     def _agree_on(
         self, at: int, public: Mapping[int, tuple[bytes, bytes]], receiver: bytes, circles: Circles, context: Context
     ) -> None:
         """Keys of pairs and of masks with every neighbour listed, and of the receiver's mask."""
-        c, terms, own = self._crypto, self._plan.terms, int(self._places[at])
+        c, terms, own = self._crypto, self.terms, int(self._places[at])
         me, sealing, mask = int(self.parties[at]), *(self._secrets[at, i].tobytes() for i in (SEALING, MASK))
         names = {v: int(terms.clients[v]) for v in public if v != own}
         pairs = c.agree(sealing, context, Purpose.PAIR, me, {names[v]: public[v][0] for v in names})
@@ -222,7 +179,7 @@ class Clients(Memory):
             self._holds[at, circles.own[place]] = True
             near = np.compress(circles.others(place), shares, axis=-3)
             for j in np.flatnonzero(self._has[at]).tolist():
-                to, key = int(self._plan.terms.clients[circles.near[place, j]]), self._pair[at, j].tobytes()
+                to, key = int(self.terms.clients[circles.near[place, j]]), self._pair[at, j].tobytes()
                 values = near[..., j, :, :].reshape(*self._tapes, 2 * self._plan.words)
                 boxes[row, j] = np.frombuffer(self._crypto.seal(key, context, me, to, values), dtype=np.uint8)
         for kind in (SEALING, MASK, SHARES):
@@ -255,7 +212,7 @@ class Clients(Memory):
         return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_shares(self, messages: Messages, circles: Circles, context: Context) -> Callable[[int, int], None]:
+    def _hear_shares(self, messages: Messages, circles: Circles, context: Context) -> Hear:
         """Who shared, and the shares that a client holds from now on."""
         plan, k = self._plan, self._plan.degree
         told = flags_of(messages, "told", k)
@@ -289,7 +246,7 @@ class Clients(Memory):
         """The shares that open as sealed for a client, by place of their owner; the others are not there."""
         found, me = {}, int(self.parties[at])
         for j in np.flatnonzero(told).tolist():
-            owner = int(self._plan.terms.clients[circles.near[self._places[at], j]])
+            owner = int(self.terms.clients[circles.near[self._places[at], j]])
             key, box = self._pair[at, j].tobytes(), boxes[j].tobytes()
             try:
                 found[j] = self._crypto.unseal(key, context, owner, me, box, 2 * self._plan.words)
@@ -302,7 +259,7 @@ class Clients(Memory):
         context, rows = self._plan.context(self.step), self._rows
         assert rows is not None
         self._used_up()
-        todo = [(at, rows[at], *self._masks(at, context)) for at in which.tolist()]
+        todo = [(at, rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
         self._secrets[which] = 0
         self._mask[which], self._receiver[which] = 0, 0
         return self._masked(todo, self.step)
@@ -316,7 +273,7 @@ class Clients(Memory):
         for j in np.flatnonzero(self._told[at]).tolist():
             masks.append(self._mask[at, j].tobytes())
             signs.append(1 if place < near[j] else -1)
-        if self._plan.terms.split:
+        if self.terms.split:
             masks.append(self._receiver[at].tobytes())
             signs.append(1)
         return masks, signs
@@ -329,9 +286,9 @@ class Clients(Memory):
             yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), {}, {"vector": vector}, step)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Callable[[int, int], None]:  # noqa: ARG002
+    def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002
         """What the server asks about everybody."""
-        n = self._plan.terms.n
+        n = self.terms.n
         asked = bytes_of(messages, "asked", n)
 
         def hear(row: int, at: int) -> None:
@@ -345,7 +302,7 @@ class Clients(Memory):
         return hear
 
     def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
-        check_request(asked, own, told, adjacent, self._plan.terms.threshold, None)
+        check_request(asked, own, told, adjacent, self.terms.threshold, None)
 
     def _voters(self, at: int, circles: Circles) -> Array:
         """Bool [k], the neighbours in the sum: whom a client's votes are for, and whose votes it counts."""
@@ -356,7 +313,7 @@ class Clients(Memory):
         circles, context, clients = (
             self._plan.circles(self.step),
             self._plan.context(self.step),
-            self._plan.terms.clients,
+            self.terms.clients,
         )
         votes = np.zeros((len(which), self._plan.degree, self._crypto.vote_bytes), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
@@ -369,7 +326,7 @@ class Clients(Memory):
     def _near(self, at: int, circles: Circles) -> Ids:
         return np.asarray(circles.near[self._places[at]])
 
-    def _hear_votes(self, messages: Messages, circles: Circles, context: Context) -> Callable[[int, int], None]:
+    def _hear_votes(self, messages: Messages, circles: Circles, context: Context) -> Hear:
         """The neighbours' votes, of which enough must be for what the client was asked."""
         k, needed = self._plan.degree, self._plan.needed
         cast, votes = flags_of(messages, "cast", k), bytes_of(messages, "votes", k, self._crypto.vote_bytes)
@@ -392,7 +349,7 @@ class Clients(Memory):
         """How many neighbours voted for what a client was asked; any other vote is noted."""
         digest, me, found = context.digest(self._asked[at].tobytes()), int(self.parties[at]), 0
         for j in np.flatnonzero(cast).tolist():
-            voter = int(self._plan.terms.clients[self._near(at, circles)[j]])
+            voter = int(self.terms.clients[self._near(at, circles)[j]])
             key = self._pair[at, j].tobytes()
             if self._crypto.is_vote(votes[j].tobytes(), key, context, voter, me, digest):
                 found += 1
@@ -414,6 +371,20 @@ class Clients(Memory):
         self._pair[which], self._holds[which] = 0, False
         self._held[..., which, :, :, :] = 0
         return [self._to_server(Phase.UNMASKING, which, {"given": given}, {"shares": shares})]
+
+    # ---------------------------------------------------------------------------------------------------------- states
+    def _arrays(self) -> dict[str, Array]:
+        own = {
+            "has": self._has, "pair": self._pair, "mask": self._mask, "receiver": self._receiver, "told": self._told,
+            "holds": self._holds, "held": self._held, "asked": self._asked,
+        }  # fmt: skip
+        return {**super()._arrays(), **own}
+
+    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+        super()._take_arrays(arrays)
+        self._has, self._pair, self._mask = arrays["has"], arrays["pair"], arrays["mask"]
+        self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
+        self._held, self._asked = arrays["held"], arrays["asked"]
 
 
 def _stacked(rows: list[bytes]) -> NDArray[np.uint8]:

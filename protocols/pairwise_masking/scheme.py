@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.scheme import CollectiveSession, Names, OneSumScheme
+from fgl_secure.protocols.one_sum.scheme import CollectiveSession, OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
 from fgl_secure.protocols.pairwise_masking.claim import claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Cryptography, Mask
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.one_sum.attendance import Attendance
-from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, elements_of, flags_of
-from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking.memory import laid_out
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
-from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime import Draws, Messages, Phase
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -34,11 +31,8 @@ PHASES: Mapping[Phase, Stage] = {
 """The stage that answers are of, by what they carry."""
 
 
-class Server(OneSumMachine):
+class Server(OneSumServer):
     """The party that adds up.
-
-    It says something once answers have come, and goes on with those that answered: whoever has not has dropped out.
-    Where it raises because too few are left, it is as it was, and late answers may still come.
 
     Args:
         plan: of the sums.
@@ -46,94 +40,46 @@ class Server(OneSumMachine):
         draws: coins, for locating wrong shares; they never change a sum.
     """
 
+    phases: ClassVar = PHASES
+
     def __init__(self, plan: MaskingPlan, cryptography: Cryptography, draws: Draws) -> None:
-        parties = np.array([plan.terms.server], dtype=np.int64)
-        super().__init__(parties, plan.terms, plan.digest, len(draws.batch_shape))
-        self._plan, self._crypto, self._tapes = plan, cryptography, draws.batch_shape
-        self._coins: Coins | None = None if draws.batch_shape else draws.coins
-        self._here = Attendance(plan.terms)
-        self._clear()
+        self._plan = plan
+        super().__init__(plan.terms, plan.digest, cryptography, draws)
+
+    @property
+    def _circles(self) -> Circles:
+        return self._plan.circles(self.step)
 
     def _clear(self) -> None:
-        n, k, c = self._plan.terms.n, self._plan.degree, self._crypto
-        self._sealing = np.zeros((n, c.public_bytes), dtype=np.uint8)
+        n, k, c = self.terms.n, self._plan.degree, self._crypto
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
-        self._signature = np.zeros((n, c.signature_bytes), dtype=np.uint8)
-        self._published = np.zeros(n, dtype=np.bool_)
-        self._receiver = np.zeros(c.public_bytes + c.signature_bytes + 1, dtype=np.uint8)
         self._given = np.zeros((n, k), dtype=np.bool_)
         self._boxes = np.zeros((n, k, c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
         self._told = np.zeros((n, k), dtype=np.bool_)
-        self._total = np.zeros((*self._tapes, self._plan.terms.length), dtype=np.int64)
+        self._total = np.zeros((*self._tapes, self.terms.length), dtype=np.int64)
         self._asked = np.zeros(n, dtype=np.uint8)
         self._votes = np.zeros((n, k, c.vote_bytes), dtype=np.uint8)
         self._opened = np.zeros((n, k + 1), dtype=np.bool_)
         self._shares = np.zeros((*self._tapes, n, k + 1, self._plan.words), dtype=np.int64)
 
-    @property
-    def stage(self) -> Stage | None:
-        """The stage that answers are awaited for; None when the sum is done."""
-        return self._here.stage
+    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+        return {
+            Stage.SHARES: self._hear_shares,
+            Stage.VECTORS: self._hear_vectors,
+            Stage.AGREEMENT: self._hear_votes,
+            Stage.OPENING: self._hear_opened,
+        }[stage](messages)
 
-    @property
-    def included(self) -> Ids | None:
-        """See `SumMachine.included`."""
-        there = self._asked == Ask.SELF_MASK
-        return self._plan.terms.clients[there] if there.any() else None
-
-    def begin(self, step: Step, rows: Array | None = None) -> None:
-        """See `SumMachine.begin`."""
-        self._unexpected_rows(rows)
-        self._started(step)
-        self._clear()
-        self._here.go(Stage.KEYS)
-
-    def take(self, messages: Messages) -> None:
-        """See `Machine.take`."""
-        due = None if self.stage is None else next(phase for phase, stage in PHASES.items() if stage is self.stage)
-        self._check_head(messages, PHASES, due)
-        terms = self._plan.terms
-        if terms.split and messages.phase is Phase.KEYS and messages.senders.tolist() == [terms.receiver]:
-            self._hear_receiver(messages)
-            return
-        hear = {
-            Phase.KEYS: self._hear_keys,
-            Phase.SECRET_SHARES: self._hear_shares,
-            Phase.MASKED_VECTORS: self._hear_vectors,
-            Phase.ROSTERS: self._hear_votes,
-            Phase.UNMASKING: self._hear_opened,
-        }[messages.phase](messages)
-
-        def one(row: int) -> None:
-            client = terms.place_of(int(messages.senders[row]))
-            self._here.check(client)
-            hear(row, client)
-            self._here.note(client)
-
-        each_row(self, messages, one)
-
-    def turn(self) -> Iterable[Messages]:
-        """See `Machine.turn`.
-
-        Raises:
-            TooFewClientsError: fewer than the threshold are left; names the stage and both numbers.
-            ProtocolError: answers contradict each other beyond repair, or no receiver has a key.
-        """
-        stage = self.stage
-        if stage is None or not self._here.ready():
-            return ()
-        self._here.require(int(self._here.answered.sum()))
-        go_on: dict[Stage, Callable[[Circles], Iterable[Messages]]] = {
-            Stage.KEYS: self._tell_keys,
+    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
+        return {
             Stage.SHARES: self._tell_shares,
             Stage.VECTORS: self._tell_roster,
             Stage.AGREEMENT: self._tell_votes,
             Stage.OPENING: self._unmask,
         }
-        return go_on[stage](self._plan.circles(self.step))
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
-    def _hear_keys(self, messages: Messages) -> Callable[[int, int], None]:
+    def _hear_keys(self, messages: Messages) -> Hear:
         """Keys that work, and that nobody else has published."""
         c = self._crypto
         sealing, mask = (bytes_of(messages, name, c.public_bytes) for name in ("sealing", "mask"))
@@ -143,35 +89,24 @@ class Server(OneSumMachine):
             keys = sealing[row].tobytes(), mask[row].tobytes()
             if not all(map(c.usable, keys)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
-            here = self._published
+            here = self._here.answered
             before = np.concatenate([self._sealing[here], self._mask[here]])
             if keys[0] == keys[1] or any((before == row_of).all(axis=1).any() for row_of in (sealing[row], mask[row])):
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
             self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
-            here[client] = True
 
         return hear
 
-    def _hear_receiver(self, messages: Messages) -> None:
-        """The key of a receiver that is somebody else."""
-        c = self._crypto
-        key = bytes_of(messages, "sealing", c.public_bytes)
-        signature = bytes_of(messages, "signature", c.signature_bytes)
-        if self._receiver[-1]:
-            raise ProtocolError("the receiver must publish one key; found a second one")
-        if not c.usable(key[0].tobytes()):
-            raise ProtocolError("keys must not be points of low order; found one from the receiver")
-        self._receiver[:] = np.concatenate([key[0], signature[0], np.ones(1, dtype=np.uint8)])
-        self._here.note_other()
-
-    def _tell_keys(self, circles: Circles) -> Iterable[Messages]:
+    def _tell_keys(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
-        terms, c = self._plan.terms, self._crypto
+        terms, c = self.terms, self._crypto
         if terms.split and not self._receiver[-1]:
             raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
+        circles = self._circles
         listed = self._here.answered[circles.all]
         asked = self._here.answered & (listed.sum(axis=1) >= self._plan.needed)
         self._here.require(int(asked.sum()), f"have {self._plan.needed} clients with keys in their circles")
+        self._listed = self._here.answered.copy()
         who, there = circles.all[asked], listed[asked]
         fields: dict[str, Array] = {"listed": there}
         for name, keys in (("sealing", self._sealing), ("mask", self._mask), ("signature", self._signature)):
@@ -194,22 +129,23 @@ class Server(OneSumMachine):
         }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
-    def _hear_shares(self, messages: Messages) -> Callable[[int, int], None]:
+    def _hear_shares(self, messages: Messages) -> Hear:
         """A sealed box for each neighbour that a client was told of."""
         given = flags_of(messages, "given", self._plan.degree)
         boxes = bytes_of(messages, "boxes", *self._boxes.shape[1:])
-        circles = self._plan.circles(self.step)
+        circles = self._circles
 
         def hear(row: int, client: int) -> None:
-            if not np.array_equal(given[row], self._published[circles.near[client]]):
+            if not np.array_equal(given[row], self._listed[circles.near[client]]):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
             self._given[client], self._boxes[client] = given[row], boxes[row]
 
         return hear
 
-    def _tell_shares(self, circles: Circles) -> Iterable[Messages]:
+    def _tell_shares(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have shared hears who did, and what they sealed for it."""
-        near, shared = circles.near, self._here.answered
+        circles, shared = self._circles, self._here.answered
+        near = circles.near
         told = shared[near] & self._given[near, circles.back] & shared[:, None]
         asked = shared & (told.sum(axis=1) + 1 >= self._plan.needed)
         self._here.require(int(asked.sum()), f"have {self._plan.needed} clients that shared in their circles")
@@ -220,31 +156,32 @@ class Server(OneSumMachine):
         return [self._to_clients(Phase.SECRET_SHARES, asked, {"told": told[asked], "boxes": boxes})]
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_vectors(self, messages: Messages) -> Callable[[int, int], None]:
+    def _hear_vectors(self, messages: Messages) -> Hear:
         """A masked vector, added up at once."""
         field = self._plan.field
-        vectors = elements_of(messages, "vector", field.modulus, self._plan.terms.length)
+        vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
 
         def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
             self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
 
         return hear
 
-    def _tell_roster(self, circles: Circles) -> Iterable[Messages]:
+    def _tell_roster(self) -> Iterable[Messages]:
         """Those whose vectors are in the sum hear what is asked about everybody.
 
         Nothing is asked about a client that shared and then dropped out together with all its neighbours: no mask of
         its is left, and nobody who could open one.
         """
-        survived, shared = self._here.answered, np.zeros(self._plan.terms.n, dtype=np.bool_)
-        shared[circles.near[survived][self._told[survived]]] = True
+        survived, shared = self._here.answered.copy(), np.zeros(self.terms.n, dtype=np.bool_)
+        self._included = survived
+        shared[self._circles.near[survived][self._told[survived]]] = True
         self._asked = request_of(shared, survived)
         self._here.go(Stage.AGREEMENT, survived)
         asked = np.broadcast_to(self._asked, (int(survived.sum()), len(survived)))
         return [self._to_clients(Phase.ROSTERS, survived, {"asked": asked})]
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_votes(self, messages: Messages) -> Callable[[int, int], None]:
+    def _hear_votes(self, messages: Messages) -> Hear:
         """A vote for each neighbour in the sum."""
         votes = bytes_of(messages, "votes", *self._votes.shape[1:])
 
@@ -253,15 +190,16 @@ class Server(OneSumMachine):
 
         return hear
 
-    def _tell_votes(self, circles: Circles) -> Iterable[Messages]:
+    def _tell_votes(self) -> Iterable[Messages]:
         """Those that voted hear how their neighbours did."""
-        voted, near = self._here.answered, circles.near
+        circles, voted = self._circles, self._here.answered
+        near = circles.near
         cast = self._told & (self._asked[near] == Ask.SELF_MASK) & voted[near]
         votes = self._votes[near[voted], circles.back[voted]] * cast[voted][..., None]
         self._here.go(Stage.OPENING, voted)
         return [self._to_clients(Phase.UNMASKING, voted, {"cast": cast[voted], "votes": votes})]
 
-    def _hear_opened(self, messages: Messages) -> Callable[[int, int], None]:
+    def _hear_opened(self, messages: Messages) -> Hear:
         """Shares of what is asked for, as far as a client holds them."""
         k, circles = self._plan.degree, self._plan.circles(self.step)
         given = flags_of(messages, "given", k + 1)
@@ -277,14 +215,14 @@ class Server(OneSumMachine):
 
         return hear
 
-    def _unmask(self, circles: Circles) -> Iterable[Messages]:
+    def _unmask(self) -> Iterable[Messages]:
         """Opens what is asked for and takes the masks away; a receiver that is somebody else hears the sum.
 
         Raises:
             TooFewClientsError: a secret has fewer shares than it needs.
             ProtocolError: shares contradict each other, or do not open what takes the masks away.
         """
-        terms, masks, signs = self._plan.terms, *self._masks_left(circles)
+        terms, masks, signs = self.terms, *self._masks_left(self._circles)
         total = self._crypto.add_masks(self._total.copy(), masks, signs)
         there = self._asked == Ask.SELF_MASK
         if not terms.split:
@@ -301,7 +239,7 @@ class Server(OneSumMachine):
 
         The own masks of who is in it, and what neighbours in it put on for the others.
         """
-        terms, asked, length = self._plan.terms, self._asked, self._plan.terms.length
+        terms, asked, length = self.terms, self._asked, self.terms.length
         opened, context = self._secrets(circles), self._plan.context(self.step)
         masks: list[Mask] = []
         signs: list[int] = []
@@ -334,32 +272,16 @@ class Server(OneSumMachine):
             )
         return self._plan.sharing.open_each(shares, there, circles.all, wanted.tolist(), self._coins)
 
-    # -------------------------------------------------------------------------------------------- messages and states
-    def _to_clients(self, phase: Phase, which: Flags, fields: Mapping[str, Array]) -> Messages:
-        to = self._plan.terms.clients[which]
-        laid = laid_out(fields, {}, self._tapes, self._plan)
-        return Messages(phase, self.step, np.full(len(to), self.parties[0]), to, laid, self._tape_axes)
-
-    def _to_receiver(
-        self, phase: Phase, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
-        step: Step | None = None,
-    ) -> Messages:  # fmt: skip
-        to = np.array([self._plan.terms.receiver], dtype=np.int64)
-        laid = laid_out(fields, elements or {}, self._tapes, self._plan)
-        return Messages(phase, step or self.step, self.parties, to, laid, self._tape_axes)
-
+    # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        return {
-            "sealing": self._sealing, "mask": self._mask, "signature": self._signature, "published": self._published,
-            "receiver": self._receiver, "given": self._given, "boxes": self._boxes, "told": self._told,
-            "total": self._total, "asked": self._asked, "votes": self._votes, "opened": self._opened,
-            "shares": self._shares, **self._here.arrays(),
+        own = {
+            "mask": self._mask, "given": self._given, "boxes": self._boxes, "told": self._told, "total": self._total,
+            "asked": self._asked, "votes": self._votes, "opened": self._opened, "shares": self._shares,
         }  # fmt: skip
+        return {**super()._arrays(), **own}
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
-        self._sealing, self._mask, self._signature = arrays["sealing"], arrays["mask"], arrays["signature"]
-        self._published, self._receiver = arrays["published"], arrays["receiver"]
-        self._given, self._boxes, self._told = arrays["given"], arrays["boxes"], arrays["told"]
-        self._total, self._asked, self._votes = arrays["total"], arrays["asked"], arrays["votes"]
-        self._opened, self._shares = arrays["opened"], arrays["shares"]
-        self._here.restore(arrays)
+        super()._take_arrays(arrays)
+        self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
+        self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
+        self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61
-from fgl_secure.errors import MalformedMessageError, ProtocolError, TooFewClientsError
+from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Topology, check_rows
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
@@ -39,7 +39,7 @@ class Clients(StepwiseMachine):
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         if rows is not None:
-            check_rows(rows, self._topology)
+            _check(rows, self._topology)
         self._start(step, rows, len(self._owners), self._topology.width)
 
     def take(self, messages: Messages) -> None:
@@ -53,6 +53,11 @@ class Clients(StepwiseMachine):
         rows, to = self._kept["rows"], np.full(len(self._owners), self._topology.receiver, dtype=np.int64)
         fields = {PAYLOAD: np.broadcast_to(rows, self._tapes + rows.shape)}
         return (Messages(Phase.VECTORS, self.now, self._owners, to, fields, len(self._tapes)),)
+
+    @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return self._turns > 0
 
     @property
     def sums(self) -> None:
@@ -84,16 +89,17 @@ class Adder(StepwiseMachine):
         if self._current(messages).phase is not Phase.VECTORS or DONE in self._kept:
             raise MalformedMessageError("messages must be vectors, and come before their sum is done; they do not")
         rows, there = messages[PAYLOAD][(0,) * len(self._tapes)], self._there
-        check_rows(rows, self._topology, MalformedMessageError)
+        _check(rows, self._topology, MalformedMessageError)
         found, first = np.unique(messages.senders, return_index=True)
         if not np.isin(found, self._topology.senders).all() or np.isin(found, there).any():
             raise ProtocolError("vectors must be one of each client; found another, or a second one")
-        total = rows[first].sum(axis=0, dtype=np.int64) if self._topology.bound else _residue(rows[first])
+        residues = self._topology.bound is None and rows.dtype.kind != "f"
+        total = _residue(rows[first]) if residues else rows[first].sum(axis=0)
         if TOTAL in self._kept:
-            if self._kept[TOTAL].shape != total.shape:
-                raise MalformedMessageError("vectors must be of one length; they are not")
+            if (self._kept[TOTAL].shape, self._kept[TOTAL].dtype) != (total.shape, total.dtype):
+                raise MalformedMessageError("vectors must be of one length and type; they are not")
             total = total + self._kept[TOTAL]
-            total = total if self._topology.bound else total % MERSENNE_61
+            total = total % MERSENNE_61 if residues else total
         self._kept[TOTAL], self._kept[THERE] = total, np.union1d(there, found)
 
     def turn(self) -> Iterable[Messages]:
@@ -114,7 +120,7 @@ class Adder(StepwiseMachine):
 
     @property
     def sums(self) -> Array | None:
-        """int64 [1, d] without a tape axis; residues modulo 2^61 - 1 where entries have no bound."""
+        """[1, d] without a tape axis: float64 of reals, int64 else; residues where integers have no bound."""
         return self._kept[TOTAL][None].copy() if DONE in self._kept else None
 
     @property
@@ -125,6 +131,14 @@ class Adder(StepwiseMachine):
     @property
     def _there(self) -> Ids:
         return self._kept.get(THERE, np.empty(0, dtype=np.int64))
+
+
+def _check(rows: Array, topology: Topology, error: type[FglSecureError] = InputError) -> None:
+    """Raises unless rows are vectors of a topology; reals have no bound."""
+    if rows.dtype != np.float64:
+        check_rows(rows, topology, error)
+    elif rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width or not np.isfinite(rows).all():
+        raise error(f"rows must be finite [n, d] with d <= {topology.width}; found {list(rows.shape)}, or others")
 
 
 def _residue(rows: Array) -> Array:

@@ -9,8 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.hosting import hosted_of
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
 from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
@@ -51,6 +53,7 @@ class Plaintext(Scheme):
 
     label: ClassVar[str] = "plaintext"
     summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
+    takes_reals: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -68,6 +71,11 @@ class Plaintext(Scheme):
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{self.label}[{named}]" if named else self.label
+
+    @property
+    def modulus(self) -> int:
+        """2^61 - 1."""
+        return MERSENNE_61
 
     @property
     def public(self) -> PublicParameters:
@@ -108,6 +116,8 @@ class Plaintext(Scheme):
         session: bytes,  # noqa: ARG002  # there are no keys
         draws: Draws,
         hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
     ) -> tuple[SumMachine, ...]:
         """See `Scheme.machines`. Clients and an adder, or all owners in one; silos beside them on the path of silos."""
         self.check_serves(topology)

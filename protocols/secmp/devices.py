@@ -85,7 +85,7 @@ class Devices(StepwiseMachine):
             return self._encoded()
         if after == 2:  # when codes are there
             return self._aggregated()
-        if after > 3:  # when the silos have answered
+        if after > 3 and SUMS not in self._kept:  # when the silos have answered
             self._kept[SUMS] = self._told()
         return ()
 

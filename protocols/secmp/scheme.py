@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_31, FixedPoint, LagrangeCode, Overflow, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.hosting import hosted_of
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
 from fgl_secure.protocols.secmp.coding import Points
@@ -135,6 +136,8 @@ class SecretMessagePassing(Scheme):
         session: bytes,  # noqa: ARG002  # the paper binds nothing to a session
         draws: Draws,
         hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
     ) -> tuple[SumMachine, ...]:
         """See `Scheme.machines`: devices and silos. Every silo draws its mu; nothing is sent yet."""
         self.check_serves(topology)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.ckks_parameters import limit
 from fgl_secure.protocols.ckks.claim import shared_key_claim as promise
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.staged.ciphertexts.client import CkksClient
 from fgl_secure.protocols.staged.ciphertexts.memory import FIELDS, Memory, memory_from
 from fgl_secure.protocols.staged.ciphertexts.plan import SCHEME, STAGES, CkksPlan
 from fgl_secure.protocols.staged.ciphertexts.secrets import OwnSecrets
 from fgl_secure.protocols.staged.ciphertexts.server import CkksServer
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import StagedClient, StagedScheme, StagedServer, SumTerms
 from fgl_secure.protocols.staged.terms import check_identity, check_terms, threshold_of
 from fgl_secure.protocols.staged.turn import Turn

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.promising import Promising
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.runtime import Claim
 
 Integers = NDArray[np.int64]

@@ -14,6 +14,7 @@ from functools import lru_cache
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.roster import colluding_of
 from fgl_secure.protocols.staged.coded_masks.client import LightSecAggClient
@@ -21,7 +22,6 @@ from fgl_secure.protocols.staged.coded_masks.memory import FIELDS, Memory, memor
 from fgl_secure.protocols.staged.coded_masks.plan import SCHEME, STAGES, LightSecAggPlan
 from fgl_secure.protocols.staged.coded_masks.secrets import OwnSecrets
 from fgl_secure.protocols.staged.coded_masks.server import LightSecAggServer
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import SumTerms
 from fgl_secure.protocols.staged.mirrored import Mirrored
 from fgl_secure.protocols.staged.terms import check_identity, check_terms

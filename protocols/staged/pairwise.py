@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import SumTerms
 from fgl_secure.protocols.staged.masking.client import MaskingClient
 from fgl_secure.protocols.staged.masking.memory import Memory, memory_from

@@ -10,9 +10,9 @@ import numpy as np
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.plain_vectors import LARGEST, PlainVectors
 from fgl_secure.protocols.staged.attendance import Attendance
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import (
     Integers,
     Stage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import CONTEXT_BYTES, SESSION_BYTES, Integers, StagedScheme, SumTerms
 
 FEWEST = 2

@@ -21,14 +21,13 @@ from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
 from fgl_secure.methods.silos.neighbour_sums import ClearSums
 from fgl_secure.methods.silos.parcels import Array
-from fgl_secure.methods.silos.relay import RelayProgram
-from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Recording
 from tests.flower.fake_federation import FakeGrid

@@ -387,11 +387,12 @@ def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Partie
     collective = Collective(scheme, topology, channel_of(case.directory))
     apart = Processes(scheme, topology, case.directory)
     order = data.draw(st.permutations(range(len(case.directory))))
-    assert collective.fixed is not None
+    encoding = scheme.encoding(topology)
+    assert encoding is not None
     for step in (FORWARD, Step(0, 1), BACKWARD, Step(1)):
         values = data.draw(reals(BOUND, (len(along(case.grouping, step.direction).row_owner), 2)))
-        found = apart.sum(collective.fixed.encode(values), step, order)
-        assert np.array_equal(collective.fixed.decode(found), collective.sum(values, step))
+        found = apart.sum(encoding.encode(values), step, order)
+        assert np.array_equal(encoding.decode(found), collective.sum(values, step))
 
 
 @pytest.mark.parametrize("delivery", MuDelivery)

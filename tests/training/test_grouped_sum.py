@@ -72,8 +72,8 @@ def test_range_error_names_round_layer_and_pass() -> None:
     """A value out of range raises with round, layer and direction, in the forward and in the backward pass."""
     case = triangle()
     sums = GroupedSum(opened(SecretMessagePassing(bound=1.0), channel_of(case.directory), case.grouping, 1))
-    with pytest.raises(FieldRangeError, match=r"bound 1; found magnitude 2 \(round 2, layer 1, forward pass\)"):
+    with pytest.raises(FieldRangeError, match=r"bound 1; at least one does: .* \(round 2, layer 1, forward pass\)"):
         sums(torch.full((4, 1), 2.0), STEP)
     out = sums(torch.ones(4, 1, requires_grad=True), STEP)
-    with pytest.raises(FieldRangeError, match=r"found magnitude 1000 \(round 2, layer 1, backward pass\)"):
+    with pytest.raises(FieldRangeError, match=r"at least one does: .* \(round 2, layer 1, backward pass\)"):
         (1000 * out).sum().backward()  # type: ignore[no-untyped-call]

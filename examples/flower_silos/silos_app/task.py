@@ -15,8 +15,7 @@ from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_pres
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
 from fgl_secure.methods.silos.program import Program
-from fgl_secure.methods.silos.relay import RelayProgram
-from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sums import Company

@@ -25,7 +25,7 @@ from fgl_secure.protocols.staged.registry import STAGED, staged
 CLIENTS: tuple[int, ...] = (10, 50, 100, 200)
 LENGTH, BOUND = 10**6, 2**27
 """A million parameters of magnitude up to 8 with 24 bits behind the binary point."""
-IN_FULL: Mapping[str, int] = {"plaintext": 200, "pairwise-masking": 100, "lightsecagg": 10, "ckks": 10}
+IN_FULL: Mapping[str, int] = {"plaintext": 200, "pairwise-masking": 100, "lightsecagg": 10, "ckks-shared-key": 10}
 """Up to so many clients a round is run at its full length; beyond, at two shorter ones."""
 REPEATS: Mapping[str, int] = {"plaintext": 3}
 """Rounds of which the median counts, where others are held against it."""

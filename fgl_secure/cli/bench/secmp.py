@@ -21,9 +21,7 @@ from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.program import HiFGL as Program
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.protocols.relay_delivery import SEAL_BYTES
-from fgl_secure.protocols.relay_fetch import FETCH_BYTES
-from fgl_secure.protocols.relay_session import HEADER_BYTES
+from fgl_secure.protocols.relay_coded.wire import FETCH_BYTES, HEADER_BYTES, SEAL_BYTES
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from fgl_secure.methods.fedavg.claims import SUM_LEAKS
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.training.server_sums import promises
 
 REFUSAL = "refusal of sums over fewer than k_min clients"
 
@@ -90,12 +91,12 @@ PAIR_LEAKS = (
 """What two clients learn of each other, whatever adds the models up."""
 
 
-def claim_of(scheme: Scheme, averaging: StagedScheme | None, clients: int) -> Claim:
+def claim_of(scheme: Scheme, averaging: ServerScheme, clients: int) -> Claim:
     """The claim of a run. The paper promises nothing: it names privacy as work for the future (its conclusion).
 
     Args:
         scheme: computes the hop sums.
-        averaging: adds up the models; None in the clear.
+        averaging: adds up the models; one that promises nothing sends them in the clear.
         clients: how many there are.
     """
     parts = (_hops(scheme), _averaging(averaging, clients))
@@ -146,9 +147,9 @@ def _honest(least: int) -> str:
     )
 
 
-def _averaging(averaging: StagedScheme | None, clients: int) -> Claim:
-    if averaging is None:
+def _averaging(averaging: ServerScheme, clients: int) -> Claim:
+    inner = promises(averaging, clients)
+    if inner is None:
         return Claim((), MODELS_IN_THE_CLEAR, ())
-    inner = averaging.claim_for(clients)
     pair = PAIR_LEAKS if clients == 2 else ()
     return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)

@@ -24,11 +24,11 @@ from fgl_secure.methods.fed2gnn.training import exchange
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 
 Reals = NDArray[np.float64]
 
@@ -82,7 +82,7 @@ def trained_hops(
     graph: FederatedGraph,
     preset: Fed2GNNPreset,
     scheme: Scheme,
-    averaging: StagedScheme | None,
+    averaging: ServerScheme,
     *,
     backbone: str,
     seed: int,
@@ -94,7 +94,7 @@ def trained_hops(
         graph: who has what.
         preset: how to train.
         scheme: computes the hop sums.
-        averaging: adds up what the server learns; None in the clear.
+        averaging: adds up what the server learns.
         backbone: "gcn", "sage" or "dagnn".
         seed: of the run and its coins.
         device: where model compute runs.
@@ -102,7 +102,7 @@ def trained_hops(
     parties = hierarchy_of(graph, scheme.helpers)
     channel = Channel(parties, SimulationCoins(seed), Recording.everything(1))
     kind = backbone_of(backbone).propagation
-    sums = server_sums(averaging, channel)
+    sums = CollectiveSums(averaging, channel)
     had = exchange(graph, channel, preset, scheme, sums, kind=kind, seed=seed, device=device)
     rows = None if scheme.fixed_point(1) is None else RowRange(preset.row_range, preset.row_growth)
     setting = HopSetting(preset.hops, scheme, preset.neighbours, rows)

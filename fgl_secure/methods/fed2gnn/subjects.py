@@ -24,18 +24,19 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
 from fgl_secure.methods.fed2gnn.scenarios import trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.naming import Named, parse
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.schemes import Named, parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.presets import check_selection
+from fgl_secure.training.server_sums import CollectiveSums
 
-AVERAGING: StagedScheme = StagedPairwiseMasking()
+AVERAGING: ServerScheme = PairwiseMasking()
 """What adds up the models beside a protocol that hides messages, when no scheme is named."""
 
 CLEAR = "plaintext"
@@ -64,7 +65,7 @@ class Fed2GNNSubject(Subject):
         graph: who has what.
         preset: how to train.
         scheme: computes the hop sums.
-        averaging: adds up the models; None in the clear.
+        averaging: adds up the models.
         device: where model compute runs.
     """
 
@@ -73,7 +74,7 @@ class Fed2GNNSubject(Subject):
     graph: FederatedGraph
     preset: Fed2GNNPreset
     scheme: Scheme
-    averaging: StagedScheme | None
+    averaging: ServerScheme
     device: torch.device
 
     @property
@@ -97,7 +98,7 @@ class Fed2GNNSubject(Subject):
             channel,
             self.preset,
             self.scheme,
-            server_sums(self.averaging, channel),
+            CollectiveSums(self.averaging, channel),
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,
@@ -134,7 +135,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         _check_run(graph, preset, scheme, averaging, asked.seed)
     check_selection(preset.name, preset.selection, graph)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,
@@ -150,7 +151,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     )
 
 
-def _schemes(method: Fed2GNN, run: Mapping[str, Named]) -> tuple[Scheme, StagedScheme | None]:
+def _schemes(method: Fed2GNN, run: Mapping[str, Named]) -> tuple[Scheme, ServerScheme]:
     """What computes the hop sums, and what adds up the models: None in the clear."""
     named = run.get("neighbours") or parse(method.trained, ("neighbours",), method.usual)[1]
     if isinstance(named, SecretMessagePassing):
@@ -159,13 +160,12 @@ def _schemes(method: Fed2GNN, run: Mapping[str, Named]) -> tuple[Scheme, StagedS
             f"reads every part; found {named.name}"
         )
     scheme = cast(Scheme, named)
-    usual = None if scheme.name.split("[")[0] == CLEAR else AVERAGING
-    averaging = cast("StagedScheme | None", run.get("server", usual))
-    return scheme, None if averaging is None or averaging.name == CLEAR else averaging
+    usual = Plaintext() if scheme.name.split("[")[0] == CLEAR else AVERAGING
+    return scheme, cast(ServerScheme, run.get("server", usual))
 
 
 def _check_run(
-    graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: StagedScheme | None, seed: int
+    graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: ServerScheme, seed: int
 ) -> None:
     """Raises unless some sum can be computed, and models added up."""
     asked = sampled_neighbours(graph, preset.neighbours, seed)
@@ -176,8 +176,7 @@ def _check_run(
             f"k_min must leave some node a sum under {scheme.name}: neighbours at {least} other clients "
             f"or more; found at most {most} over {graph.num_silos} silos and {preset.neighbours} sampled neighbours"
         )
-    if averaging is not None:
-        averaging.threshold_for(graph.num_silos)
+    averaging.threshold_for(graph.num_silos)
 
 
 def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:

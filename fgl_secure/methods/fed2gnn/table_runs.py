@@ -16,12 +16,13 @@ from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.naming import parse
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
+from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Over the test nodes of all clients together."""
@@ -82,7 +83,7 @@ class Fed2GNNRun:
         """Trains once; the choices' scheme computes the sums over neighbours."""
         graph, scheme = self.setting.federated(data, seed), cast(Scheme, parse(choices.scheme, ("neighbours",))[1])
         channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed))
-        preset, sums = self.setting.preset(data, choices), server_sums(None, channel)
+        preset, sums = self.setting.preset(data, choices), CollectiveSums(Plaintext(), channel)
         backbone = self.setting.backbone
         return _measured(train_fed2gnn(graph, channel, preset, scheme, sums, backbone=backbone, seed=seed))
 

@@ -20,7 +20,7 @@ from fgl_secure.attacks.gradients.knowledge import (
 )
 from fgl_secure.attacks.gradients.model import Convolution
 from fgl_secure.attacks.gradients.truth import UpdateTruth
-from fgl_secure.attacks.gradients.views import GRADIENT_SUM, PARTICIPANTS
+from fgl_secure.attacks.gradients.views import PARTICIPANTS, SERVER_SUM
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -129,8 +129,8 @@ def _edgeless(clients: int) -> FederatedGraph:
 
 def _note_sum(channel: Channel, number: int, server: Ids, updates: NDArray[np.float64], present: Ids) -> None:
     step = Step(number)
-    channel.note_inputs(GRADIENT_SUM, step, server, updates.sum(axis=0)[None])
-    channel.note_inputs(PARTICIPANTS, step, np.repeat(server, len(present)), present[:, None])
+    channel.note_outputs(SERVER_SUM, step, server, np.append(updates.sum(axis=0), len(present))[None])
+    channel.note_outputs(PARTICIPANTS, step, np.repeat(server, len(present)), present[:, None])
 
 
 CONTROLS: Makers = MappingProxyType({

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,11 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.update_sums import ClearUpdates, StagedUpdates, UpdateSum
+from fgl_secure.training.server_sums import Averaging, CollectiveMean
 
 Ids = NDArray[np.int64]
 
@@ -32,20 +33,18 @@ class UpdateRule:
     """How updates become their mean.
 
     Attributes:
-        scheme: how they are summed; None for in the clear.
-        noise: what clients add to them; None for nothing. Wants a scheme.
+        scheme: how they are summed.
+        noise: what clients add to them; None for nothing. Wants a scheme that sums integers.
     """
 
-    scheme: StagedScheme | None = None
+    scheme: Scheme = field(default_factory=Plaintext)
     noise: DistributedNoise | None = None
 
-    def on(self, channel: Channel, graph: FederatedGraph) -> UpdateSum:
+    def on(self, channel: Channel, graph: FederatedGraph) -> Averaging:
         """The rule at work between the parties of a graph; a client's weight is at most the number of nodes."""
-        if self.scheme is None:
-            return ClearUpdates(channel)
         if self.noise is not None:
             return NoisyUpdates(self.scheme, channel, self.noise)
-        return StagedUpdates(self.scheme, channel, graph.num_devices)
+        return CollectiveMean(self.scheme, channel, graph.num_devices)
 
 
 def one_round(

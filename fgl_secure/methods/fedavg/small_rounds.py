@@ -18,16 +18,16 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.gradient_noise import GradientNoise, LocallyNoisy
 from fgl_secure.methods.fedavg.scenarios import attacked_round, with_fields
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Recording, Step
 from fgl_secure.training.backbones import LAYERS, make_layers
-from fgl_secure.training.update_sums import ClearUpdates, StagedUpdates, UpdateSum
+from fgl_secure.training.server_sums import Averaging, CollectiveMean
 
 Ids = NDArray[np.int64]
 
 HIDDEN = 64
 SGC_HOPS = 2
-CLEAR = "plaintext"
 
 
 def fresh_model(
@@ -77,7 +77,7 @@ def recorded_round(
     model: GradientModel,
     batches: Sequence[Ids],
     *,
-    scheme: StagedScheme | None = None,
+    scheme: Scheme | None = None,
     noise: GradientNoise | None = None,
     seed: int = 0,
 ) -> RecordedRun:
@@ -95,14 +95,15 @@ def recorded_round(
     """
     local = graph.restricted_to_silos()
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
-    inner: UpdateSum = ClearUpdates(channel) if scheme is None else StagedUpdates(scheme, channel, graph.num_devices)
-    updates = inner if noise is None else LocallyNoisy(noise, channel, inner)
+    adding = Plaintext() if scheme is None else scheme
+    updates: Averaging = CollectiveMean(adding, channel, graph.num_devices)
+    if noise is not None:
+        updates = LocallyNoisy(noise, channel, updates)
     rows = np.stack([_gradient(local, model, batch) for batch in batches])
     updates(rows, np.array([len(batch) for batch in batches], dtype=np.int64), Step(0))
     model = replace(model, sizes=tuple(len(batch) for batch in batches))
-    label = CLEAR if scheme is None else scheme.name
     what = f"one round, {model.convolution}"
-    made = attacked_round(channel.transcript, graph, model, tuple(batches), label, what)
+    made = attacked_round(channel.transcript, graph, model, tuple(batches), adding.name, what)
     return with_fields(made, local, batches, None if noise is None else noise.clip)
 
 

@@ -25,13 +25,11 @@ from fgl_secure.methods.fedavg.program import LocalTraining
 from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.training import train_fedavg
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.presets import Preset, preset
-from fgl_secure.training.server_sums import hiding
-
-CLEAR = "plaintext"
+from fgl_secure.training.server_sums import promises, server_schemes
 
 DELTA = 1e-5
 """Of all rounds together."""
@@ -76,7 +74,7 @@ class FedAvgSubject(Subject):
     @property
     def name(self) -> str:
         """The scheme's, and whether there is noise."""
-        scheme = CLEAR if self.rule.scheme is None else self.rule.scheme.name
+        scheme = self.rule.scheme.name
         return scheme if self.rule.noise is None else f"{scheme}+dp"
 
     @property
@@ -133,7 +131,6 @@ class FedAvgSubject(Subject):
 
     @property
     def _threshold(self) -> int:
-        assert self.rule.scheme is not None
         return self.rule.scheme.threshold_for(self.graph.num_silos)
 
     def _program(self, channel: Channel) -> Program:
@@ -160,9 +157,9 @@ def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
     graph = asked.federated()
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
-    rules = _rules(hiding(asked.runs, graph.num_silos), noise, named=asked.named)
+    rules = _rules(server_schemes(asked.runs, graph.num_silos), graph.num_silos, noise, named=asked.named)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,
@@ -185,12 +182,13 @@ def _noise(method: FedAvg, rounds: int) -> DistributedNoise | None:
 
 
 def _rules(
-    schemes: tuple[StagedScheme | None, ...], noise: DistributedNoise | None, *, named: bool
+    schemes: tuple[Scheme, ...], clients: int, noise: DistributedNoise | None, *, named: bool
 ) -> list[UpdateRule]:
     """One for each scheme; with noise one more for each that hides updates, or these alone where schemes are named."""
-    noisy = [] if noise is None else [UpdateRule(scheme, noise) for scheme in schemes if scheme is not None]
+    hiding = [scheme for scheme in schemes if promises(scheme, clients) is not None]
+    noisy = [] if noise is None else [UpdateRule(scheme, noise) for scheme in hiding]
     if noise is None or not named:
         return [UpdateRule(scheme) for scheme in schemes] + noisy
-    if None in schemes:
+    if len(hiding) < len(schemes):
         raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
     return noisy

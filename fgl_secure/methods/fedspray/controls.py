@@ -18,10 +18,11 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes, proxy_truth, slices_of, summands
 from fgl_secure.methods.fedspray.layout import ProxyLayout
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Step
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.server_sums import ClearSums, SecuredSums, ServerSums
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9
 ADDITIONS = 2 * CLIENTS
@@ -69,7 +70,7 @@ def recorded_rounds(
     rounds: list[LabelledNodes],
     what: str,
     *,
-    make_sums: Callable[[Channel], ServerSums] = ClearSums,
+    make_sums: Callable[[Channel], ServerSums] | None = None,
     suspects: Suspects | None = None,
     loss: Loss | None = None,
     recording: Recording | None = None,
@@ -89,7 +90,7 @@ def recorded_rounds(
     graph = graph_of(rounds[-1])
     layout = ProxyLayout(3, graph.num_classes, rounds[-1].proxies.shape[1])
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
-    sums = make_sums(channel)
+    sums = CollectiveSums(Plaintext(threshold=1), channel) if make_sums is None else make_sums(channel)
     for number, held in enumerate(rounds):
         sums(summands(held, layout, graph.num_silos, grid), Step(number))
     truth = proxy_truth(rounds, graph.num_silos, graph.num_classes)
@@ -148,7 +149,7 @@ def _sum() -> RecordedRun:
 
 
 def _masked(channel: Channel) -> ServerSums:
-    return SecuredSums(staged("pairwise-masking"), channel)
+    return CollectiveSums(PairwiseMasking(), channel)
 
 
 @cache

@@ -13,9 +13,9 @@ from fgl_secure.methods.fedspray.growth import Setting, grow, turns, with_few_la
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes, proxy_truth, slices_of
 from fgl_secure.methods.fedspray.layout import ProxyLayout
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 
 FEW_LABELS = 8
 """Labelled nodes of a client in rounds that are run for attacks alone."""
@@ -34,13 +34,13 @@ class ProxyRuns:
     Attributes:
         graph: who has what.
         setting: how to train.
-        scheme: how summands are added up; None for in the clear.
+        scheme: how summands are added up.
         name: what the scheme is called.
     """
 
     graph: FederatedGraph
     setting: Setting
-    scheme: StagedScheme | None
+    scheme: Scheme
     name: str
 
     def first_round(self, transcript: Transcript) -> RecordedRun:
@@ -55,7 +55,7 @@ class ProxyRuns:
         few = with_few_labels(self.graph, FEW_LABELS, self.setting.seed)
         channel = self._channel(few)
         added = turns(few, self.graph.train_mask & ~few.train_mask, ADDITIONS, self.setting.seed)
-        rounds, suspects = grow(few, added, self.setting, server_sums(self.scheme, channel))
+        rounds, suspects = grow(few, added, self.setting, CollectiveSums(self.scheme, channel))
         what = f"{len(rounds)} rounds, {GROWING}, {self.setting.backbone}"
         layout = self.setting.method(few).layout
         return self._run(f"{self.name}[{GROWING}]", what, channel.transcript, few, rounds, layout, suspects)

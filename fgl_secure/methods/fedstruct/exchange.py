@@ -28,10 +28,10 @@ from fgl_secure.methods.fedstruct.hop_exchange import exchanged_rows, note_combi
 from fgl_secure.methods.fedstruct.hopwise import Hopwise
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
 from fgl_secure.methods.fedstruct.program import FedStruct, Structure
+from fgl_secure.methods.fedstruct.secured_gradients import SecuredBroadcast, SecuredOwners, SecuredSum
 from fgl_secure.methods.fedstruct.structure_sum import HeldRows, StructureSum
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.methods.fedstruct.training import run_rounds, run_sharing
-from fgl_secure.methods.hifgl.secured_gradients import SecuredBroadcast, SecuredOwners, SecuredSum
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme

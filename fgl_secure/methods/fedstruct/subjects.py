@@ -31,12 +31,12 @@ from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, Fe
 from fgl_secure.methods.fedstruct.scenarios import SeenModels, structure_run
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.hop_adjacency import Pruning
-from fgl_secure.protocols.naming import Named
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.schemes import Named
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 
 SPLIT = (0.1, 0.1, 0.8)
@@ -137,7 +137,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,

@@ -17,6 +17,7 @@ from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.graph_sets.motif import MotifEnvironment, motif_set
 from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.methods.fedvn.scenarios import Setting, recorded_rounds
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.presets import Selection
 
 GRAPHS = 60
@@ -69,7 +70,7 @@ def skewed(graphs: GraphSet) -> NDArray[np.bool_]:
 
 def _recorded(graphs: GraphSet, preset: FedVNPreset, what: str) -> RecordedRun:
     setting = Setting(graphs, graphs.union(), preset, 0, torch.device("cpu"))
-    return recorded_rounds(setting, None, "drawn for attacks", what, preset.epochs)
+    return recorded_rounds(setting, Plaintext(), "drawn for attacks", what, preset.epochs)
 
 
 CONTROLS: Makers = MappingProxyType({FEDVN: _rounds, FEDVN_SKEWED: _skewed})

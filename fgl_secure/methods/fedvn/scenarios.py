@@ -18,11 +18,12 @@ from fgl_secure.methods.fedvn.methods import FEDVN
 from fgl_secure.methods.fedvn.preset import FedVNPreset
 from fgl_secure.methods.fedvn.training import train_fedvn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Directory, Phase, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.server_sums import ClearSums, server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 
 ROUNDS = 12
 """Rounds that attacks read: clients are told by comparing each with the one before."""
@@ -53,7 +54,7 @@ class Setting:
 
     def train(
         self,
-        scheme: StagedScheme | None,
+        scheme: Scheme,
         coins: Coins,
         recording: Recording | None = None,
         progress: Progress | None = None,
@@ -61,24 +62,22 @@ class Setting:
     ) -> TrainingResult:
         """Trains to the end, or so many rounds."""
         channel = Channel(self.parties, coins, recording)
-        sums, preset = server_sums(scheme, channel), self.preset.with_epochs(rounds)
+        sums, preset = CollectiveSums(scheme, channel), self.preset.with_epochs(rounds)
         return train_fedvn(self.sets, channel, preset, sums, seed=self.seed, device=self.device, progress=progress)
 
 
-def recorded_rounds(
-    setting: Setting, scheme: StagedScheme | None, label: str, what: str, most: int = ROUNDS
-) -> RecordedRun:
+def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
     """The first rounds of training once more, with everything recorded, under repeatable coins.
 
     Args:
         setting: how to train.
-        scheme: how summands are summed; None for in the clear.
+        scheme: how summands are summed.
         label: what the scheme is called.
         what: what was exchanged, in words.
         most: rounds, where the preset has as many.
     """
     rounds = min(most, setting.preset.epochs)
-    phases = frozenset({Phase.SUMMANDS}) if scheme is None else None  # nothing else of a run in the clear is read
+    phases = frozenset({Phase.VECTORS}) if scheme.takes_reals else None  # nothing else of a run in the clear is read
     recording = Recording(Level.EVERYTHING, rounds, phases)
     result = setting.train(scheme, SimulationCoins(setting.seed), recording, rounds=rounds)
     return as_read(setting, result.transcript, label, what)
@@ -94,7 +93,9 @@ def handed_out(setting: Setting) -> VirtualSlices:
     """What the server knows that hands out the first model and says how to train it."""
     preset, sets = setting.preset, setting.sets
     channel = Channel(setting.parties, SimulationCoins(0))
-    federation = GraphFederation(sets, FEDVN, preset, ClearSums(channel), seed=setting.seed, device=setting.device)
+    federation = GraphFederation(
+        sets, FEDVN, preset, CollectiveSums(Plaintext(), channel), seed=setting.seed, device=setting.device
+    )
     first, layout = federation.clients[0], federation.layout
     start = torch.cat([first.shared, first.virtual.detach().reshape(-1)]).cpu().numpy().astype(np.float64)
     work = LocalWork(preset.learning_rate, preset.batch, preset.local_epochs, sets.num_graphs)

@@ -42,10 +42,11 @@ from fgl_secure.methods.hifgl.scenarios import (
 )
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.relay_roles import source_shares
+from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.wire import SHARE
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.runtime import Channel, Direction, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime import Channel, Direction, Messages, Phase, PublicParameters, Recording, Role, Step
 
 
 def careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
@@ -73,7 +74,8 @@ def send_carelessly(
         points = range(scheme.T + 1, scheme.R + 1)
         shares = source_shares(fixed.field, scheme.T, points, q, way.source, [masks] * scheme.T)
         for relay, share in zip(relays, shares, strict=True):
-            channel.send(Phase.SHARES, step, way.row_owner[way.source], np.full(len(share), relay), share)
+            ends = way.row_owner[way.source], np.full(len(share), relay)
+            channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))
 
 
 def gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:

@@ -9,7 +9,7 @@ import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.errors import FieldRangeError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
@@ -20,7 +20,7 @@ from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import compute_device
-from fgl_secure.training.presets import Preset, Selection, preset
+from fgl_secure.training.presets import Preset, check_selection, preset
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,21 +64,6 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
         schemes = tuple(perturbed(scheme, method.privacy, training, graph) for scheme in schemes)
         _check_openings(schemes, heard)
     return Prepared(method, asked.seed, graph, heard, schemes, training, device)
-
-
-def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> None:
-    """Raises unless the graph has nodes to choose the reported round on.
-
-    Args:
-        name: the preset's.
-        selection: what the preset chooses the round on.
-        graph: who has what.
-    """
-    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[selection]
-    if not chosen_on.any():
-        raise InputError(
-            f"masks.{selection} must mark at least one node, the {name} preset chooses the round on them; found none"
-        )
 
 
 def _check_openings(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:

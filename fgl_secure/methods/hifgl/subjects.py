@@ -95,7 +95,7 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     prepared = prepare(method, asked)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         prepared.graph,

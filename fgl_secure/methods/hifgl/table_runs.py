@@ -9,8 +9,8 @@ from typing import cast
 
 from fgl_secure.graph import FederatedGraph, Graph, load, random_partition, random_split
 from fgl_secure.methods.hifgl.baselines import HIFGL, Framework, train_framework
-from fgl_secure.protocols.naming import parse
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.schemes import parse
 from fgl_secure.tables.alone import run_alone
 from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.presets import Preset, preset

@@ -1,53 +1,196 @@
-"""A relay of the relay-coded scheme as a program of its own: it sees shares under tags, and answers with their sums."""
+"""The relay-coded scheme between processes: one a silo, which hosts its devices, and one a relay.
+
+A sum that is computed has at least k_min messages. Those of a silo's own devices count, and the silo could take them
+off.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements
 from fgl_secure.coins import Coins
-from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.neighbour_sums import step_array, step_of
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
-from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program, fitting, only
-from fgl_secure.methods.silos.relay_keys import agreement, fresh_keys, public_keys, relay_with_devices
-from fgl_secure.methods.silos.share import Ids
-from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.relay_delivery import Held
-from fgl_secure.protocols.relay_masks import agreed_masks
-from fgl_secure.protocols.relay_roles import grouped_by_tag, relay_answers
-from fgl_secure.runtime import Phase, Step
+from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.methods.silos.hosting import Hosting
+from fgl_secure.methods.silos.neighbour_sums import NeighbourSums
+from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
+from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program
+from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.methods.silos.ways import Neighbours
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.wire import found_among
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Reals, Topology
+from fgl_secure.runtime import Direction, OwnDraws, Step
 
-DIGEST_BYTES = 32
-MOST_COORDINATES = 2**16
-"""Of a row: a few bytes must not make a relay expand more than it can hold."""
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """Identifiers of parties that every process can work out: the server, silos, relays, and then devices.
+
+    Attributes:
+        silos: how many.
+        relays: how many.
+    """
+
+    silos: int
+    relays: int
+
+    def silo(self, numbers: Ids) -> Ids:
+        """Of silos."""
+        return 1 + numbers
+
+    @property
+    def all_relays(self) -> Ids:
+        """Of all relays."""
+        return np.arange(1 + self.silos, 1 + self.silos + self.relays, dtype=np.int64)
+
+    def device(self, numbers: Ids) -> Ids:
+        """Of nodes of the whole graph."""
+        return 1 + self.silos + self.relays + numbers
+
+    def node(self, parties: Ids) -> Ids:
+        """The nodes of devices; negative for other parties."""
+        return parties - self.device(np.int64(0))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Table:
-    """The messages of one step, by sender and slot.
+class AgreedGrouping(Grouping):
+    """The messages that silos have agreed on, one way and the other: none of them is left out any more.
 
     Attributes:
-        step: when.
-        headers: int64 [m, 5]: sender, two words of tag, slot, attempt.
-        shares: elements [m, d].
+        back_source: int64 [b], the row of each message of the other way.
+        back_target: int64 [b], its group.
     """
 
-    step: Step
-    headers: Ids
-    shares: Elements
+    back_source: Ids
+    back_target: Ids
 
-    def digest(self, relay: int) -> bytes:
-        """What other relays must hold as well."""
-        everything = np.ones(len(self.headers), dtype=np.bool_)
-        return Held(relay, everything, np.ascontiguousarray(self.headers[:, 1:]), self.shares).digest()
+    def answered(self, minimum: int) -> Grouping:  # noqa: ARG002  # it was counted where the silo knows it
+        """All of them."""
+        return self
+
+    def reversed(self) -> Grouping:
+        """The other way."""
+        return AgreedGrouping(
+            self.group_owner, self.row_owner, self.back_source, self.back_target,
+            self.group_custodian, self.row_custodian, self.source, self.target,
+        )  # fmt: skip
+
+
+class _Due(IntEnum):
+    FORWARD = 0
+    BACKWARD = 1
+    SUMS = 2
+
+
+class RelaySums(NeighbourSums):
+    """One silo's part, with the machines of its devices.
+
+    Args:
+        share: what it holds.
+        scheme: its parameters; relays are parties K .. K + R - 1.
+        session: 16 public bytes, different in every run.
+        coins: its own, secret.
+
+    Raises:
+        InputError: the scheme hides who sends: silos know whose every message is.
+        FieldRangeError: the field cannot hold the sums.
+    """
+
+    def __init__(self, share: SiloShare, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
+        if scheme.profile is not Profile.BASE:
+            raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
+        self._share, self._scheme, self._session, self._draws = share, scheme, session, OwnDraws(coins)
+        self._fixed = scheme.fixed_point(max(share.facts.largest_degree, 1))
+        self._neighbours = Neighbours(share, scheme.k_min)
+        self._numbering = Numbering(share.facts.silos, scheme.R)
+        self._due = _Due.FORWARD
+        self._hosting: Hosting | None = None
+        self.result = np.empty((0, 0))
+
+    def prepare(self) -> Outbox:
+        """Silos tell each other which messages are wanted."""
+        return self._neighbours.tell(Direction.FORWARD)
+
+    def begin(self, values: Reals, step: Step) -> Outbox:
+        """Starts a sum.
+
+        Raises:
+            ProtocolError: the step was summed before, so that masks would be used again.
+        """
+        hosting, q = self._sums, self._fixed.encode(values)
+        for machine in hosting.machines:
+            machine.begin(step, q)
+        return hosting.turn({})
+
+    def take(self, inbox: Inbox) -> Outbox | None:
+        """One turn; None when all is agreed on, or when `result` is there."""
+        if self._due is _Due.SUMS:
+            out, sums = self._sums.turn(inbox), self._sums.machines[0].sums
+            if sums is None:
+                return out
+            self.result = self._fixed.decode(sums)
+            return None
+        if self._due is _Due.FORWARD:
+            self._neighbours.hear(inbox, Direction.FORWARD)
+            self._due = _Due.BACKWARD
+            return self._neighbours.tell(Direction.BACKWARD)
+        self._neighbours.hear(inbox, Direction.BACKWARD)
+        self._due, self._hosting = _Due.SUMS, self._hosted()
+        return None
+
+    @property
+    def _sums(self) -> Hosting:
+        if self._hosting is None:
+            raise ProtocolError("silos must have agreed on messages before the first sum; they have not")
+        return self._hosting
+
+    def _hosted(self) -> Hosting:
+        """The machines of the own devices, and of the silo that forwards for them."""
+        share, numbering = self._share, self._numbering
+        ends = np.union1d(share.nodes, share.foreign[:, 0])
+        owners, silos = numbering.device(ends), numbering.silo(share.owners(ends)[0])
+        (there, back) = (np.searchsorted(ends, edges) for edges in self._neighbours.agreed())
+        grouping = AgreedGrouping(owners, owners, there[0], there[1], silos, silos, back[1], back[0])
+        topology = Topology(NEIGHBOURS, grouping, 1, helpers=numbering.all_relays)
+        here = np.append(numbering.silo(np.array([share.silo])), numbering.device(share.nodes))
+        machines = self._scheme.machines(topology, self._session, self._draws, here)
+        return Hosting(machines, share.silo, self._process_of, self._session)
+
+    def _process_of(self, parties: Ids) -> Ids:
+        """The silo of each device that is known here; UNKNOWN for others, and for the server."""
+        nodes = self._numbering.node(parties)
+        out = np.where(nodes < 0, parties - 1, UNKNOWN)
+        known = np.isin(nodes, self._share.nodes) | np.isin(nodes, self._share.foreign[:, 0])
+        out[known] = self._share.owners(nodes[known])[0]
+        return out
+
+    def summed(self) -> NDArray[np.int64]:
+        """int64 [m]: messages in the forward sum of each device."""
+        return self._neighbours.way(Direction.FORWARD).counts
+
+    def state(self) -> dict[str, Array]:
+        """Keys, what is agreed on, and the sum at hand."""
+        machines = {} if self._hosting is None else under("hosting", self._hosting.state())
+        due = {"due": np.asarray(self._due, dtype=np.int64)}
+        return {**due, **machines, **under("neighbours", self._neighbours.state())}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        self._due = _Due(int(state["due"]))
+        self._neighbours.restore(within("neighbours", state))
+        if self._due is _Due.SUMS:
+            self._hosting = self._hosted()
+            self._hosting.restore(within("hosting", state))
 
 
 class RelayProgram(Program):
-    """One relay.
+    """One relay: it sees shares under tags, and answers with their sums.
 
     Args:
         index: of the relay, from 0.
@@ -58,135 +201,55 @@ class RelayProgram(Program):
     """
 
     def __init__(self, index: int, silos: int, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
-        self._index, self._silos, self._scheme, self._session = index, silos, scheme, session
-        self._party = silos + index
-        self._private = fresh_keys(coins, 1)
-        self._devices: Ids = np.empty(0, dtype=np.int64)
-        self._silo_of: Ids = np.empty(0, dtype=np.int64)
-        self._keys: NDArray[np.uint8] = np.empty((0, 32), dtype=np.uint8)
-        self._begun = False
-        self._table: _Table | None = None
-        self._wanted: list[Ids] = []
+        self._silos, self._numbering = silos, Numbering(silos, scheme.R)
+        nobody: Ids = np.empty(0, dtype=np.int64)
+        grouping = Grouping(nobody, nobody, nobody, nobody, nobody, nobody)
+        topology = Topology(NEIGHBOURS, grouping, 1, helpers=self._numbering.all_relays)
+        here = self._numbering.all_relays[index : index + 1]
+        machines = scheme.machines(topology, session, OwnDraws(coins), here)
+        self._hosting = Hosting(machines, silos + index, self._process_of, session, self._admit)
+        self._devices: Ids = np.empty((2, 0), dtype=np.int64)
 
     @property
     def report(self) -> dict[str, Array] | None:
         """None: a relay finds nothing."""
         return None
 
-    @property
-    def _expands(self) -> bool:
-        """Whether its shares are masks that it expands itself."""
-        return self._index < self._scheme.T
-
     def turn(self, inbox: Inbox) -> Outbox:
-        """One turn: what it does depends on what has arrived."""
-        phases = {parcel.phase for parcels in inbox.values() for parcel in parcels}
-        if not self._begun:
-            self._begun = True
-            public = Parcel(Phase.KEYS, Step(0), (public_keys(self._private)[0],))
-            return {silo: [public] for silo in range(self._silos)} if self._expands else NOTHING
-        if Phase.KEYS in phases:
-            self._agree(inbox)
-        elif Phase.SHARE_HEADERS in phases:
-            return self._hold(inbox)
-        elif Phase.ROSTERS in phases:
-            return self._answer(inbox)
-        return NOTHING
+        """One turn.
 
-    def _agree(self, inbox: Inbox) -> None:
-        """Derives the key of every device."""
-        if len(self._devices) or not self._expands:
-            raise ProtocolError("keys must be told once, and to relays that expand shares; they are told again")
-        found = [fitting(only(inbox, s, Phase.KEYS), ("<i8", (-1,)), ("|u1", (-1, 32))) for s in range(self._silos)]
-        devices, publics = (np.concatenate(each) for each in zip(*found, strict=True))
-        if len(devices) != len(publics) or len(np.unique(devices)) != len(devices):
-            raise ProtocolError("every device must have one key, told by one silo; at least one has not")
-        order = np.argsort(devices)
-        silos = np.repeat(np.arange(self._silos), [len(each) for each, _ in found])
-        self._devices, self._silo_of = devices[order], silos[order]
-        private = self._private[0].tobytes()
-        self._keys = relay_with_devices(private, self._party, publics[order], self._devices, self._session)
+        Raises:
+            ProtocolError: something has arrived that honest parties do not send, or relays do not agree.
+        """
+        found = self._hosting.turn(inbox)
+        (machine,) = self._hosting.machines
+        if machine.remarks:
+            remark = machine.remarks[0]
+            raise ProtocolError(f"parties must all be heard of and agree; of party {remark.party}: {remark.what}")
+        return found or NOTHING
 
-    def _hold(self, inbox: Inbox) -> Outbox:
-        """Takes all messages of a step, and tells the other relays which they are."""
-        parts = [self._part(inbox, silo) for silo in range(self._silos)]
-        steps, headers, shares, wanted = (list(each) for each in zip(*parts, strict=True))
-        if len(set(steps)) != 1 or len({each.shape[1] for each in shares}) != 1:
-            raise ProtocolError("silos must send shares of one step and width; they differ")
-        stacked = np.concatenate(headers)
-        order = np.lexsort((stacked[:, 3], stacked[:, 0]))
-        ordered, step = stacked[order], steps[0]
-        slots = np.arange(len(ordered)) - np.searchsorted(ordered[:, 0], ordered[:, 0])
-        if not np.array_equal(slots, ordered[:, 3]):
-            raise ProtocolError("every sender must number its messages from 0 on; at least one does not")
-        values = np.concatenate(shares)[order] if not self._expands else self._expanded(ordered, step, shares[0])
-        self._table, self._wanted = _Table(step, ordered, values), wanted
-        digest = np.frombuffer(self._table.digest(self._party), dtype=np.uint8)
-        return {relay: [Parcel(Phase.ROSTERS, step, (digest,))] for relay in self._others}
-
-    def _part(self, inbox: Inbox, silo: int) -> tuple[Step, Ids, Elements, Ids]:
-        """Step, headers, shares and fetches of one silo; where it expands shares, their width alone."""
-        named, field = only(inbox, silo, Phase.SHARE_HEADERS), self._scheme.field
-        headers, width = fitting(named, ("<i8", (-1, 5)), ("<i8", ()))
-        (wanted,) = fitting(only(inbox, silo, Phase.FETCH), ("<i8", (-1, 4)))
-        if not 1 <= int(width) <= MOST_COORDINATES:
-            raise ProtocolError(f"silo {silo} must send rows of 1 to {MOST_COORDINATES:,} coordinates; it does not")
-        if self._expands:
-            place = np.minimum(np.searchsorted(self._devices, headers[:, 0]), len(self._devices) - 1)
-            if not ((self._devices[place] == headers[:, 0]) & (self._silo_of[place] == silo)).all():
-                raise ProtocolError(f"silo {silo} must send for devices of its own; at least one is not")
-            return named.step, headers, np.empty((0, int(width)), dtype=field.dtype), wanted
-        kind = field.dtype.newbyteorder("<").str
-        (shares,) = fitting(only(inbox, silo, Phase.SHARES), (kind, (len(headers), int(width))))
-        if shares.size and not (int(shares.min()) >= 0 and int(shares.max()) < field.modulus):
-            raise ProtocolError(f"silo {silo} must send elements of the field; at least one is not")
-        return named.step, headers, shares, wanted
-
-    def _expanded(self, headers: Ids, step: Step, like: Elements) -> Elements:
-        keys = agreement(self._devices, [self._keys])
-        return agreed_masks(keys, self._scheme.field, step, headers[:, 0], like.shape[1])[0]
-
-    def _answer(self, inbox: Inbox) -> Outbox:
-        """Answers what was fetched, if all relays hold the same messages."""
-        table = self._table
-        if table is None:
-            raise ProtocolError("relays must hold messages before they tell which; one tells too early")
-        own = table.digest(self._party)
-        for relay in self._others:
-            (digest,) = fitting(only(inbox, relay, Phase.ROSTERS), ("|u1", (DIGEST_BYTES,)))
-            if digest.tobytes() != own:
-                raise ProtocolError(f"relays must hold the same messages; parties {self._party} and {relay} do not")
-        tags, by_tag = grouped_by_tag(table.headers[:, 1:3])
-        out: dict[int, list[Parcel]] = {}
-        for silo, wanted in enumerate(self._wanted):
-            field, least = self._scheme.field, self._scheme.k_min
-            counts, sums = relay_answers(field, table.shares, tags, by_tag, wanted, least)
-            out[silo] = [Parcel(Phase.COUNTS, table.step, (counts,)), Parcel(Phase.SHARE_SUMS, table.step, (sums,))]
-        self._table, self._wanted = None, []
+    def _process_of(self, parties: Ids) -> Ids:
+        """The silo from which each device was first heard of; UNKNOWN before."""
+        nodes, (known, silos) = self._numbering.node(parties), self._devices
+        out = np.where(nodes < 0, parties - 1, UNKNOWN)
+        at = found_among(nodes, known)
+        out[at >= 0] = silos[at[at >= 0]]
         return out
 
-    @property
-    def _others(self) -> list[int]:
-        return [self._silos + j for j in range(self._scheme.R) if j != self._index]
+    def _admit(self, sender: int, parties: Ids) -> None:
+        """A device is its silo's that it was first heard of from."""
+        new = np.unique(parties[self._process_of(parties) == UNKNOWN])
+        if not len(new) or sender >= self._silos:
+            return
+        devices = np.stack([self._numbering.node(new), np.full(len(new), sender)])
+        joined = np.concatenate([self._devices, devices[:, devices[0] >= 0]], axis=1)
+        self._devices = joined[:, np.argsort(joined[0])]
 
     def state(self) -> dict[str, Array]:
         """Keys, and the messages at hand."""
-        arrays: dict[str, Array] = {
-            "private": self._private,
-            "begun": np.asarray(self._begun),
-            "devices": self._devices,
-            "silo_of": self._silo_of,
-            "keys": self._keys,
-        }
-        if self._table is not None:
-            arrays |= {"step": step_array(self._table.step), "headers": self._table.headers}
-            arrays |= {"shares": self._table.shares}
-        return arrays | {f"wanted{n}": wanted for n, wanted in enumerate(self._wanted)}
+        return under("hosting", self._hosting.state()) | {"devices": self._devices}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
-        self._private, self._begun = state["private"], bool(state["begun"])
-        self._devices, self._silo_of, self._keys = state["devices"], state["silo_of"], state["keys"]
-        held = "step" in state
-        self._table = _Table(step_of(state["step"]), state["headers"], state["shares"]) if held else None
-        self._wanted = [state[f"wanted{n}"] for n in range(self._silos) if f"wanted{n}" in state]
+        self._devices = state["devices"]
+        self._hosting.restore(within("hosting", state))

@@ -16,8 +16,8 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
 from fgl_secure.methods.silos.program import Inbox, Machine, Outbox, fitting, scalar
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Integers, StagedClient, StagedScheme, SumTerms
 from fgl_secure.runtime import Phase, Step
 

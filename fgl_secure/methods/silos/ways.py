@@ -100,6 +100,10 @@ class Neighbours:
             len(self._share.nodes),
         )
 
+    def agreed(self) -> tuple[Ids, Ids]:
+        """The edges along which messages go forward, and back: int64 [2, f] and [2, b], sources above targets."""
+        return self._share.edges[:, self._forward], self._share.edges[:, self._backward]
+
     def _ends(self, direction: Direction) -> tuple[tuple[Flags, Ids], tuple[Flags, Ids]]:
         """Which messages leave here, and the silos that they are for; which come here, and the silos they are from."""
         leaving, coming = (self._from_here, self._target_silo), (self._to_here, self._source_silo)

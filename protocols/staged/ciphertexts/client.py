@@ -10,6 +10,7 @@ from fgl_secure.crypto.ckks_public import PREFIX
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.ckks.wire import encrypted as sender_ciphertexts
+from fgl_secure.protocols.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.ciphertexts.memory import Memory, memory_fields
 from fgl_secure.protocols.staged.ciphertexts.plan import CkksPlan
 from fgl_secure.protocols.staged.ciphertexts.secrets import (
@@ -20,7 +21,6 @@ from fgl_secure.protocols.staged.ciphertexts.secrets import (
     wrapped,
 )
 from fgl_secure.protocols.staged.ciphertexts.wire import ciphertext_field, ciphertexts_from, integer_field, padded
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.interface import Integers, Stage, StagedClient
 from fgl_secure.protocols.staged.masking.wire import clients_from, rows_from
 from fgl_secure.protocols.staged.terms import checked_vector

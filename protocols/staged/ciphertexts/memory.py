@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from fgl_secure.crypto.ckks import ReceiverKey
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.protocols.identity import IDENTITY_BYTES, SIGNATURE_BYTES, Identities
 from fgl_secure.protocols.staged.ciphertexts.plan import CkksPlan
 from fgl_secure.protocols.staged.ciphertexts.secrets import OwnSecrets
 from fgl_secure.protocols.staged.ciphertexts.wire import integer_field, integers_from
-from fgl_secure.protocols.staged.identity import IDENTITY_BYTES, SIGNATURE_BYTES, Identities
 from fgl_secure.protocols.staged.interface import Integers
 from fgl_secure.protocols.staged.masking.wire import client_bytes, clients_from, rows_from
 

@@ -12,12 +12,12 @@ from fgl_secure.crypto.ckks import PublicKey
 from fgl_secure.crypto.ckks_adder import RunningSums
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.masking.keys import is_usable
 from fgl_secure.protocols.staged.attendance import Attendance
 from fgl_secure.protocols.staged.ciphertexts.plan import SCHEME, STAGES, CkksPlan
 from fgl_secure.protocols.staged.ciphertexts.secrets import BOX_BYTES, sealed_bytes
 from fgl_secure.protocols.staged.ciphertexts.wire import ciphertext_field, ciphertexts_from, integers_from, unpadded
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.interface import Integers, Stage, StagedServer
 from fgl_secure.protocols.staged.masking.wire import client_bytes, rows_from
 

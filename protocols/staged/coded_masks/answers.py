@@ -9,12 +9,12 @@ import numpy as np
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.lightsecagg.roster import check_roster
 from fgl_secure.protocols.masking.keys import TAG_BYTES, is_vote_for, roster_digest, vote
 from fgl_secure.protocols.staged.coded_masks.memory import Memory
 from fgl_secure.protocols.staged.coded_masks.plan import LightSecAggPlan
 from fgl_secure.protocols.staged.coded_masks.secrets import agree_all, seal_all, unseal_all
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.wire import clients_from, element_bytes, rows_from
 

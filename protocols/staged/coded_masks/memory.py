@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from fgl_secure.algebra import Elements
 from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.protocols.identity import IDENTITY_BYTES, SIGNATURE_BYTES, Identities
 from fgl_secure.protocols.staged.coded_masks.plan import LightSecAggPlan
 from fgl_secure.protocols.staged.coded_masks.secrets import SECRETS, OwnSecrets
-from fgl_secure.protocols.staged.identity import IDENTITY_BYTES, SIGNATURE_BYTES, Identities
 from fgl_secure.protocols.staged.masking.wire import client_bytes, clients_from, element_bytes, elements_from, rows_from
 
 FIELDS = 11

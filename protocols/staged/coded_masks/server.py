@@ -10,12 +10,12 @@ from fgl_secure.algebra import Elements
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.masking.keys import TAG_BYTES, is_usable
 from fgl_secure.protocols.pairwise_masking.requests import signed
 from fgl_secure.protocols.staged.attendance import Attendance
 from fgl_secure.protocols.staged.coded_masks.answers import voters_for
 from fgl_secure.protocols.staged.coded_masks.plan import SCHEME, STAGES, LightSecAggPlan
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.interface import Integers, Stage, StagedServer
 from fgl_secure.protocols.staged.masking.wire import client_bytes, elements_from, rows_from
 

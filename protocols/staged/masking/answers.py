@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.masking.keys import TAG_BYTES, is_vote_for, roster_digest, vote
 from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, check_request, shares_for
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.memory import Memory
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.protocols.staged.envelope import packed, unpacked
-from fgl_secure.protocols.staged.identity import IDENTITY_BYTES, Identities
+from fgl_secure.protocols.identity import IDENTITY_BYTES, Identities
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan
 from fgl_secure.protocols.staged.masking.secrets import OwnSecrets, PairKeys
 from fgl_secure.protocols.staged.masking.wire import client_bytes, clients_from, element_bytes, elements_from, rows_from
+from fgl_secure.runtime.packing import packed, unpacked
 
 _KIND = b"fgl-secure pairwise-masking client/v1"
 _DONE = 255

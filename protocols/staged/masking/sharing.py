@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.masking.keys import is_usable
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.adding import VectorStage
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan

@@ -29,7 +29,7 @@ class GradientConformance(AttackConformance):
         setting: how the round is trained that the attack reads.
     """
 
-    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.GRADIENT}),)
+    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.VECTORS}),)
     needs_edges = False
     setting = Setting(batch=2)
 

@@ -21,7 +21,7 @@ from fgl_secure.attacks.gradients.knowledge import (
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
 from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, UpdateTruth
-from fgl_secure.attacks.gradients.views import GRADIENT_SUM, PARTICIPANTS
+from fgl_secure.attacks.gradients.views import PARTICIPANTS, SERVER_SUM
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -154,11 +154,12 @@ def send(channel: Channel, number: int, updates: Floats, clients: Ids, *, summed
     (server,) = channel.parties.ids(Role.SERVER)
     to, step = np.full(len(clients), server), Step(number)
     channel.send_sizes(Phase.MODEL, step, to, channel.parties.ids(Role.SILO)[clients], updates.shape[1] * 4)
-    channel.note_inputs(PARTICIPANTS, step, to, clients[:, None])
+    channel.note_outputs(PARTICIPANTS, step, to, clients[:, None])
+    rows = np.concatenate([updates.astype(np.float64), np.ones((len(updates), 1))], axis=1)
     if summed:
-        channel.note_inputs(GRADIENT_SUM, step, to[:1], updates.sum(axis=0, keepdims=True).astype(np.float64))
+        channel.note_outputs(SERVER_SUM, step, to[:1], rows.sum(axis=0, keepdims=True))
         return
-    channel.send(Phase.GRADIENT, step, channel.parties.ids(Role.SILO)[clients], to, updates)
+    channel.send(Phase.VECTORS, step, channel.parties.ids(Role.SILO)[clients], to, rows)
 
 
 def receptive(graph: FederatedGraph, batch: Ids, hops: int) -> Ids:

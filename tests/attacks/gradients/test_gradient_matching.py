@@ -22,7 +22,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.controls import small_trees
 from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round
-from fgl_secure.protocols.staged.plain import StagedPlain
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Role
 from tests.attacks.gradients.gradient_matching_conformance import (
     MatchingConformance,
@@ -67,7 +67,7 @@ def test_a_sum_is_attacked_as_one_batch() -> None:
     """Under a sum there is one gradient, of all batches side by side, and their rows are recovered all the same."""
     graph = small_trees(1)
     model = fresh_model(graph, Convolution.SAGE)
-    run = recorded_round(graph, model, drawn_batches(graph, 1, 0), scheme=StagedPlain())
+    run = recorded_round(graph, model, drawn_batches(graph, 1, 0), scheme=PairwiseMasking())
     (shown,) = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert shown.clients.tolist() == [0, 1, 2, 3]
     assert shown.seen.field.batch == 4
@@ -77,7 +77,9 @@ def test_a_sum_is_attacked_as_one_batch() -> None:
 def test_prior_is_no_worse_than_chance() -> None:
     """Where the prior names no edge at all, joining pairs at random does better, and is the prior then."""
     graph = small_trees(1)
-    run = recorded_round(graph, fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 2, 0), scheme=StagedPlain())
+    run = recorded_round(
+        graph, fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 2, 0), scheme=PairwiseMasking()
+    )
     each = WithEffort(FeaturesAndEdges(), Effort(1))
     guess = each.infer_with(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert guess is not None

@@ -77,7 +77,7 @@ class TestGradientSpan(GradientConformance):
     def test_sums_in_fixed_point_are_read_up_to_their_rounding(self, known: bool) -> None:
         """A sum that is rounded to 20 bits behind the point still gives every node, also if nobody states the bits."""
         run = record_round(clusters(), Setting(hidden=256, batch=1, summed=True))
-        (noted,) = [rows for rows in run.transcript.private if rows.name == "gradient sum"]
+        (noted,) = [rows for rows in run.transcript.private if rows.name == "server sum"]
         rounded = replace(noted, values=np.round(noted.values * 2**20) / 2**20)
         run.transcript.private[run.transcript.private.index(noted)] = rounded
         public = PublicParameters(fraction_bits=20 if known else None)

@@ -29,7 +29,7 @@ class TellingSums(ServerSums):
         clients = self._channel.parties.ids(Role.SILO)
         server = np.full(len(clients), self._channel.parties.ids(Role.SERVER)[0])
         shares = ProxyLayout(3, 6, 8).shares
-        self._channel.send(Phase.SUMMANDS, step, clients, server, rows[:, shares])
+        self._channel.send(Phase.VECTORS, step, clients, server, rows[:, shares])
         return self._inner(rows, step)
 
 

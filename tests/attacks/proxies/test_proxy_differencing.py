@@ -20,23 +20,24 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.controls import drawn_nodes, drawn_pairs, growing, recorded_rounds
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.runtime import Channel, Role
-from fgl_secure.training.server_sums import ClearSums, ServerSums
+from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import Claims, measured
 from tests.attacks.proxies.proxy_conformance import ProxyConformance, masked, nodes_of, proxy_references
+from tests.sums import clear_sums
 
 __all__ = ["proxy_references"]
 
 Make = Callable[[Channel], ServerSums]
 
 
-def grown(make_sums: Make = ClearSums, drift: float = 0.0) -> RecordedRun:
+def grown(make_sums: Make = clear_sums, drift: float = 0.0) -> RecordedRun:
     """Rounds of ten clients that add a node in turn, whose proxies move by some noise from round to round."""
     rng, rounds = np.random.default_rng(5), growing(drawn_nodes(1), 20, seed=1)
     moved = [replace(each, proxies=each.proxies + drift * rng.normal(size=each.proxies.shape)) for each in rounds]
     return recorded_rounds(moved, "rounds", make_sums=make_sums, suspects=drawn_pairs(moved, seed=2))
 
 
-def two_rounds(counts: list[list[int]], added: int, make_sums: Make = ClearSums) -> RecordedRun:
+def two_rounds(counts: list[list[int]], added: int, make_sums: Make = clear_sums) -> RecordedRun:
     """A round without one of the nodes, and one with all of them."""
     held: LabelledNodes = nodes_of(counts)
     return recorded_rounds([held.among(held.nodes != added), held], "two rounds", make_sums=make_sums)
@@ -86,7 +87,7 @@ class TestProxyDifferencing(ProxyConformance):
 
     def test_a_client_s_first_labelled_node_is_found(self) -> None:
         """A client that had no labelled node has one."""
-        for make in (ClearSums, masked):
+        for make in (clear_sums, masked):
             found = one_addition(two_rounds([[1, 0], [3, 2], [1, 2]], added=0, make_sums=make))
             assert found.counts.tolist() == [0, 0]
             assert abs(found.proxy - nodes_of([[1, 0], [3, 2], [1, 2]]).proxies[0]).max() < 1e-7
@@ -124,7 +125,7 @@ class TestProxyMembership(ProxyConformance):
     def claims(self, guess: tuple[NamedProxy, ...]) -> Claims:
         return Counter((each.round, each.client, each.named.tobytes()) for each in guess)
 
-    @pytest.mark.parametrize("make_sums", [ClearSums, masked], ids=["clear", "masked"])
+    @pytest.mark.parametrize("make_sums", [clear_sums, masked], ids=["clear", "masked"])
     def test_tells_nodes_apart_where_others_move_little(self, make_sums: Make) -> None:
         """The nearer of two proxies is mostly the one that was added, also from masked sums."""
         assert measured(self.attack, grown(make_sums, 0.1))["added nodes told apart"].interval.low > 0.2

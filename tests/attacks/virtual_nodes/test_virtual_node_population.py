@@ -49,7 +49,7 @@ class TestVirtualNodePopulation(VirtualNodeConformance):
 
     def test_lost_summands_leave_no_sum(self) -> None:
         """Where one client's summand is missing, the mean of the others is not taken for the mean of all."""
-        run = record_rounds(Federation(rounds=2), loss=losing_of_even(frozenset({Phase.SUMMANDS})))
+        run = record_rounds(Federation(rounds=2), loss=losing_of_even(frozenset({Phase.VECTORS})))
         layout = run.knows(VirtualSlices)
         assert layout is not None
         assert mean_states(run.transcript.views(Role.SERVER), layout) == ()

@@ -15,10 +15,10 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.server_sums import ServerSums, server_sums
+from fgl_secure.schemes import server_scheme
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 from tests.attacks.recorded import Run, federated
 
 Ids = NDArray[np.int64]
@@ -87,7 +87,7 @@ def record_rounds(setting: Federation, *, loss: Loss | None = None, recording: R
     held = [holding(setting, client, rng) for client in range(setting.clients)]
     state = rng.normal(size=PARAMETERS + NODES * WIDTH) * 0.1
     layout = replace(slices(), start=state, work=setting.work)
-    sums = server_sums(None if setting.scheme is None else staged(setting.scheme), channel)
+    sums = CollectiveSums(server_scheme(setting.scheme or "plaintext"), channel)
     for number in range(setting.rounds):
         rows = np.stack([row_of(setting, state, each, rng) for each in held])
         state = _summed(setting, channel, sums, rows, Step(number))
@@ -97,7 +97,7 @@ def record_rounds(setting: Federation, *, loss: Loss | None = None, recording: R
 def _summed(setting: Federation, channel: Channel, sums: ServerSums, rows: Floats, step: Step) -> Floats:
     if setting.leaking:
         clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
-        channel.send(Phase.SUMMANDS, step, clients, np.repeat(server, len(clients)), rows)
+        channel.send(Phase.VECTORS, step, clients, np.repeat(server, len(clients)), rows)
     total, weight = sums(rows, step), slices().weight
     mean: Floats = total[:weight] / total[weight]
     return mean

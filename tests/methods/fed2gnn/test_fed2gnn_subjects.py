@@ -25,9 +25,9 @@ from fgl_secure.methods.fed2gnn.claims import claim_of
 from fgl_secure.methods.fed2gnn.controls import CONTROLS, along_communities
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.scenarios import trained_hops
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Circumstance, Recording, Role, Secret
 
 SINGLE = Circumstance.SINGLE_NEIGHBOUR
@@ -79,7 +79,7 @@ def test_the_reference_follows_communities() -> None:
 )
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
-    run = trained_hops(attached(), QUICK, scheme, None, backbone="gcn", seed=0, device=DEVICE)
+    run = trained_hops(attached(), QUICK, scheme, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
     guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
     assert isinstance(guess, SingleRows)
     assert bool(len(guess.nodes)) is (k_min == 1)
@@ -133,20 +133,20 @@ def test_verdicts_come_with_controls(report: Report) -> None:
 def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
     """With the claim of k_min = 3, a scheme that answers every group is caught by the attack on single neighbours."""
     twin, claimed = RelayCoded(bound=64.0, k_min=1), RelayCoded(bound=64.0)
-    run = trained_hops(attached(), QUICK, twin, None, backbone="gcn", seed=0, device=DEVICE)
+    run = trained_hops(attached(), QUICK, twin, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
     card = HopFeatureSingle().card
     guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
     assert guess is not None
     found = HopFeatureSingle().score(guess, run.truth(TreeTruth))
     assert found[0].value == 1
-    assert claim_of(claimed, None, 5).broken_by(card.secret, card.coalition, card.circumstance) is not None
-    assert claim_of(twin, None, 5).broken_by(card.secret, card.coalition, card.circumstance) is None
+    assert claim_of(claimed, Plaintext(), 5).broken_by(card.secret, card.coalition, card.circumstance) is not None
+    assert claim_of(twin, Plaintext(), 5).broken_by(card.secret, card.coalition, card.circumstance) is None
 
 
 def test_claims_follow_the_schemes() -> None:
     """In the clear nothing is promised; a scheme promises single neighbours, and admits what subtraction tells."""
-    clear = claim_of(Plaintext(), None, 5)
-    hidden = claim_of(RelayCoded(), StagedPairwiseMasking(None), 5)
+    clear = claim_of(Plaintext(), Plaintext(), 5)
+    hidden = claim_of(RelayCoded(), PairwiseMasking(), 5)
     client = {Role.SILO: 1}
     assert not clear.guarantees
     assert hidden.broken_by(Secret.NODE_FEATURES, client, SINGLE) is not None
@@ -160,7 +160,7 @@ def test_claims_follow_the_schemes() -> None:
 def test_two_clients_know_each_other_s_model() -> None:
     """Of two clients each subtracts its own part from the mean, and the claim says so; of three none can."""
     for clients, told in ((2, True), (3, False)):
-        claim = claim_of(RelayCoded(), StagedPairwiseMasking(None), clients)
+        claim = claim_of(RelayCoded(), PairwiseMasking(), clients)
         leaks = {(leak.secret, leak.role) for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY}
         assert ((Secret.SUMMAND, Role.SILO) in leaks) is told
 
@@ -168,7 +168,7 @@ def test_two_clients_know_each_other_s_model() -> None:
 def test_what_picks_tell_is_declared() -> None:
     """A client that hears nothing of an edge knows that its other end has more than d neighbours elsewhere."""
     for scheme in (Plaintext(), RelayCoded()):
-        claim = claim_of(scheme, None, 5)
+        claim = claim_of(scheme, Plaintext(), 5)
         assert (Secret.DEGREE, Role.SILO) in {(leak.secret, leak.role) for leak in claim.leaks_by_design}
 
 

@@ -57,7 +57,7 @@ def test_the_parser_loads_nothing_heavy() -> None:
     ("changed", "told"),
     [({"backbone": "gat"}, "backbone"), ({"attack": "x-ray"}, "attack"), ({"activation": "tanh"}, "activation"),
      ({"scheme": "rot13"}, "scheme"), ({"batch": 0}, "batch"), ({"steps": 0}, "steps"), ({"restarts": 0}, "restarts"),
-     ({"delta": 1.0}, "delta"), ({"silos": 1, "scheme": "ckks"}, "silos"),
+     ({"delta": 1.0}, "delta"), ({"silos": 1, "scheme": "ckks-shared-key"}, "silos"),
      ({"attack": "analytic", "batch": 2}, "batch"),
      ({"attack": "span", "steps": 9}, "steps"), ({"noise": 0.0}, "noise"), ({"noise": 0.1, "clip": -1.0}, "clip"),
      ({"noise": float("nan")}, "noise"), ({"dataset": "cats"}, "cats"), ({"batch": 999}, "batch must lie in"),

@@ -133,7 +133,7 @@ def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) ->
     """`train fedavg` runs under masks unless told otherwise, and under one scheme alone."""
     assert main(["train", "fedavg", "--epochs", "1", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)["protocol"] == "pairwise-masking"
-    assert main(["train", "fedavg", "--scheme", "ckks", "--scheme", "plaintext"]) == BAD_INPUT
+    assert main(["train", "fedavg", "--scheme", "ckks-shared-key", "--scheme", "plaintext"]) == BAD_INPUT
     assert "scheme must be given once" in capsys.readouterr().err
 
 

@@ -22,9 +22,9 @@ from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
-from fgl_secure.protocols.naming import assignment
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Circumstance, Role, Secret
+from fgl_secure.schemes import assignment
 from tests.attacks.structure.hop_runs import scale_free
 from tests.graphs import two_communities
 

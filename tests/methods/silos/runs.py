@@ -14,16 +14,16 @@ from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
 from fgl_secure.methods.silos.mailbox import run_together
 from fgl_secure.methods.silos.neighbour_sums import ClearSums, NeighbourSums
-from fgl_secure.methods.silos.parcels import Array, Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.methods.silos.parcels import Array, Arrays
 from fgl_secure.methods.silos.program import Inbox, Outbox, Program
-from fgl_secure.methods.silos.relay import RelayProgram
-from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.staged.interface import StagedScheme
 from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from fgl_secure.training.presets import HONEST, Preset
 
 SESSION = bytes(range(16))

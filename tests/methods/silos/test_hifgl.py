@@ -9,20 +9,20 @@ import pytest
 import torch
 
 from fgl_secure.coins import SimulationCoins, SystemCoins
-from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl import training
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.methods.silos.hifgl import HiFGLTask
-from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.relay import RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.protocols.staged.plain import StagedPlain
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import Federation, Preset
 from tests.graphs import two_communities
@@ -144,15 +144,3 @@ def test_profiles_that_silos_cannot_follow_are_refused(graph: FederatedGraph) ->
     share = SiloShare.of(graph, 0)
     with pytest.raises(InputError, match="profile base"):
         RelaySums(share, RelayCoded(profile=Profile.ANON), SESSION, SystemCoins())
-
-
-def test_a_step_is_summed_once(graph: FederatedGraph) -> None:
-    """Masks of a step are not used for a second message."""
-    makes = hifgl_makes(graph, HiFGLTask(replace(HIFGL, epochs=1)), StagedPlain(), RelayCoded(k_min=1))
-    programs = {party: make() for party, make in makes.items()}
-    sums = programs[0]._neighbours  # type: ignore[attr-defined]
-    sums.begin(np.zeros((16, 2), dtype=np.float32), Step(1, 0))
-    with pytest.raises(ProtocolError, match="summed once"):
-        sums.begin(np.zeros((16, 2), dtype=np.float32), Step(1, 0))
-    with pytest.raises(ProtocolError, match="summed once"):
-        sums.begin(np.zeros((16, 2), dtype=np.float32), Step(0, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +12,12 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.silos.mailbox import Mailbox
-from fgl_secure.methods.silos.parcels import Array, Parcel
+from fgl_secure.methods.silos.parcels import Array, Parcel, named_from_bytes, named_to_bytes
 from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox
-from fgl_secure.methods.silos.relay import RelayProgram
-from fgl_secure.methods.silos.relay_sums import RelaySums
+from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime import Phase, Step, decode, encode
 from tests.graphs import two_communities
 from tests.methods.silos.runs import SESSION
 
@@ -29,6 +29,13 @@ NOW = Step(0, 0)
 @pytest.fixture(scope="module")
 def graph() -> FederatedGraph:
     return two_communities(devices=16, silos=SILOS)
+
+
+def changed(parcel: Parcel, name: str, change: Callable[[Array], Array]) -> Parcel:
+    messages = decode(parcel.arrays[0].tobytes(), SESSION)
+    fields = {**messages.fields, name: change(messages[name].copy())}
+    data = encode(replace(messages, fields=fields), SESSION)
+    return Parcel(parcel.phase, parcel.step, (np.frombuffer(data, dtype=np.uint8),))
 
 
 class Run:
@@ -60,13 +67,10 @@ class Run:
         for _ in range(count):
             self.turn()
 
-    def change(self, receiver: int, sender: int, phase: Phase, change: Callable[[Array], Array]) -> None:
-        """Changes the first array of the parcels of a phase on their way."""
+    def change(self, receiver: int, sender: int, phase: Phase, name: str, change: Callable[[Array], Array]) -> None:
+        """Changes a field of the messages of a phase on their way."""
         box = dict(self.inboxes[receiver])
-        box[sender] = tuple(
-            Parcel(p.phase, p.step, (change(p.arrays[0].copy()), *p.arrays[1:])) if p.phase is phase else p
-            for p in box[sender]
-        )
+        box[sender] = tuple(changed(p, name, change) if p.phase is phase else p for p in box[sender])
         self.inboxes[receiver] = box
 
     def expected(self, graph: FederatedGraph, silo: int) -> Array:
@@ -75,72 +79,114 @@ class Run:
         return sums[graph.devices_of(silo)]
 
 
+TURNS = 8
+"""Keys and theirs, tags, shares, rosters and fetches, answers, the same by way of the silos, and sums."""
+SHARES, ANSWERS = 3, 5
+"""Turns after which shares, and answers, are on their way."""
+
+
 def test_sums_are_those_of_neighbours(graph: FederatedGraph) -> None:
-    """Four turns after tags went out both silos have the sums of their devices."""
+    """Some turns after keys went out both silos have the sums of their devices."""
     run = Run(graph)
-    run.turns(4)
+    run.turns(TURNS)
     for silo, part in enumerate(run.silos):
         assert np.allclose(part.result, run.expected(graph, silo), atol=1e-3)
+
+
+def test_a_step_is_summed_once(graph: FederatedGraph) -> None:
+    """Masks of a step are not used for a second message, not by a program that was put down either."""
+    run = Run(graph)
+    run.turns(TURNS)
+    again = RelaySums(run.shares[0], SCHEME, SESSION, SystemCoins())
+    again.restore(named_from_bytes(named_to_bytes(run.silos[0].state())))
+    for part in (run.silos[0], again):
+        with pytest.raises(ProtocolError, match="summed once"):
+            part.begin(run.values[0], NOW)
+
+
+def test_no_sum_before_messages_are_agreed_on(graph: FederatedGraph) -> None:
+    """Silos must have told each other which messages are wanted."""
+    part = RelaySums(SiloShare.of(graph, 0), SCHEME, SESSION, SystemCoins())
+    with pytest.raises(ProtocolError, match="agreed on messages before"):
+        part.begin(np.zeros((8, 2)), NOW)
 
 
 def test_one_relay_that_lies_is_corrected(graph: FederatedGraph) -> None:
     """With R = T + 3 relays one may answer with wrong sums."""
     run = Run(graph)
-    run.turns(3)
-    run.change(0, SILOS + 2, Phase.SHARE_SUMS, lambda sums: (sums + 17) % SCHEME.field.modulus)
-    run.turn()
+    run.turns(ANSWERS)
+    run.change(0, SILOS + 2, Phase.SEALED, "sum", lambda sums: (sums + 17) % SCHEME.field.modulus)
+    run.turns(TURNS - ANSWERS)
     assert np.allclose(run.silos[0].result, run.expected(graph, 0), atol=1e-3)
 
 
 def first(change: Callable[[Array], None]) -> Callable[[Array], Array]:
-    def changed(array: Array) -> Array:
-        change(array[0])
+    def changed_first(array: Array) -> Array:
+        change(array[:1])
         return array
 
-    return changed
+    return changed_first
 
 
-def foreign_sender(header: Array) -> None:
-    header[0] = 10**6
+def add_one(value: Array) -> None:
+    value += 1
 
 
-def another_slot(header: Array) -> None:
-    header[3] += 1
+def flip(value: Array) -> None:
+    value ^= 1
 
 
-def another_tag(header: Array) -> None:
-    header[1] ^= 1
+def as_if_negative(values: Array) -> Array:
+    return values - SCHEME.field.modulus
 
 
 @pytest.mark.parametrize(
-    ("turns", "receiver", "sender", "phase", "change", "message"),
+    ("turns", "receiver", "sender", "phase", "name", "change", "message"),
     [
-        (1, SILOS, 0, Phase.SHARE_HEADERS, first(foreign_sender), "devices of its own"),
-        (1, SILOS + 1, 0, Phase.SHARE_HEADERS, first(another_slot), "number its messages"),
-        (1, SILOS + 1, 0, Phase.SHARES, lambda shares: shares - SCHEME.field.modulus, "elements of the field"),
-        (1, SILOS + 1, 0, Phase.SHARES, lambda shares: shares[1:], "must hold arrays"),
-        (1, SILOS + 1, 0, Phase.SHARE_HEADERS, first(another_tag), "hold the same messages"),
-        (3, 0, SILOS, Phase.COUNTS, lambda counts: counts - 1, "sum all messages"),
-        (3, 0, SILOS, Phase.SHARE_SUMS, lambda sums: sums - SCHEME.field.modulus, "elements of the field"),
-        (0, 0, 1, Phase.TAGS, lambda tags: tags[1:], "must hold arrays"),
+        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "asked for again"),
+        (SHARES, SILOS + 1, 0, Phase.SHARES, "share", as_if_negative, "elements of the field"),
+        (SHARES, SILOS + 1, 0, Phase.SHARES, "share", lambda s: s.astype(np.int64), "must hold rows of int32"),
+        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "tag", first(flip), "same header to every relay"),
+        (ANSWERS, 0, SILOS, Phase.SEALED, "sum", as_if_negative, "elements of the field"),
+        (ANSWERS, 0, SILOS, Phase.SEALED, "place", first(add_one), "must be"),
+        (2, 0, 1, Phase.TAGS, "tag", lambda tags: tags[:, :1], "must be <i8"),
+        (2, 0, 1, Phase.TAGS, "place", first(add_one), "tags must be for messages that their senders send"),
     ],
 )
 def test_what_is_changed_on_the_way_is_refused(
-    graph: FederatedGraph, turns: int, receiver: int, sender: int, phase: Phase, change: object, message: str
+    graph: FederatedGraph,
+    turns: int,
+    receiver: int,
+    sender: int,
+    phase: Phase,
+    name: str,
+    change: Callable[[Array], Array],
+    message: str,
 ) -> None:
     """A typed error at whoever notices, and no sum."""
     run = Run(graph)
     run.turns(turns)
-    run.change(receiver, sender, phase, change)  # type: ignore[arg-type]
+    run.change(receiver, sender, phase, name, change)
     with pytest.raises(ProtocolError, match=message):
-        run.turns(3)
+        run.turns(TURNS)
+
+
+def test_a_silo_sends_for_its_own_devices_alone(graph: FederatedGraph) -> None:
+    """What one silo sends in the name of another's device is refused."""
+    run = Run(graph)
+    run.turns(SHARES)
+    box = dict(run.inboxes[SILOS])
+    box[0], box[1] = box[1], box[0]
+    run.inboxes[SILOS] = box
+    with pytest.raises(ProtocolError, match="for devices of its own"):
+        run.turn()
 
 
 def test_too_many_lies_are_noticed(graph: FederatedGraph) -> None:
     """Two relays of four that lie cannot be told from the others."""
     run = Run(graph)
-    run.turns(3)
+    run.turns(ANSWERS)
     for relay in (SILOS, SILOS + 1):
-        run.change(0, relay, Phase.SHARE_SUMS, lambda sums: (sums * 3 + 5) % SCHEME.field.modulus)
+        run.change(0, relay, Phase.SEALED, "sum", lambda sums: (sums * 3 + 5) % SCHEME.field.modulus)
     with pytest.raises(ProtocolError):
-        run.turn()
+        run.turns(TURNS)

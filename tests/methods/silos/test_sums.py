@@ -11,7 +11,7 @@ from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.methods.silos.mailbox import Mailbox
-from fgl_secure.methods.silos.parcels import Arrays, Parcel, named_from_bytes, named_to_bytes
+from fgl_secure.methods.silos.parcels import Arrays, Parcel
 from fgl_secure.methods.silos.program import Inbox, Outbox
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import EVERYBODY, Company, SiloSums
@@ -20,6 +20,7 @@ from fgl_secure.protocols.staged.interface import StagedScheme, SumTerms
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.protocols.staged.plain import StagedPlain
 from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 
 SILOS = 4
 SESSION = bytes(16)

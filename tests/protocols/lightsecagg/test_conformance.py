@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import ClassVar
+
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.sums import SumsConformance
-
-
-def over_31_bits(threshold: int | None) -> LightSecAgg:
-    """Over 2^31 - 1, with one part of noise."""
-    return LightSecAgg(threshold, 1, 2**31 - 1)
 
 
 class TestLightSecAgg(OneSumConformance):
@@ -21,4 +19,4 @@ class TestLightSecAgg(OneSumConformance):
 class TestOverASmallerField(SumsConformance):
     """Over a field of shorter elements."""
 
-    make = staticmethod(over_31_bits)
+    make: ClassVar = partial(LightSecAgg, colluding=1, modulus=2**31 - 1)

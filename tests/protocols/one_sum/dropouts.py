@@ -9,12 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Channel, Phase, Step
-from tests.protocols.one_sum.rounds import LEADER, NEVER, NOW, STAGES, Ints, picks, topology_of, vectors_of
+from tests.protocols.one_sum.rounds import LEADER, NEVER, NOW, STAGES, Ints, Sent, picks, topology_of, vectors_of
 from tests.protocols.one_sum.sums import SumsConformance, channel_of
 
 
@@ -36,7 +37,7 @@ class DropoutConformance(SumsConformance, ABC):
         topology = topology_of(clients, split=split)
         since = {int(topology.senders[u]): stage for u, stage in silent.items()}
 
-        def arrives(phase: Phase, _: Step, senders: Ints, receivers: Ints) -> np.ndarray:  # type: ignore[type-arg]
+        def arrives(phase: Phase, _: Step, senders: Ints, receivers: Ints) -> NDArray[np.bool_]:
             stage, ends = STAGES.get(phase, Stage.KEYS), receivers if deaf else senders
             return np.array([stage < since.get(int(end), NEVER) for end in ends.tolist()], dtype=np.bool_)
 
@@ -99,7 +100,7 @@ class DropoutConformance(SumsConformance, ABC):
     def test_after_a_stop_the_stage_may_still_be_saved(self) -> None:
         """The server that stopped is as it was: late answers to the stage at hand bring it to its end."""
         for stop in self.stages:
-            run, late, stopped = self.five(), [], False
+            run, late, stopped = self.five(), list[Sent](), False
             places = {int(party) for party in run.topology.senders[2:]}
             turns = run.turns()
             while True:

@@ -13,8 +13,7 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.one_sum.identity import Identity
-from fgl_secure.protocols.one_sum.scheme import Names
+from fgl_secure.protocols.identity import Identity, Names
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode
 from tests.protocols.one_sum.rounds import (

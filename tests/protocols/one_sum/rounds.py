@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.protocols.one_sum.identity import Identities, Identity
-from fgl_secure.protocols.one_sum.scheme import Names, OneSumScheme
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import Identities, Identity, Names
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
@@ -172,15 +175,13 @@ class Sum:
         """Bytes to the party that they are for."""
         self.machines[sent.receiver].take(decode(sent.data, self.session))
 
-    def play(
-        self, silent: Mapping[int, int] = NOBODY, listen: Listener | None = None, deaf: Mapping[int, int] = NOBODY
-    ) -> Sum:
+    def play(self, silent: Mapping[int, int] = NOBODY, listen: Listener | None = None, *, lenient: bool = False) -> Sum:
         """To the end, strictly: whatever a party refuses is raised.
 
         Args:
             silent: by place, the stage from which on nobody hears a client.
             listen: called before each message is handed over.
-            deaf: by place, the stage from which on a client hears nothing of what leads to it.
+            lenient: whether what a party refuses is passed over instead.
         """
         places = {int(party): u for u, party in enumerate(self.topology.senders)}
         for out in self.turns():
@@ -188,11 +189,10 @@ class Sum:
                 stage = STAGES.get(sent.phase, Stage.KEYS)
                 if stage >= silent.get(places.get(sent.sender, -1), NEVER):
                     continue
-                if sent.receiver in places and stage >= deaf.get(places[sent.receiver], NEVER):
-                    continue
                 if listen is not None:
                     listen(self, sent)
-                self.hand(sent)
+                with suppress(ProtocolError) if lenient else nullcontext():
+                    self.hand(sent)
         return self
 
     def restart(self, scheme: OneSumScheme, party: int) -> None:
@@ -213,10 +213,10 @@ def messages_in(log: Sequence[Sent], phase: Phase | None = None) -> list[Message
     return [decode(sent.data, SESSION) for sent in log if phase in (None, sent.phase)]
 
 
-def changed(sent: Sent, session: bytes = SESSION, **parts: object) -> bytes:
+def changed(sent: Sent, **parts: Any) -> bytes:
     """The same message with other parts: fields by name, or `senders`, `receivers`, `step`, `phase`."""
-    found = decode(sent.data, session)
+    found = decode(sent.data, SESSION)
     own = {name: parts.pop(name) for name in ("senders", "receivers", "step", "phase") if name in parts}
     fields = {**found.fields, **parts}
     ends = {"senders": found.senders, "receivers": found.receivers, "step": found.step, "phase": found.phase, **own}
-    return encode(Messages(fields=fields, **ends), session)  # type: ignore[arg-type]  # by name
+    return encode(Messages(fields=fields, **ends), SESSION)

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.one_sum.identity import Identities
-from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.requests import Ask
+from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, Clients
+from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
 
 Array = NDArray[Any]
@@ -137,8 +136,14 @@ class NoOwnMask(Clients):
 class ConstantShares(Clients):
     """Polynomials of degree 0: every share is the secret."""
 
-    def _share_coins(self, key: bytes) -> Elements:
-        return np.zeros_like(super()._share_coins(key))
+    def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
+        honest, length = super()._shares(at, circles, context), self.terms.length
+        seed, key = self._secrets[at, SELF].tobytes(), self._secrets[at, MASK].tobytes()
+        secrets = [
+            self._crypto.seed_words(seed, self._self_mask(at, context), honest.shape[-1], length),
+            self._crypto.key_words(key, {}, honest.shape[-1], length),
+        ]
+        return np.broadcast_to(np.stack(secrets), honest.shape)
 
 
 class AnyRosterWillDo(Clients):
@@ -155,15 +160,6 @@ class VotesAreNotCompared(Clients):
         return int(cast.sum())
 
 
-class BothSharesAreGiven(AnyRosterWillDo):
-    """One that is asked for both secrets of somebody gives the share of one, and tells the other one aside."""
-
-    def turn(self) -> list[Messages]:  # type: ignore[override]  # a list is an iterable
-        """Keeps what it will not give over the wire."""
-        self.aside = self._held.copy() if (self._due == 4).any() else getattr(self, "aside", None)
-        return list(super().turn())
-
-
 class SignaturesAreNotChecked(Clients):
     """Keys are taken from whoever has them to offer."""
 
@@ -174,12 +170,8 @@ class SignaturesAreNotChecked(Clients):
 class KeepsItsVectors(Clients):
     """Honest, but for tests: what it sends in the stage of vectors is kept, to come late."""
 
-    def turn(self) -> list[Messages]:  # type: ignore[override]  # a list is an iterable
+    def turn(self) -> list[Messages]:
         """Keeps vectors."""
         out = list(super().turn())
         self.kept = [batch for batch in out if batch.phase is Phase.MASKED_VECTORS] or getattr(self, "kept", [])
         return out
-
-
-NAMES_OF_NOBODY = Identities({})
-ASKS = tuple(Ask)

@@ -15,21 +15,23 @@ class TestPairwiseMasking(OneSumConformance):
     make = staticmethod(PairwiseMasking)
 
 
+def over_31_bits(threshold: int | None) -> PairwiseMasking:
+    """Over 2^31 - 1."""
+    return PairwiseMasking(threshold, 2**31 - 1)
+
+
+def on_a_ring(threshold: int | None) -> PairwiseMasking:
+    """With four neighbours where there are more clients than that."""
+    return PairwiseMasking(threshold, degree=4)
+
+
 class TestOverASmallerField(SumsConformance):
     """Over 2^31 - 1, where seeds are longer and elements shorter."""
 
-    @staticmethod
-    def make(threshold: int | None) -> PairwiseMasking:
-        """With a threshold."""
-        return PairwiseMasking(threshold, 2**31 - 1)
+    make: ClassVar = staticmethod(over_31_bits)
 
 
 class TestOnARing(SumsConformance):
-    """With four neighbours where there are more clients than that."""
+    """With a sparse graph."""
 
-    signs: ClassVar[bool] = True
-
-    @staticmethod
-    def make(threshold: int | None) -> PairwiseMasking:
-        """With a threshold."""
-        return PairwiseMasking(threshold, degree=4)
+    make: ClassVar = staticmethod(on_a_ring)

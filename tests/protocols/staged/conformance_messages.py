@@ -11,7 +11,7 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Stage, StagedClient, StagedServer
 from tests.protocols.staged.conformance_sums import SumsConformance
 from tests.protocols.staged.mutations import HEAD_BYTES

@@ -10,8 +10,8 @@ import pytest
 
 from fgl_secure.algebra import Elements
 from fgl_secure.crypto.expansion import add_masks
+from fgl_secure.protocols.identity import Identities
 from fgl_secure.protocols.masking.shares import words_of
-from fgl_secure.protocols.staged.identity import Identities
 from fgl_secure.protocols.staged.masking import answers, secrets
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan
 from fgl_secure.protocols.staged.masking.secrets import masked

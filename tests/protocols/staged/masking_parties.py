@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.masking.keys import TAG_BYTES, Purpose, agreed
 from fgl_secure.protocols.masking.opening import masks_left, open_each, published_pair, self_mask_key
 from fgl_secure.protocols.masking.shares import seed_of
 from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, mask_sign, signed
 from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Stage, StagedClient, StagedServer, SumTerms
 from fgl_secure.protocols.staged.masking.plan import MaskingPlan, plan_of
 from fgl_secure.protocols.staged.masking.wire import client_bytes, clients_from, elements_from, rows_from

@@ -6,7 +6,7 @@ import random
 import struct
 from collections.abc import Callable, Sequence
 
-from fgl_secure.protocols.staged.envelope import packed, unpacked
+from fgl_secure.runtime.packing import packed, unpacked
 
 HEAD_BYTES = 42
 """Of a message, before its first field."""

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import Identities
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.graph import local_threshold
 from fgl_secure.protocols.staged.driver import run
-from fgl_secure.protocols.staged.identity import Identities
 from fgl_secure.protocols.staged.interface import Stage, StagedScheme, SumTerms
 from fgl_secure.protocols.staged.masking.memory import memory_from
 from fgl_secure.protocols.staged.masking.plan import plan_of, ring_order
@@ -50,7 +50,7 @@ def test_it_says_of_itself_what_the_array_level_says() -> None:
         )
         assert mine.threshold_for(7) == theirs.threshold_for(7)
         assert mine.degree_for(7) == theirs.degree_for(7)
-        assert mine.claim_for(7) == theirs.claim_for(7)
+        assert mine.claim_for(7) == theirs.claim_among(7)
 
 
 @pytest.mark.parametrize("arguments", [{"threshold": 1}, {"degree": 3}, {"modulus": 15}, {"modulus": 2}])

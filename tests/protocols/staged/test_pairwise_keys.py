@@ -8,11 +8,11 @@ import pytest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.errors import ProtocolError, TooFewClientsError
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.masking.keys import Purpose, agreed, seal, unseal
 from fgl_secure.protocols.masking.shares import seed_of
 from fgl_secure.protocols.staged.driver import run
 from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.identity import Identities, Identity
 from fgl_secure.protocols.staged.interface import Stage
 from fgl_secure.protocols.staged.masking.wire import client_bytes, elements_from
 from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking

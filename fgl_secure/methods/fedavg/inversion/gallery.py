@@ -23,8 +23,8 @@ from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion.invert import one_thread
 from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Role
+from fgl_secure.schemes import server_scheme
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -179,7 +179,7 @@ class _Cut:
     ) -> Floats:
         """What the server makes of some nodes [k], float64 [k, d]."""
         model = fresh_model(graph, Convolution(self.backbone), seed=self.seed)
-        protection = None if scheme is None else staged(scheme)
+        protection = None if scheme is None else server_scheme(scheme)
         run = recorded_round(graph, model, self.batches(graph, size), scheme=protection, noise=noise, seed=self.seed)
         return _rows_of(run, targets, replace(EFFORT, seed=self.seed))
 

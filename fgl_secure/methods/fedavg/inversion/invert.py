@@ -31,7 +31,7 @@ from fgl_secure.graph import Data
 from fgl_secure.methods.fedavg.inversion.figures import Rows, Structure, rows_of, structure_of
 from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
 from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.schemes import server_scheme
 
 ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
     "dlg": DeepLeakage(),
@@ -112,7 +112,7 @@ def round_of(options: InvertOptions) -> RecordedRun:
     layers = 1 if options.attack == SINGLE else 2
     activation = Activation(options.activation)
     model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)
-    scheme = None if options.scheme == CLEAR else staged(options.scheme)
+    scheme = server_scheme(options.scheme)
     batches = drawn_batches(graph, options.batch, options.seed)
     return recorded_round(graph, model, batches, scheme=scheme, noise=options.chosen_noise(), seed=options.seed)
 

@@ -1,0 +1,201 @@
+"""What owners of sums make of the relays' answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements
+from fgl_secure.errors import ProtocolError, TooManyErrors
+from fgl_secure.protocols.relay_coded.code import target_decode
+from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.runtime import Draws, Step
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+Remark = Callable[[Step, int, str], None]
+
+
+class Answers:
+    """One relay's answers, by sum, in the order in which sums are asked for.
+
+    Args:
+        relay: party identifier.
+        groups: how many sums are asked for.
+
+    Attributes:
+        relay: as given.
+        counts: int64 [h], messages in each sum; 0 where the relay refuses, or before it has said.
+        sums: elements [*batch, h, d]; None before any is there.
+    """
+
+    def __init__(self, relay: int, groups: int) -> None:
+        self.relay = relay
+        self.counts: Ids = np.zeros(groups, dtype=np.int64)
+        self.sums: Elements | None = None
+        self._counted: Flags = np.zeros(groups, dtype=np.bool_)
+        self._summed: Flags = np.zeros(groups, dtype=np.bool_)
+
+    @property
+    def there(self) -> Flags:
+        """Bool [h]: of which sums both count and share are there."""
+        return self._counted & self._summed
+
+    @property
+    def complete(self) -> bool:
+        """Whether all are."""
+        return bool(self.there.all())
+
+    def take_counts(self, counts: Ids, place: Ids | None) -> None:
+        """Takes counts of the sums at some places, or of all."""
+        where: Any = slice(None) if place is None else place
+        self.counts[where], self._counted[where] = counts, True
+
+    def take_sums(self, sums: Elements, place: Ids | None) -> None:
+        """Takes shares [*batch, k, d] of the sums at some places, or of all."""
+        if place is None:
+            self.sums, self._summed[:] = sums, True
+            return
+        shape = (*sums.shape[:-2], len(self._summed), sums.shape[-1])
+        out = np.zeros(shape, dtype=sums.dtype) if self.sums is None else np.array(self.sums)
+        out[..., place, :] = sums
+        self.sums, self._summed[place] = out, True
+
+    def state(self) -> dict[str, Array]:
+        """All of it."""
+        arrays = {"counts": self.counts, "counted": self._counted, "summed": self._summed}
+        return arrays if self.sums is None else {**arrays, "sums": self.sums}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self.counts, self.sums = state["counts"].copy(), state.get("sums")
+        self._counted, self._summed = state["counted"].copy(), state["summed"].copy()
+
+
+def decoded(
+    scheme: Parameters,
+    draws: Draws,
+    remark: Remark,
+    step: Step,
+    owners: Ids,
+    answers: Sequence[Answers],
+    entitled: Flags,
+    expected: Ids,
+    width: int | None,
+) -> Elements:
+    """The sums, in the order in which they were asked for: elements [*batch, h, d].
+
+    Args:
+        scheme: its parameters.
+        draws: coins, to locate errors, and names of parties.
+        remark: where to note what was mended.
+        step: when.
+        owners: int64 [h], of the sums.
+        answers: of all R relays.
+        entitled: bool [h], which sums are wanted at all.
+        expected: int64 [h], messages that were to be under each tag.
+        width: coordinates of each; None takes that of the answers.
+
+    Raises:
+        ProtocolError: fewer than T + 1 relays answered, or they disagree in more places than can be corrected.
+    """
+    target = _Target(scheme, draws, remark, step, owners, answers)
+    return target.sums(entitled, expected, width)
+
+
+class _Target:
+    def __init__(
+        self, scheme: Parameters, draws: Draws, remark: Remark, step: Step, owners: Ids, answers: Sequence[Answers]
+    ) -> None:
+        self._scheme, self._draws, self._remark, self._step = scheme, draws, remark, step
+        self._owners, self._answers = owners, answers
+
+    def sums(self, entitled: Flags, expected: Ids, width: int | None) -> Elements:
+        axis = len(self._draws.batch_shape)
+        self._note_silent(entitled)
+        got = self._with_equal_counts(entitled)
+        widths = [each.sums.shape[-1] for each in self._answers if each.sums is not None]
+        wide = widths[0] if width is None and widths else width or 0
+        shape = (*self._draws.batch_shape, len(self._owners), wide)
+        if got.all() and entitled.all():
+            out = self._decoded([np.asarray(each.sums) for each in self._answers], np.arange(len(got)))
+        else:
+            out = np.zeros(shape, dtype=self._scheme.field.dtype)
+            for pattern in np.unique(got[:, entitled], axis=1).T:
+                here = entitled & (got == pattern[:, None]).all(axis=0)
+                heard = np.flatnonzero(pattern)
+                self._require_enough(pattern)
+                stacked = [np.take(self._answers[j].sums, np.flatnonzero(here), axis=axis) for j in heard]  # type: ignore[arg-type]
+                out[..., here, :] = self._decoded(stacked, heard)
+        self._note_missing(got, entitled, expected)
+        return out
+
+    def _with_equal_counts(self, entitled: Flags) -> Flags:
+        """Which answers are used, bool [relays, h]: who counts otherwise than the rest has summed otherwise."""
+        got, counts = np.array([each.there for each in self._answers]), np.array([a.counts for a in self._answers])
+        usual = np.take_along_axis(counts, got.argmax(axis=0)[None], axis=0)
+        for group in np.flatnonzero((got & (counts != usual)).any(axis=0) & entitled):
+            said, votes = np.unique(counts[got[:, group], group], return_counts=True)
+            wrong = got[:, group] & (counts[:, group] != said[votes.argmax()])
+            if int(wrong.sum()) > self._correctable(int(got[:, group].sum())):
+                each = ", ".join(
+                    f"{self._name(a.relay)} {count}" for a, count in zip(self._answers, counts[:, group], strict=True)
+                )
+                raise ProtocolError(
+                    f"relays must count the same messages in the sum for {self._name(int(self._owners[group]))} in "
+                    f"round {self._step.round}; found {each}"
+                )
+            got[wrong, group] = False
+            for j in np.flatnonzero(wrong):
+                what = "the relay counts otherwise: its sum is not used"
+                self._remark(self._step, self._answers[j].relay, what)
+        return got
+
+    def _require_enough(self, heard: Flags) -> None:
+        if heard.sum() <= self._scheme.T:
+            silent = ", ".join(self._name(self._answers[j].relay) for j in np.flatnonzero(~heard))
+            raise ProtocolError(
+                f"T + 1 = {self._scheme.T + 1} relays must answer; found {int(heard.sum())} in round "
+                f"{self._step.round}, without {silent}"
+            )
+
+    def _note_silent(self, entitled: Flags) -> None:
+        for answer in self._answers:
+            missing = int((entitled & ~answer.there).sum())
+            if missing:
+                self._remark(self._step, answer.relay, f"{missing} answers of the relay did not arrive")
+
+    def _note_missing(self, got: Flags, entitled: Flags, expected: Ids) -> None:
+        counts = np.where(got, np.array([each.counts for each in self._answers]), 0).max(axis=0)
+        for group in np.flatnonzero(entitled & (counts == 0)).tolist():
+            what = "too few messages are left for its sum, which is not computed"
+            self._remark(self._step, int(self._owners[group]), what)
+        for group in np.flatnonzero(entitled & (counts > 0) & (counts < expected)).tolist():
+            what = f"its sum lacks {int(expected[group] - counts[group])} of {int(expected[group])} messages"
+            self._remark(self._step, int(self._owners[group]), what)
+
+    def _decoded(self, sums: Sequence[Elements], heard: Ids) -> Elements:
+        points = [int(j) + 1 for j in heard]
+        try:
+            found, wrong = target_decode(self._scheme.field, self._scheme.T, points, np.stack(sums), self._draws.coins)
+        except TooManyErrors as error:
+            names = ", ".join(self._name(self._answers[j].relay) for j in heard)
+            raise ProtocolError(
+                f"the sums of {names} in round {self._step.round} must lie on one polynomial of degree "
+                f"{self._scheme.T}; more than {self._correctable(len(points))} of them are wrong, and {len(points)} "
+                "relays tell no more"
+            ) from error
+        for position in wrong:
+            what = "the relay answered with wrong sums, which are corrected"
+            self._remark(self._step, self._answers[int(heard[position])].relay, what)
+        return found
+
+    def _correctable(self, relays: int) -> int:
+        return max((relays - self._scheme.T - 1) // 2, 0)
+
+    def _name(self, party: int) -> str:
+        return self._draws.name_of(party)

@@ -1,0 +1,404 @@
+"""What is cryptographic about relay-coded sums, as one object: keys, masks, tags and names; its real and ideal form.
+
+A mask is named by its session, sender, relay, round, layer, part, direction, attempt and slot. Session, sender and
+relay are in the key; all but the slot are in the nonce; the slot is the place in the stream behind it. A slot stands
+for one target, so the target's tag is bound to the mask as well: nobody uses a slot for two tags in one step. Unnamed
+senders share no keys with relays, and send each of them a fresh seed with every message instead.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Direction, Draws, Step
+from fgl_secure.runtime.messages import SESSION_BYTES
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+Bytes = NDArray[np.uint8]
+Ids = NDArray[np.int64]
+
+SEED_WORDS = 4
+SEEDS = "seeds"
+
+_NONCE = struct.Struct(">IHIBBI")
+_PERMUTATION = Cipher(algorithms.AES256(b"fgl-secure one-way function tags"), modes.ECB())  # noqa: S305  # no secrecy asked
+_LOW_63 = np.int64(2**63 - 1)
+
+
+def mask_nonce(step: Step, attempt: int = 0) -> bytes:
+    """The counter block at which the masks of a step begin, 16 bytes; different for different steps and attempts.
+
+    Args:
+        step: round below 2^32, layer -1 to 2^16 - 2, part below 2^32.
+        attempt: 0, or how often a message was made anew (not resent) in this step, below 256.
+    """
+    kind = 2 * (step.direction is Direction.BACKWARD) + step.evaluation
+    try:
+        return _NONCE.pack(step.round, step.layer + 1, step.part, kind, attempt, 0)
+    except struct.error as error:
+        raise InputError(
+            f"step must have round < 2^32, layer in -1..65534, part < 2^32 and attempt < 256; found {step}, {attempt}"
+        ) from error
+
+
+def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -> bytes:
+    """Says what a key is for and between whom: fixed lengths, so that no two pairs share a context.
+
+    Args:
+        sender_key: its public key.
+        relay_key: that of the relay.
+        sender: party identifier.
+        relay: party identifier.
+    """
+    return b"fgl-secure relay-coded/v1 mask" + sender_key + relay_key + struct.pack(">QQ", sender, relay)
+
+
+def tags_of(openings: Ids) -> Ids:
+    """The tags of openings: a one-way function, so that only a tag's owner can open it.
+
+    Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
+
+    Args:
+        openings: int64 [g, 2], secret and uniform below 2^63.
+
+    Returns:
+        int64 [g, 2], non-negative.
+    """
+    blocks = np.ascontiguousarray(openings)
+    image = np.frombuffer(_PERMUTATION.encryptor().update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
+    return (image ^ blocks) & _LOW_63
+
+
+def public_keys(private: Bytes) -> Bytes:
+    """What the owners of private keys publish, uint8 [k, 32]."""
+    return _rows([KeyPair(row.tobytes()).public for row in private], PUBLIC_KEY_BYTES)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Expanded:
+    """Masks that one process expanded as their sender, and would expand again as their relay."""
+
+    step: Step
+    names: Ids
+    secrets: Array
+    masks: Elements
+
+
+class Cryptography(ABC):
+    """What the parties that one process hosts can do; secrets are theirs and passed in.
+
+    Where a process hosts both ends of a secret, as a simulation does, it works it out once.
+
+    Args:
+        field: of the masks.
+        T: masks of each message.
+        anonymous: whether senders are unnamed.
+        session: 16 public bytes, different in every session; None draws them with the keys, where a process hosts all.
+    """
+
+    unlinkable: ClassVar[bool] = True
+    """Whether tags, numbers and orders are fresh and random, so that they tell nobody who sends to whom."""
+
+    def __init__(self, field: PrimeField, T: int, *, anonymous: bool, session: bytes | None = None) -> None:
+        self._field, self._T, self._anonymous, self._session = field, T, anonymous, session
+        self._both_ends = session is None
+
+    def session(self, draws: Draws) -> bytes:
+        """The session's name."""
+        if self._session is None:
+            self._session = bytes(draws.coins.uniform(256, (SESSION_BYTES,)).tolist())
+        return self._session
+
+    @property
+    def named_session(self) -> Bytes:
+        """The session's name for a state: uint8 [16], or empty before it is drawn."""
+        return np.frombuffer(self._session or b"", dtype=np.uint8)
+
+    def name_session(self, named: Bytes) -> None:
+        """Takes the name from a state."""
+        self._session = named.tobytes() or None
+
+    @property
+    @abstractmethod
+    def keyed(self) -> bool:
+        """Whether senders and the first T relays agree on keys before the first sum."""
+
+    @property
+    @abstractmethod
+    def expanded(self) -> int:
+        """How many relays, from the first on, expand their shares themselves."""
+
+    @abstractmethod
+    def shuffle(self, draws: Draws, count: int) -> Ids | None:
+        """int64 [count], by which messages are put in order once a session; None leaves them in that of groups."""
+
+    @abstractmethod
+    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
+        """Fresh openings of tags: int64 [g, 2], one for each group, known to its owner alone."""
+
+    @abstractmethod
+    def numbers(self, draws: Draws, step: Step, senders: Ids) -> Ids:
+        """int64 [m], what the messages of unnamed senders are called, by which they are put in order."""
+
+    @abstractmethod
+    def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:
+        """What senders draw for the masks of a step, kept for messages that are sent again: arrays by name."""
+
+    @abstractmethod
+    def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:
+        """T arrays of masks, elements [*batch, m, width].
+
+        Args:
+            step: when they are used.
+            senders: int64 [m], ascending party identifiers, of all messages of each, by slot.
+            width: coordinates of each row.
+            drawn: what was drawn for the step.
+            keys: that the senders share with relays.
+        """
+
+    @abstractmethod
+    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:
+        """What a relay expands into the shares of messages: elements [m, width].
+
+        Args:
+            step: when they are used.
+            relay: party identifier.
+            names: int64 [m], ascending names of messages, see `wire.names_of`.
+            secrets: int64 [m, 4] seeds of unnamed senders, or uint8 [s, 32] keys as they are in `keys`.
+            width: coordinates of each row.
+            keys: that the relay shares with senders.
+        """
+
+    def tags(self, openings: Ids) -> Ids:
+        """The tags of openings, int64 [g, 2]: nobody can find an opening for a tag."""
+        return tags_of(openings)
+
+    @abstractmethod
+    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
+        """Keeps masks for the relay at the other end, if it is hosted here."""
+
+    @abstractmethod
+    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:
+        """What each sender, with its private key uint8 [s, 32], agrees on with one relay: uint8 [s, 32].
+
+        Raises:
+            ProtocolError: the relay's key is a point of low order, with which everybody would share one key.
+        """
+
+    @abstractmethod
+    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:
+        """What one relay, with its private key uint8 [32], agrees on with each sender: the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Keys:
+    """Keys between some senders and some relays.
+
+    Attributes:
+        senders: int64 [s], ascending party identifiers.
+        secrets: for each relay uint8 [s, 32].
+        streams: of those keys.
+    """
+
+    senders: Ids
+    secrets: tuple[Bytes, ...]
+    streams: tuple[KeyedStreams, ...]
+
+    @classmethod
+    def of(cls, senders: Ids, secrets: Sequence[Bytes]) -> Keys:
+        """Sets up the streams."""
+        return cls(senders, tuple(secrets), tuple(KeyedStreams([row.tobytes() for row in each]) for each in secrets))
+
+
+class RealCryptography(Cryptography):
+    """X25519 and HKDF, AES-256 in counter mode, random tags: what users run."""
+
+    def __init__(self, field: PrimeField, T: int, *, anonymous: bool, session: bytes | None = None) -> None:
+        super().__init__(field, T, anonymous=anonymous, session=session)
+        self._expanded: dict[int, _Expanded] = {}
+        self._agreed: dict[tuple[int, bytes], tuple[Ids, Bytes, Bytes]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(T={self._T}, anonymous={self._anonymous})"
+
+    @property
+    def keyed(self) -> bool:
+        """Named senders share keys with relays."""
+        return not self._anonymous
+
+    @property
+    def expanded(self) -> int:
+        """All T relays whose shares are masks."""
+        return self._T
+
+    def nonce(self, step: Step) -> bytes:
+        """See `mask_nonce`."""
+        return mask_nonce(step)
+
+    def shuffle(self, draws: Draws, count: int) -> Ids | None:
+        """Random."""
+        return draws.coins.uniform(2**63, (count,))
+
+    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
+        """Drawn by each owner."""
+        return draws.draw("openings", owners, 2**63, (2,), step)
+
+    def numbers(self, draws: Draws, step: Step, senders: Ids) -> Ids:
+        """Drawn by each sender."""
+        return draws.draw("numbers", senders, 2**63, (), step)
+
+    def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:  # noqa: ARG002
+        """A seed for each message and relay, of 252 bits, where senders are unnamed: int64 [T, m, 4]."""
+        if not self._anonymous:
+            return {}
+        seeds = [draws.draw("seeds", senders, 2**63, (SEED_WORDS,), step) for _ in range(self._T)]
+        return {SEEDS: np.stack(seeds)}
+
+    def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:
+        """Read from streams at the nonce of the step."""
+        if self._anonymous:
+            return [self._from_seeds(step, seeds, width) for seeds in drawn[SEEDS]]
+        assert keys is not None, "named senders have keys"
+        slots = np.arange(len(senders)) - np.searchsorted(senders, senders)
+        return [self._from_keys(step, keys, each, senders, slots, width) for each in keys.streams]
+
+    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:
+        """The same, at the relay's end."""
+        known = self._expanded.pop(relay, None)
+        if known is not None and self._is_of(known, step, names, secrets) and known.masks.shape[-1] == width:
+            return known.masks
+        if keys is None:
+            return self._from_seeds(step, secrets, width)
+        return self._from_keys(step, keys, keys.streams[0], names >> 32, names & (2**32 - 1), width)
+
+    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
+        """Keeps masks for the relay at the other end, if it is hosted here."""
+        if self._both_ends:
+            self._expanded[relay] = _Expanded(step, names, secrets, masks)
+
+    @staticmethod
+    def _is_of(known: _Expanded, step: Step, names: Ids, secrets: Array) -> bool:
+        alike = known.step == step and np.array_equal(known.names, names)
+        return alike and np.array_equal(known.secrets, secrets)
+
+    def _from_seeds(self, step: Step, seeds: Ids, width: int) -> Elements:
+        field, counts = self._field, np.full(len(seeds), width)
+        streams = KeyedStreams([row.tobytes() for row in np.ascontiguousarray(seeds)])
+        return streams.uniform(field.modulus, counts, self.nonce(step), field.dtype).reshape(len(seeds), width)
+
+    def _from_keys(
+        self, step: Step, keys: Keys, streams: KeyedStreams, senders: Ids, slots: Ids, width: int
+    ) -> Elements:
+        """Masks of some messages of each sender: streams are read up to the last of them."""
+        field, place = self._field, np.searchsorted(keys.senders, senders)
+        ends = np.zeros(len(keys.senders), dtype=np.int64)
+        np.maximum.at(ends, place, slots + 1)
+        read = streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
+        rows = (np.cumsum(ends) - ends)[place] + slots
+        return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
+
+    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:
+        """From X25519 and HKDF."""
+        pairs = [KeyPair(row.tobytes()) for row in private]
+        heard, keys = relay_key.tobytes(), []
+        for pair, sender in zip(pairs, senders.tolist(), strict=True):
+            context = mask_context(pair.public, heard, sender, relay)
+            keys.append(pair.agree(heard, session=session, context=context))
+        found = _rows(keys, KEY_BYTES)
+        if self._both_ends:
+            self._agreed[relay, heard] = (senders, _rows([pair.public for pair in pairs], PUBLIC_KEY_BYTES), found)
+        return found
+
+    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:
+        """From X25519 and HKDF, or from the other end where it is hosted here."""
+        pair, keys = KeyPair(private.tobytes()), []
+        known = self._agreed.pop((relay, pair.public), None)
+        if known is not None and np.array_equal(known[0], senders) and np.array_equal(known[1], publics):
+            return known[2]
+        for row, sender in zip(publics, senders.tolist(), strict=True):
+            context = mask_context(row.tobytes(), pair.public, sender, relay)
+            keys.append(pair.agree(row.tobytes(), session=session, context=context))
+        return _rows(keys, KEY_BYTES)
+
+
+class IdealCryptography(Cryptography):
+    """What the ciphers stand in for, for enumeration and simulators: masks drawn as they are and sent in full.
+
+    Tags, numbers and orders are fixed, so that masks are all that is random: values are hidden, and who sends to whom
+    is not, whatever the profile.
+    """
+
+    unlinkable: ClassVar[bool] = False
+
+    def __init__(self, field: PrimeField, T: int, *, anonymous: bool, session: bytes | None = None) -> None:
+        super().__init__(field, T, anonymous=anonymous, session=session)
+        self._tags = 0
+
+    @property
+    def keyed(self) -> bool:
+        """No keys."""
+        return False
+
+    @property
+    def expanded(self) -> int:
+        """None: every relay is sent its share."""
+        return 0
+
+    def shuffle(self, draws: Draws, count: int) -> Ids | None:  # no coins
+        """None."""
+
+    def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:  # noqa: ARG002  # numbered across steps
+        """The next numbers."""
+        first, self._tags = self._tags, self._tags + len(owners)
+        numbers = np.arange(first, self._tags, dtype=np.int64)
+        return np.stack([numbers, numbers], axis=1)
+
+    def numbers(self, draws: Draws, step: Step, senders: Ids) -> Ids:  # noqa: ARG002  # no coins
+        """Their places."""
+        return np.arange(len(senders), dtype=np.int64)
+
+    def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:
+        """Masks, drawn by each sender."""
+        return {f"mask{t}": mask for t, mask in enumerate(self.drawn_masks(draws, step, senders, width))}
+
+    def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+        """T arrays of elements [*batch, m, width]."""
+        modulus, dtype = self._field.modulus, self._field.dtype
+        return [draws.draw("masks", senders, modulus, (width,), step).astype(dtype) for _ in range(self._T)]
+
+    def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:  # noqa: ARG002
+        """Those drawn."""
+        return [drawn[f"mask{t}"] for t in range(self._T)]
+
+    def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
+        """Nothing: relays are sent their shares."""
+
+    def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:  # noqa: ARG002
+        """Never asked for."""
+        raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
+
+    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:  # noqa: ARG002
+        """Never asked for."""
+        raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
+
+    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:  # noqa: ARG002
+        """Never asked for."""
+        raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
+
+
+def _rows(keys: Sequence[bytes], size: int) -> Bytes:
+    return np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), size)

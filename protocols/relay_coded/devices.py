@@ -1,0 +1,541 @@
+"""Those who own rows and sums: they tell each other tags, share their rows among relays, and interpolate their sums.
+
+A step goes in turns. Before the first one senders and relays agree on keys. Owners of sums tell their senders fresh
+tags; senders send headers and shares under these tags to the relays, and owners ask for their sums by opening the tags;
+relays agree on what they hold, and answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.answers import Answers, decoded
+from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography, Keys, public_keys
+from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.plan import COVER, Plan
+from fgl_secure.protocols.relay_coded.silos import Forwarding, within
+from fgl_secure.protocols.relay_coded.wire import Wire, names_of
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, Messages, Phase, Step
+from fgl_secure.runtime.machine import SETUP
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+Ids = NDArray[np.int64]
+
+_DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)
+
+
+class _Due(IntEnum):
+    """What a machine does in its next turn."""
+
+    NOTHING = 0
+    START = 1
+    AWAIT_KEYS = 2
+    KEYS = 3
+    SHARES = 4
+    ANSWERS = 5
+
+
+class Devices(SumMachine):
+    """The owners of rows and of sums that one process hosts.
+
+    Those of them that administer others forward for them as well, see `Forwarding`.
+
+    Args:
+        parties: int64 [k], ascending identifiers.
+        scheme: its parameters.
+        topology: who adds what for whom; with its helpers, the relays.
+        cryptography: what is cryptographic about it.
+        draws: their coins.
+        alone: whether one process hosts everybody, so that a pass without messages needs none.
+
+    Raises:
+        InputError: padding does not fit the grouping.
+    """
+
+    def __init__(
+        self,
+        parties: Ids,
+        scheme: Parameters,
+        topology: Topology,
+        cryptography: Cryptography,
+        draws: Draws,
+        *,
+        alone: bool = True,
+    ) -> None:
+        super().__init__(parties)
+        self._scheme, self._topology, self._crypto, self._draws = scheme, topology, cryptography, draws
+        self._alone, self._relays = alone, topology.helpers
+        self._wire = Wire(draws.batch_shape)
+        self._shuffles: dict[Direction, Ids | None] = {}
+        self._plans = self._planned()
+        self._forwarding = Forwarding(self._wire, SETUP)
+        self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
+        self._heard: dict[int, Bytes] = {}
+        self._keys: Keys | None = None
+        self._to: dict[tuple[int, int], Ids] = {}
+        self._done: set[Step] = set()
+        self._due, self._step = _Due.NOTHING, SETUP
+        self._q: Elements = np.empty((0, 0), dtype=scheme.field.dtype)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._openings: Ids = np.empty((0, 2), dtype=np.int64)
+        self._tags: Ids = np.empty((0, 2), dtype=np.int64)
+        self._told: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
+        self._drawn: dict[str, Array] = {}
+        self._numbers: Ids = np.empty(0, dtype=np.int64)
+        self._order: Ids = np.empty(0, dtype=np.int64)
+        self._asked: Ids = np.empty((0, 2), dtype=np.int64)
+        self._askers: Ids = np.empty(0, dtype=np.int64)
+        self._answers: list[Answers] = []
+        self._sums: Array | None = None
+
+    def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
+        scheme, grouping = self._scheme, self._topology.grouping
+        answered = grouping.answered(scheme.k_min)
+        ways = {
+            Direction.FORWARD: (grouping, answered),
+            Direction.BACKWARD: (grouping.reversed(), answered.reversed().answered(scheme.k_min)),
+        }
+        found: dict[Direction, Plan] = {}
+        for direction, (way, kept) in ways.items():
+
+            def shuffle(count: int, direction: Direction = direction) -> Ids | None:
+                known = self._crypto.shuffle(self._draws, count) if shuffles is None else shuffles[direction]
+                self._shuffles[direction] = known
+                return known
+
+            anonymous, padding = scheme.anonymous, self._padding(way)
+            found[direction] = Plan.of(way, kept, self.parties, shuffle, anonymous=anonymous, padding=padding)
+        return found
+
+    def _padding(self, way: Any) -> int | None:
+        """How many messages everybody sends; None where counts are shown, or there are none to hide."""
+        one_way = not np.isin(way.group_owner, way.row_owner).any()  # devices to silos
+        if not self._scheme.anonymous or one_way:
+            return None
+        heard = np.bincount(way.target, minlength=1)
+        return int(heard.max()) if self._scheme.padding is None else self._scheme.padding
+
+    @property
+    def _plan(self) -> Plan:
+        return self._plans[self._step.direction]
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`."""
+        plan, field = self._plans[step.direction], self._scheme.field
+        if step in self._done:
+            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
+        if len(plan.rows) and (rows is None or rows.ndim != 2 or len(rows) != len(plan.rows)):
+            raise InputError(f"rows must be [{len(plan.rows)}, d]; found {None if rows is None else list(rows.shape)}")
+        if int(plan.out.slots.max(initial=0)) >= self._scheme.most_slots:
+            most = int(plan.out.slots.max()) + 1
+            raise InputError(f"a sender must have at most {self._scheme.most_slots} messages in one step; found {most}")
+        self._clear()
+        self._q = np.zeros((0, 1), dtype=field.dtype) if rows is None else field_rows(rows, field.modulus, field.dtype)
+        self._step, self._due = step, _Due.START
+        if self._alone and not len(plan.way.source):
+            self._due = _Due.NOTHING
+            shape = (*self._draws.batch_shape, len(plan.groups), 0 if rows is None else rows.shape[1])
+            self._sums = np.zeros(shape, dtype=np.int64)
+            return
+        self._done.add(step)
+
+    @property
+    def sums(self) -> Array | None:
+        """See `SumMachine.sums`."""
+        return self._sums
+
+    def turn(self) -> Iterable[Messages]:
+        """See the module's description."""
+        forwarded = self._forwarding.leave()
+        acts = {_Due.START: self._start, _Due.KEYS: self._hand_out, _Due.SHARES: self._send}
+        if self._due is _Due.AWAIT_KEYS:
+            self._due = _Due.KEYS
+        elif self._due in acts:
+            return chain(forwarded, acts[self._due]())
+        elif self._due is _Due.ANSWERS and self._answers and all(each.complete for each in self._answers):
+            self._decode()
+        return forwarded
+
+    def settle(self) -> bool:
+        """Makes do with the answers that there are; where no tags had to be told, sends what is due then."""
+        if self._due is _Due.ANSWERS:
+            self._decode()
+        return self._due is not _Due.NOTHING
+
+    def _start(self) -> Iterable[Messages]:
+        senders = self._senders
+        if not self._crypto.keyed or self._keys is not None or not len(senders):
+            return self._hand_out()
+        self._due = _Due.AWAIT_KEYS
+        draws = self._draws
+        self._crypto.session(draws)
+        self._private = draws.draw("private keys", senders, 256, (KEY_BYTES,)).astype(np.uint8)
+        relays = self._relays[: self._crypto.expanded]
+        rows = np.repeat(np.arange(len(senders)), len(relays))
+        ends = senders[rows], np.tile(relays, len(senders))
+        keys = public_keys(self._private)[rows]
+        return [self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: keys})]
+
+    @property
+    def _senders(self) -> Ids:
+        return np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
+
+    def _agree(self) -> None:
+        """Derives keys, once all relays' are there.
+
+        Raises:
+            ProtocolError: one is not, or has low order.
+        """
+        senders, secrets = self._senders, []
+        session = self._crypto.session(self._draws)
+        for relay in self._relays[: self._crypto.expanded].tolist():
+            heard = self._heard.get(relay)
+            missing = senders if heard is None else senders[~heard[:, -1].astype(np.bool_)]
+            if len(missing) or heard is None:
+                raise ProtocolError(
+                    f"public keys must arrive before the first sum; that of {self._draws.name_of(relay)} did not reach "
+                    f"{self._draws.name_of(int(missing[0]))}"
+                )
+            key = heard[0, :KEY_BYTES]
+            if (heard[:, :KEY_BYTES] != key).any():
+                raise ProtocolError(f"{self._draws.name_of(relay)} must tell everybody one public key; it tells two")
+            secrets.append(self._crypto.sender_keys(self._private, senders, key, relay, session))
+        self._keys, self._private, self._heard = Keys.of(senders, secrets), self._private[:0], {}
+
+    def _hand_out(self) -> Iterable[Messages]:
+        """Every owner of a sum tells those who send for it a fresh tag."""
+        if self._crypto.keyed and self._keys is None and len(self._senders):
+            self._agree()
+        plan, step = self._plan, self._step
+        self._openings = self._crypto.openings(self._draws, step, plan.owners)
+        own = self._crypto.tags(self._openings)
+        self._ask_in_order(own)
+        tags = self._by_group(own)
+        self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
+        self._tags[plan.own], self._told[plan.own] = tags[plan.out.groups[plan.own]], True
+        self._due = _Due.SHARES
+        if not len(plan.handed):
+            return ()
+        handed = plan.handed
+        fields = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
+        return [self._wire.say(Phase.TAGS, step, (handed.owners, handed.senders), wire.TAG_BYTES, fields)]
+
+    def _ask_in_order(self, tags: Ids) -> None:
+        """Sums are asked for in the order of their tags, which tells nothing."""
+        self._order = np.argsort(tags[:, 0])
+        self._asked, self._askers = tags[self._order], self._plan.owners[self._order]
+
+    def _by_group(self, of_hosted: Ids) -> Ids:
+        """What hosted owners know of their groups, by the group's number."""
+        plan = self._plan
+        if len(plan.groups) == len(plan.way.group_owner):
+            return of_hosted
+        out = np.zeros((len(plan.way.group_owner), *of_hosted.shape[1:]), dtype=of_hosted.dtype)
+        out[plan.groups] = of_hosted
+        return out
+
+    def _send(self) -> Iterable[Messages]:
+        """Shares of all messages whose tags are known, and fetches."""
+        self._due, plan = _Due.ANSWERS, self._plan
+        self._note_untold()
+        self._answers = [Answers(int(relay), len(plan.groups)) for relay in self._relays]
+        self._forwarding.queue(self._fetches(proxied=False))
+        return chain(self._shares(), self._fetches(proxied=True))
+
+    def _note_untold(self) -> None:
+        if self._told.all():
+            return
+        senders, counts = np.unique(self._plan.out.senders[~self._told], return_counts=True)
+        for sender, count in zip(senders.tolist(), counts.tolist(), strict=True):
+            what = f"{count} messages did not reach every relay and are left out: their tags did not arrive"
+            self.remark(self._step, sender, what)
+
+    def _shares(self) -> Iterator[Messages]:
+        plan = self._plan
+        if not len(plan.out):
+            return
+        self._drawn = self._crypto.drawn(self._draws, self._step, plan.out.senders, self._q.shape[1])
+        order = np.arange(len(plan.out))
+        if self._scheme.anonymous:
+            self._numbers = self._crypto.numbers(self._draws, self._step, plan.out.senders)
+            order = np.lexsort((self._numbers, plan.out.proxies))
+        sent = order[self._told[order]]
+        yield from self._packets(range(len(self._relays)), self._bundles(sent))
+
+    def _bundles(self, sent: Ids) -> tuple[Ids, Ids]:
+        """The messages that leave, in their order, and the slots under which relays know them."""
+        plan = self._plan
+        slots = ranks_of_sorted(plan.out.proxies[sent]) if self._scheme.anonymous else plan.out.slots[sent]
+        return sent, slots
+
+    def masks(self) -> list[Elements]:
+        """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot."""
+        return self._crypto.masks(self._step, self._plan.out.senders, self._q.shape[1], self._drawn, self._keys)
+
+    def shares(self, masks: list[Elements]) -> list[Elements]:
+        """The values at T + 1 .. R: elements [*batch, m, d]."""
+        scheme = self._scheme
+        others = range(scheme.T + 1, scheme.R + 1)
+        rows = self._plan.out.rows
+        if len(self._plan.rows) < len(self._plan.way.row_owner):  # rows of hosted owners alone are here
+            rows = np.where(rows == COVER, COVER, np.searchsorted(self._plan.rows, rows))
+        return list(source_shares(scheme.field, scheme.T, others, self._q, rows, masks))
+
+    def _packets(
+        self, which: Iterable[int], bundles: tuple[Ids, Ids], only: Mapping[int, Ids] | None = None
+    ) -> Iterator[Messages]:
+        """Headers and shares for some relays.
+
+        Args:
+            which: relays, from 0.
+            bundles: places of the messages that left, and their slots.
+            only: for each of these relays those of the bundles that leave now, by position; None for all.
+        """
+        masks = self.masks()
+        shares = [*masks, *self.shares(masks)]
+        for j in which:
+            sent, slots = bundles if only is None else (bundles[0][only[j]], bundles[1][only[j]])
+            whole = len(sent) == len(self._plan.out) and bool((sent[1:] > sent[:-1]).all())
+            share = shares[j] if whole else np.take(shares[j], sent, axis=self._wire.axes)
+            if only is None and j < self._crypto.expanded:
+                self._remember(j, sent, slots, share)
+            yield from self._packet(j, sent, slots, share)
+
+    def _remember(self, j: int, sent: Ids, slots: Ids, masks: Elements) -> None:
+        relay, names = int(self._relays[j]), names_of(self._named[sent], slots)
+        secrets = self._drawn[SEEDS][j][sent] if self._keys is None else self._keys.secrets[j]
+        self._crypto.remember(self._step, relay, names, secrets, masks)
+
+    @property
+    def _named(self) -> Ids:
+        """int64 [m]: who hands each message to the relays: its sender, or the silo."""
+        return self._plan.out.proxies if self._scheme.anonymous else self._plan.out.senders
+
+    def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
+        """What one relay is sent."""
+        plan, step, scheme = self._plan, self._step, self._scheme
+        header: dict[str, Array] = {wire.TAG: self._tags[sent], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
+        body: dict[str, Array] = {wire.SHARE: share}
+        if j < self._crypto.expanded:
+            header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
+            body = {}
+        if not scheme.anonymous:
+            ends = self._ends(plan.out.senders, sent, int(self._relays[j]))
+            slot = {wire.SLOT: slots.astype(np.uint16)}
+            yield self._wire.say(Phase.SHARE_HEADERS, step, ends, wire.HEADER_BYTES, header | slot)
+            if body:
+                size = share.shape[-1] * share.itemsize
+                yield self._wire.say(Phase.SHARES, step, ends, size, body | slot)
+            return
+        header |= {wire.NUMBER: self._numbers[sent], wire.PLACE: slots.astype(np.uint32)}
+        header |= {wire.SEED: self._drawn[SEEDS][j][sent]} if SEEDS in self._drawn and not body else {}
+        header |= {wire.RELAY: np.broadcast_to(np.uint32(self._relays[j]), (len(sent),))}
+        size = wire.SEALED_HEADER_BYTES + (wire.SEED_BYTES if wire.SEED in header else 0)
+        size += share.shape[-1] * share.itemsize if body else 0
+        ends = plan.out.senders[sent], plan.out.proxies[sent]
+        yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
+
+    def _ends(self, senders: Ids, sent: Ids, relay: int) -> tuple[Ids, Ids]:
+        """Senders and receiver of messages to one relay; one copy serves all steps that send everything."""
+        if len(sent) < len(senders):
+            return senders[sent], np.full(len(sent), relay)
+        key = (id(senders), relay)
+        if key not in self._to:
+            self._to[key] = np.full(len(senders), relay)
+        return senders, self._to[key]
+
+    def _fetches(self, *, proxied: bool) -> Iterator[Messages]:
+        """Every sum is asked for from every relay, by way of the owner's silo where it has one.
+
+        Owners that are their own silos ask a turn later, when proxies do.
+        """
+        plan = self._plan
+        owners, custodians = self._askers, plan.custodians[self._order]
+        which = np.flatnonzero((owners != custodians) == proxied)
+        if not len(which):
+            return
+        openings = self._openings[self._order]
+        if len(which) < len(openings):
+            openings, owners, custodians = openings[which], owners[which], custodians[which]
+        for relay in self._relays.tolist():
+            to = np.full(len(which), relay)
+            if proxied:
+                fields = {wire.OPENING: openings, wire.RELAY: to.astype(np.uint32)}
+                ends = owners, custodians
+                yield self._wire.say(Phase.SEALED, self._step, ends, wire.FETCH_BYTES, fields, sealed=True)
+            else:
+                ends, fields = (owners, to), {wire.OPENING: openings}
+                yield self._wire.say(Phase.FETCH, self._step, ends, wire.FETCH_BYTES, fields)
+
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`."""
+        if self._forwarding.is_for(messages, anonymous=self._scheme.anonymous):
+            self._forwarding.take(messages)
+            return
+        if messages.phase is Phase.KEYS:
+            self._take_keys(messages)
+            return
+        if messages.step != self._step:
+            raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
+        takes = {
+            Phase.TAGS: self._take_tags,
+            Phase.COUNTS: self._take_answers,
+            Phase.SHARE_SUMS: self._take_answers,
+            Phase.RESENDS: self._take_request,
+        }
+        if messages.phase not in takes:
+            raise MalformedMessageError(f"messages must be for owners of rows and sums; found {messages.phase.label}")
+        takes[messages.phase](messages)
+
+    def _take_keys(self, messages: Messages) -> None:
+        keys = self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES)
+        senders = self._senders
+        place = wire.found_among(messages.receivers, senders)
+        if self._due not in (_Due.AWAIT_KEYS, _Due.KEYS) or (place < 0).any():
+            raise MalformedMessageError("public keys must be for senders that wait for them; at least one is not")
+        for relay in np.unique(messages.senders).tolist():
+            rows = np.flatnonzero(messages.senders == relay)
+            heard = self._heard.setdefault(relay, np.zeros((len(senders), KEY_BYTES + 1), dtype=np.uint8))
+            heard[place[rows], :KEY_BYTES], heard[place[rows], -1] = keys[rows], 1
+
+    def _take_tags(self, messages: Messages) -> None:
+        tags = self._wire.read(messages, wire.TAG, "<i8", 2)
+        places = self._wire.read(messages, wire.PLACE, "<u4")
+        plan = self._plan
+        which = plan.heard_at(messages.senders, messages.receivers, places.astype(np.int64))
+        if self._due is not _Due.SHARES or (which < 0).any():
+            raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
+        at = plan.of_heard[which]
+        self._tags[at], self._told[at] = tags, True
+
+    def _take_answers(self, messages: Messages) -> None:
+        if self._due is not _Due.ANSWERS:
+            raise StaleMessageError("answers must be for sums that are waited for; at least one is not")
+        tags = self._wire.read(messages, wire.TAG, "<i8", 2)
+        own, owners = self._asked, self._askers
+        place: Ids | None = None
+        if not np.array_equal(tags, own):
+            place = wire.found_among(tags[:, 0], own[:, 0])
+            right = (place >= 0) & (own[place] == tags).all(axis=1)
+            if not (right & (owners[place] == messages.receivers)).all():
+                raise MalformedMessageError("answers must be under tags of sums that are asked for; one is not")
+        elif not np.array_equal(owners, messages.receivers):
+            raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
+        for answers in self._answers:
+            from_it = messages.senders == answers.relay
+            if from_it.all():
+                self._put(answers, messages, place)
+            elif from_it.any():
+                rows = np.flatnonzero(from_it)
+                self._put(answers, messages.rows(rows), rows if place is None else place[rows])
+
+    def _put(self, answers: Answers, messages: Messages, place: Ids | None) -> None:
+        if messages.phase is Phase.COUNTS:
+            answers.take_counts(self._wire.read(messages, wire.COUNT, "<u4").astype(np.int64), place)
+            return
+        field, width = self._scheme.field, self._q.shape[1]
+        sums = self._wire.elements(messages, wire.SUM, field.dtype, field.modulus)
+        if len(self._plan.rows) and sums.shape[-1] != width:
+            raise MalformedMessageError(f"sums must have {width} coordinates; found {sums.shape[-1]}")
+        answers.take_sums(sums, place)
+
+    def _take_request(self, messages: Messages) -> None:
+        slots = self._wire.read(messages, wire.SLOT, "<u2").astype(np.int64)
+        sent, known = self._bundles(np.flatnonzero(self._told))
+        at = wire.found_among(names_of(messages.receivers, slots), names_of(self._plan.out.senders[sent], known))
+        if self._due is not _Due.ANSWERS or (at < 0).any():
+            raise MalformedMessageError("messages must be asked for again that were sent; at least one was not")
+        wanted = {j: at[messages.senders == relay] for j, relay in enumerate(self._relays.tolist())}
+        some = [j for j, rows in wanted.items() if len(rows)]
+        self._forwarding.queue(self._packets(some, (sent, known), wanted))
+
+    def _decode(self) -> None:
+        """The sums of hosted groups, from the answers that have arrived."""
+        plan, self._due = self._plan, _Due.NOTHING
+        found = decoded(
+            self._scheme, self._draws, self.remark, self._step, self._askers, self._answers,
+            plan.wanted[self._order] >= self._scheme.k_min, plan.expected[self._order],
+            len(self._q[0]) if len(self._q) else None,
+        )  # fmt: skip
+        sums = np.zeros_like(found)
+        sums[..., self._order, :] = found
+        self._sums, self._answers = sums, []
+        self._forwarding.clear()
+
+    def state(self) -> dict[str, Array]:
+        """Keys, the order of messages, what was summed, and the sum at hand."""
+        arrays: dict[str, Array] = {
+            "due": np.asarray(self._due, dtype=np.int64),
+            "step": step_array(self._step),
+            "done": done_array(self._done),
+            "session": self._crypto.named_session,
+            "private": self._private,
+            "q": self._q,
+            "openings": self._openings,
+            "tags": self._tags,
+            "told": self._told,
+            "numbers": self._numbers,
+        }
+        arrays |= {f"heard/{relay}": rows for relay, rows in self._heard.items()}
+        arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
+        arrays |= {f"shuffle{n}": s for n, d in enumerate(_DIRECTIONS) if (s := self._shuffles[d]) is not None}
+        arrays |= {f"keys{j}": each for j, each in enumerate(self._keys.secrets if self._keys else ())}
+        for j, each in enumerate(self._answers):
+            arrays |= {f"answers{j}/{name}": value for name, value in each.state().items()}
+        arrays |= {} if self._sums is None else {"sums": self._sums}
+        return arrays | {f"forwarding/{name}": value for name, value in self._forwarding.state().items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self._due, self._step = _Due(int(state["due"])), step_of(state["step"])
+        self._done = done_steps(state["done"])
+        self._crypto.name_session(state["session"])
+        self._private, self._q, self._openings = state["private"], state["q"], state["openings"]
+        self._tags, self._told = state["tags"].copy(), state["told"].copy()
+        self._numbers, self._sums = state["numbers"], state.get("sums")
+        self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
+        self._drawn = within("drawn", state)
+        self._plans = self._planned({d: state.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
+        secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
+        self._keys = Keys.of(self._senders, secrets) if secrets else None
+        if len(self._openings):
+            self._ask_in_order(self._crypto.tags(self._openings))
+        waiting = self._due is _Due.ANSWERS
+        groups = len(self._plan.groups)
+        self._answers = [Answers(int(relay), groups) for relay in self._relays] if waiting else []
+        for j, each in enumerate(self._answers):
+            each.restore(within(f"answers{j}", state))
+        self._forwarding.restore(within("forwarding", state))
+
+
+def field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:
+    """Rows as elements of the field.
+
+    Raises:
+        InputError: they are none.
+    """
+    if rows.dtype.kind not in "iu" or (rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < modulus)):
+        raise InputError(f"rows must hold integers in 0..{modulus - 1}; found {rows.dtype}")
+    return np.ascontiguousarray(rows, dtype=kind)
+
+
+def ranks_of_sorted(values: Ids) -> Ids:
+    """int64 [m]: how many equal values stand before each of ascending ones."""
+    return np.arange(len(values)) - np.searchsorted(values, values)

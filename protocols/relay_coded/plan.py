@@ -1,0 +1,219 @@
+"""The messages of one pass that concern the parties of one process, in the order in which relays may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
+from fgl_secure.protocols.topology import Grouping
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+COVER = -1
+"""Row of a message that carries zero, for padding."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outgoing:
+    """The messages of hosted senders, sorted by sender and slot.
+
+    Slots number a sender's messages in an order drawn once a session: one that followed the targets' numbers would
+    tell relays which unnamed target has the lower number.
+
+    Attributes:
+        rows: int64 [m], the row of each message; COVER for one that carries zero.
+        groups: int64 [m], the group of each.
+        senders: int64 [m], ascending party identifiers.
+        proxies: int64 [m], who administers each sender.
+        slots: int64 [m], from 0 for each sender.
+    """
+
+    rows: Ids
+    groups: Ids
+    senders: Ids
+    proxies: Ids
+    slots: Ids
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def in_order(self, order: Ids) -> Outgoing:
+        """The messages in another order, by sender; slots count on for each."""
+        senders = self.senders[order]
+        slots = np.arange(len(order)) - np.searchsorted(senders, senders)
+        return Outgoing(self.rows[order], self.groups[order], senders, self.proxies[order], slots)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tagging:
+    """The messages whose tags pass between the owners of sums and those who send for them, in the grouping's order.
+
+    Attributes:
+        owners: int64 [t], the owners of the sums, who tell the tags.
+        senders: int64 [t], who are told.
+        groups: int64 [t], of each message.
+        places: int64 [t], the number of each among those of the same two parties.
+    """
+
+    owners: Ids
+    senders: Ids
+    groups: Ids
+    places: Ids
+
+    def __len__(self) -> int:
+        return len(self.owners)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One pass.
+
+    Attributes:
+        way: who sends what to whom, with the messages that are sent.
+        groups: int64 [h], those whose owners are hosted.
+        rows: int64 [r], those whose owners are hosted.
+        out: what hosted senders send.
+        handed: tags that hosted owners of sums hand out.
+        heard: tags that hosted senders wait for.
+        of_heard: int64, the place in `out` of the message of each.
+        own: int64 [o], the places in `out` of messages that go into sums of their own senders.
+        wanted: int64 [h], messages in the sum of each hosted group; groups below k_min are refused.
+        expected: int64 [h], messages under its tag, with those that carry zero.
+    """
+
+    way: Grouping
+    groups: Ids
+    rows: Ids
+    out: Outgoing
+    handed: Tagging
+    heard: Tagging
+    of_heard: Ids
+    own: Ids
+    wanted: Ids
+    expected: Ids
+
+    @property
+    def owners(self) -> Ids:
+        """int64 [h], the owners of hosted groups."""
+        return self.way.group_owner[self.groups]
+
+    @property
+    def custodians(self) -> Ids:
+        """int64 [h], who administer those."""
+        return self.way.group_custodian[self.groups]
+
+    def heard_at(self, senders: Ids, receivers: Ids, places: Ids) -> Ids:
+        """int64 [k]: the position in `heard` of tags that arrived, -1 for those that nobody waits for."""
+        heard = self.heard
+        if senders is self.handed.owners and len(self.handed) == len(heard):
+            return np.arange(len(heard))
+        scale = int(max(heard.places.max(initial=0), places.max(initial=0))) + 1
+        known = names_of(heard.owners, heard.senders) * scale + heard.places
+        order = np.argsort(known)
+        place = found_among(names_of(senders, receivers) * scale + places, known[order])
+        return np.where(place < 0, -1, order[place])
+
+    @classmethod
+    def of(
+        cls,
+        way: Grouping,
+        answered: Grouping,
+        parties: Ids,
+        shuffle: Callable[[int], Ids | None],
+        *,
+        anonymous: bool = False,
+        padding: int | None = None,
+    ) -> Plan:
+        """Orders the messages of a pass.
+
+        Args:
+            way: who sends what to whom.
+            answered: the part of it that goes into sums; other messages carry zero, or are not sent.
+            parties: int64, those hosted.
+            shuffle: gives numbers for the order of slots of so many messages; None takes the order of groups.
+            anonymous: whether messages that go into no sum are sent all the same.
+            padding: how many messages every owner of a group and a row sends; None adds none.
+
+        Raises:
+            InputError: somebody has more messages than that, or sends more or fewer than it gets.
+        """
+        sent = way if anonymous else answered
+        groups = np.flatnonzero(np.isin(way.group_owner, parties))
+        rows = np.flatnonzero(np.isin(way.row_owner, parties))
+        unordered, origin = _outgoing(sent, answered, parties, padding)
+        by = shuffle(len(unordered))
+        order = np.lexsort((unordered.groups if by is None else by, unordered.senders))
+        out, origin = unordered.in_order(order), origin[order]
+        handed, heard, of_heard = _taggings(sent, parties, origin)
+        covers = np.bincount(out.groups[origin < 0], minlength=len(way.group_owner))
+        wanted = np.bincount(answered.target, minlength=len(way.group_owner))
+        expected = np.bincount(sent.target, minlength=len(way.group_owner)) + covers
+        own = np.flatnonzero(way.group_owner[out.groups] == out.senders)
+        return cls(sent, groups, rows, out, handed, heard, of_heard, own, wanted[groups], expected[groups])
+
+
+def _outgoing(sent: Grouping, answered: Grouping, parties: Ids, padding: int | None) -> tuple[Outgoing, Ids]:
+    """What hosted senders send, in the grouping's order, and for each its number there, -1 for covers."""
+    hosted = np.flatnonzero(np.isin(sent.row_owner, parties)[sent.source])
+    rows, groups = np.where(_within(sent, answered), sent.source, COVER)[hosted], sent.target[hosted]
+    senders, proxies = sent.row_owner[sent.source[hosted]], sent.row_custodian[sent.source[hosted]]
+    origin = hosted
+    if padding is not None:
+        covering = _cover(sent, parties, padding)
+        nothing = np.full(len(covering), COVER)
+        rows, groups, origin = (
+            np.concatenate(each) for each in ((rows, nothing), (groups, covering), (origin, nothing))
+        )
+        senders = np.concatenate([senders, sent.group_owner[covering]])
+        proxies = np.concatenate([proxies, sent.group_custodian[covering]])
+    return Outgoing(rows, groups, senders, proxies, np.zeros_like(rows)), origin
+
+
+def _taggings(sent: Grouping, parties: Ids, origin: Ids) -> tuple[Tagging, Tagging, Ids]:
+    owners, senders = sent.group_owner[sent.target], sent.row_owner[sent.source]
+    places = ranks(names_of(owners, senders))
+    abroad = owners != senders
+    handed, heard = abroad & np.isin(owners, parties), abroad & np.isin(senders, parties)
+    at = np.full(len(owners), -1, dtype=np.int64)
+    real = np.flatnonzero(origin >= 0)
+    at[origin[real]] = real
+    listed = [
+        Tagging(owners[which], senders[which], sent.target[which], places[which])
+        for which in ((handed,) if np.array_equal(handed, heard) else (handed, heard))
+    ]
+    return listed[0], listed[-1], at[heard]
+
+
+def _within(way: Grouping, answered: Grouping) -> Flags:
+    """Bool [m]: which messages of a grouping are in a part of it."""
+    if len(way.source) == len(answered.source):
+        return np.ones(len(way.source), dtype=np.bool_)
+    groups = len(way.group_owner)
+    return np.isin(way.source * groups + way.target, answered.source * groups + answered.target)
+
+
+def _cover(way: Grouping, parties: Ids, padding: int) -> Ids:
+    """The groups of the messages that everybody sends to itself, until it has sent as many as everybody else."""
+    owners, groups = np.unique(way.group_owner, return_index=True)
+    hosted = np.isin(owners, parties)
+    owners, groups, senders = owners[hosted], groups[hosted], way.row_owner[way.source]
+    senders = senders[np.isin(senders, parties)]
+    sent = np.bincount(senders, minlength=int(owners.max(initial=-1)) + 1)[owners]
+    heard = np.bincount(way.target, minlength=len(way.group_owner))[groups]
+    if not np.array_equal(np.union1d(owners, senders), owners) or not np.array_equal(sent, heard):
+        raise InputError(
+            "padding needs a grouping in which everybody sends as many messages as it gets (an undirected graph); "
+            "found one in which that differs"
+        )
+    if int(sent.max(initial=0)) > padding:
+        raise InputError(
+            f"padding must be at least the most messages of one sender, {int(sent.max())}; found {padding}, which "
+            f"{int((sent > padding).sum())} senders exceed"
+        )
+    return np.repeat(groups, padding - sent)

@@ -1,0 +1,272 @@
+"""Message passing over relays: a repair of Secret Message Passing in which nobody can read a message.
+
+Every message is shared among R relays by Shamir's scheme of degree T; the first T shares are masks that relays expand
+from keys or seeds, so that a message is as long as its row and not T + 1 times that. Relays add up the shares under a
+fresh tag of the unnamed target, and the target alone interpolates the sum. What HiFGL's scheme gives away and this one
+does not: masks are used once, nobody holds T + 1 shares of one message, silos decode nothing, sums over fewer than
+`k_min` messages are not computed, and a tag is answered once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.claim import claim_of
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
+from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.relays import Relays
+from fgl_secure.protocols.relay_coded.silos import Silos
+from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters, Role
+
+Ids = NDArray[np.int64]
+
+LARGEST_T = 64
+
+LARGEST_GRADIENT = 2.0**16
+"""Bound of one coordinate of a device's parameter gradient."""
+
+EXACT_BITS = 52
+
+
+class Profile(StrEnum):
+    """What relays may know of who talks to whom."""
+
+    BASE = "base"
+    """Relays know who sends, but not to whom."""
+    ANON = "anon"
+    """Silos forward what their devices send, sealed for the relays, and everybody sends equally many messages.
+
+    Padding without proxies would tell which tag is a sender's own, proxies without padding would leave the counts; so
+    there is no way to have one of them alone.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The machines of a run, one class a role; others than these are for tests, which break one of them."""
+
+    devices: type[Devices] = Devices
+    silos: type[Silos] = Silos
+    relays: type[Relays] = Relays
+
+
+HONEST = Roles()
+
+
+@dataclass(frozen=True, slots=True)
+class RelayCoded(Scheme):
+    """The scheme.
+
+    Attributes:
+        field: of the shares.
+        T: most relays that may pool their views.
+        R: relays, at least T + 1; each one more lets one relay fail, every second one more one relay lie.
+        k_min: least messages of a sum that is computed.
+        bound: largest magnitude of one value, in the values' own unit.
+        fraction_bits: bits behind the binary point; None takes as many as the largest sum allows.
+        profile: what relays may know of who talks to whom.
+        padding: messages that everybody sends under `anon`; None takes the most that anybody has to send.
+        resends: how often a relay asks a sender again for what another relay holds.
+        cryptography: what is cryptographic about it, real or ideal.
+        roles: the machines.
+    """
+
+    field: PrimeField = PrimeField()
+    T: int = 1
+    R: int = 2
+    k_min: int = 3
+    bound: float = 16.0
+    fraction_bits: int | None = None
+    profile: Profile = Profile.BASE
+    padding: int | None = None
+    resends: int = 1
+    cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
+    roles: Roles = attribute(default=HONEST, repr=False)
+
+    label: ClassVar[str] = "relay-coded"
+    summary: ClassVar[str] = "message passing over relays, the repair of secmp"
+    keyed: ClassVar[bool] = False
+    """Where one process hosts everybody, the session's name is drawn with the keys."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.T <= LARGEST_T:
+            raise InputError(f"T must lie in 1..{LARGEST_T}; found {self.T}")
+        if self.R < self.T + 1:
+            raise InputError(f"R must be at least T + 1 = {self.T + 1}, or nobody can decode; found {self.R}")
+        if self.field.modulus <= self.R:
+            raise FieldRangeError(
+                f"R={self.R} relays need R + 1 distinct points; the field has {self.field.modulus} elements"
+            )
+        if self.k_min < 1:
+            raise InputError(f"k_min must be at least 1; found {self.k_min}")
+        if self.resends < 0:
+            raise InputError(f"resends must be at least 0; found {self.resends}")
+        if self.padding is not None and self.padding < 1:
+            raise InputError(f"padding must be at least 1; found {self.padding}")
+        if self.padding is not None and self.profile is Profile.BASE:
+            raise InputError(
+                f"padding is for profile anon: alone it would tell whose tag is whose; found {self.padding}"
+            )
+
+    @property
+    def name(self) -> str:
+        """`relay-coded`, with the parameters that differ from the default in brackets."""
+        default = RelayCoded()
+        extras = [
+            f"p={self.field.modulus}" if self.field != default.field else "",
+            f"T={self.T}" if self.T != default.T else "",
+            f"R={self.R}" if self.T + 1 != self.R else "",
+            f"k_min={self.k_min}" if self.k_min != default.k_min else "",
+            str(self.profile) if self.profile is not default.profile else "",
+        ]
+        named = ",".join(extra for extra in extras if extra)
+        return f"relay-coded[{named}]" if named else "relay-coded"
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether senders are unnamed."""
+        return self.profile is Profile.ANON
+
+    @property
+    def _parameters(self) -> Parameters:
+        most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
+        numbers = (self.field, self.T, self.R, self.k_min)
+        return Parameters(*numbers, self.anonymous, self.padding, self.resends, most_slots)
+
+    def refuses(self, topology: Topology) -> str | None:
+        """None for sums for devices and for silos."""
+        if topology.name not in (NEIGHBOURS, MEMBERS):
+            return "relays add up rows for devices and for silos, which fetch their sums under tags"
+        if topology.bound is not None:
+            return "its rows are real numbers or elements of a field, and no bounded integers"
+        return None
+
+    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # the same for both
+        """What it hides from whom, and what it does not."""
+        return claim_of(self.T, self.k_min, anonymous=self.anonymous and self.cryptography.unlinkable)
+
+    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
+        """Half of the field."""
+        return (self.field.modulus - 1) // 2
+
+    def fitted(self, topology: Topology) -> RelayCoded:
+        """The scheme over 2^61 - 1 for members: the gradient of a device with many neighbours has room there."""
+        return self.gradient_scheme(topology.terms) if topology.name == MEMBERS else self
+
+    def answered(self, grouping: Grouping) -> Grouping:
+        """Without the messages to groups of fewer than k_min."""
+        return grouping.answered(self.k_min)
+
+    @property
+    def helpers(self) -> Mapping[Role, int]:
+        """R relays."""
+        return {Role.RELAY: self.R}
+
+    @property
+    def public(self) -> PublicParameters:
+        """Field, T and where the binary point is."""
+        return PublicParameters(self.field.modulus, self.T, self.fraction_bits)
+
+    def encoding(self, topology: Topology) -> FixedPoint:
+        """As `fixed_point` says; of gradients over the larger field."""
+        return self.fitted(topology).fixed_point(topology.terms)
+
+    def fixed_point(self, terms: int) -> FixedPoint:
+        """The map into the field for sums of up to `terms` rows.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums.
+        """
+        if self.fraction_bits is not None:
+            return FixedPoint(self.field, self.bound, self.fraction_bits, terms)
+        return FixedPoint.for_sums(self.field, bound=self.bound, terms=terms)
+
+    def machines(
+        self,
+        topology: Topology,
+        session: bytes,
+        draws: Draws,
+        hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # relays are known to senders by the channel
+    ) -> tuple[SumMachine, ...]:
+        """Plans both passes; keys are exchanged with the first sum.
+
+        Args:
+            topology: with its relays; in a process that hosts some parties alone, the messages that concern these.
+            session: 16 public bytes, different in every session; not used where one process hosts everybody.
+            draws: coins of those parties.
+            hosted: int64 [k], party identifiers; all that take part unless given.
+            names: not used.
+
+        Raises:
+            InputError: the run has fewer relays than R, or padding does not fit the grouping.
+        """
+        if len(topology.helpers) != self.R:
+            raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
+        g, name = topology.grouping, None if hosted is None else session
+        crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name)
+        owners = _hosted(hosted, g.row_owner, g.group_owner)
+        silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
+        relays = _hosted(hosted, topology.helpers)
+        out: list[SumMachine] = []
+        if len(owners):
+            out.append(self.roles.devices(owners, self._parameters, topology, crypto, draws, alone=hosted is None))
+        if len(silos):
+            out.append(self.roles.silos(silos, draws, anonymous=self.anonymous))
+        if len(relays):
+            out.append(self.roles.relays(relays, self._parameters, topology, crypto, draws))
+        return tuple(out)
+
+    # What follows serves callers of the interface before this one, and goes with the last of them.
+
+    @property
+    def claim(self) -> Claim:
+        """The same for all topologies that it serves."""
+        return claim_of(self.T, self.k_min, anonymous=self.anonymous and self.cryptography.unlinkable)
+
+    @property
+    def minimum_group(self) -> int:
+        """k_min."""
+        return self.k_min
+
+    @property
+    def relays(self) -> int:
+        """R."""
+        return self.R
+
+    @property
+    def variants(self) -> tuple[RelayCoded, ...]:
+        """None: other parameters are other schemes with claims of their own."""
+        return ()
+
+    def gradient_scheme(self, members: int) -> RelayCoded:
+        """The same scheme over 2^61 - 1, where the gradient of a device with many neighbours has room."""
+        bits = max(EXACT_BITS - math.ceil(math.log2(members * LARGEST_GRADIENT)), 0)
+        return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
+
+    def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
+        """Sums of neighbours' rows; a scheme for gradients is fitted already."""
+        return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)
+
+
+def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:
+    """Those of some parties that are hosted, ascending."""
+    everybody = np.unique(np.concatenate(parties))
+    return everybody if hosted is None else np.intersect1d(everybody, hosted)

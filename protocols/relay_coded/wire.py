@@ -1,0 +1,152 @@
+"""The messages of the relay-coded scheme: their fields, and what of them counts as bytes.
+
+Some fields repeat what both ends know without being told: the slot of a share that follows its header, the tag of an
+answer that comes in the order of the fetches. They are there so that messages that arrive alone, twice or in another
+order find their place; on an orderly network sequence numbers do that, and so they are taken off the overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.runtime import Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+TAG_BYTES = 16
+AUTHENTICATION_BYTES = 16
+"""What authenticated encryption adds to a message."""
+SEAL_BYTES = 48
+"""What sealing for a public key adds: a fresh public key and the authentication."""
+SEED_BYTES = 32
+HEADER_BYTES = TAG_BYTES + 2 + 1 + AUTHENTICATION_BYTES
+"""Tag, slot and attempt of a message from a sender that the relay knows."""
+SEALED_HEADER_BYTES = TAG_BYTES + 8 + 1 + SEAL_BYTES
+"""Tag, number and attempt of a message from an unnamed sender; a seed adds SEED_BYTES."""
+FETCH_BYTES = TAG_BYTES + SEAL_BYTES
+"""The opening of a tag, from which the tag follows."""
+COUNT_BYTES = 4 + AUTHENTICATION_BYTES
+MOST_SLOTS = 2**16
+MOST_COORDINATES = 2**22
+"""Of a row: a few bytes must not make a relay expand more than it can hold."""
+
+TAG, OPENING, SLOT, ATTEMPT, NUMBER, SEED = "tag", "opening", "slot", "attempt", "number", "seed"
+SHARE, WIDTH, COUNT, SUM, PLACE, RELAY = "share", "width", "count", "sum", "place", "relay"
+SENDER, AGREED = "sender", "agreed"
+
+
+class Wire:
+    """Makes messages for one run, or for all tapes at once.
+
+    Args:
+        tapes: leading axes of every field.
+    """
+
+    def __init__(self, tapes: tuple[int, ...]) -> None:
+        self._tapes = tapes
+
+    @property
+    def axes(self) -> int:
+        """How many tape axes there are."""
+        return len(self._tapes)
+
+    def say(
+        self,
+        phase: Phase,
+        step: Step,
+        ends: tuple[Ids, Ids],
+        size: int,
+        fields: dict[str, Array],
+        *,
+        sealed: bool = False,
+    ) -> Messages:
+        """Messages of so many bytes each.
+
+        Args:
+            phase: what they carry.
+            step: when.
+            ends: int64 [m] senders and receivers.
+            size: bytes that one message is counted as.
+            fields: [m, ...], the same on all tapes, or [*tapes, m, ...].
+            sealed: whether somebody behind the receivers alone can open them.
+        """
+        spread = {name: self._on_every_tape(value, len(ends[0])) for name, value in fields.items()}
+        made = Messages(phase, step, *ends, spread, self.axes, 0, sealed)
+        return made.sized(size)
+
+    def _on_every_tape(self, value: Array, m: int) -> Array:
+        if not self._tapes or (value.ndim > 1 and value.shape[: self.axes + 1] == (*self._tapes, m)):
+            return value
+        return np.broadcast_to(value, (*self._tapes, *value.shape))
+
+    def read(self, messages: Messages, name: str, kind: str, *shape: int) -> Array:
+        """A field that is the same on all tapes: [m, *shape].
+
+        Args:
+            messages: that arrived.
+            name: of the field.
+            kind: of its entries, as numpy spells it.
+            shape: behind the first axis.
+
+        Raises:
+            MalformedMessageError: it is missing, or of another type or shape.
+        """
+        value = messages[name][(0,) * self.axes]
+        if value.dtype.str != kind or value.shape[1:] != shape:
+            raise MalformedMessageError(
+                f"field {name} of {messages.phase.label} must be {kind} {[len(messages), *shape]}; "
+                f"found {value.dtype.str} {list(value.shape)}"
+            )
+        return value
+
+    def elements(self, messages: Messages, name: str, kind: np.dtype[Any], modulus: int) -> Array:
+        """A field of elements: [*tapes, m, d].
+
+        Raises:
+            MalformedMessageError: it is missing, or holds something else.
+        """
+        value = messages[name]
+        if value.dtype != kind or value.ndim != self.axes + 2:
+            raise MalformedMessageError(
+                f"field {name} of {messages.phase.label} must hold rows of {kind}; found {value.dtype}"
+            )
+        if value.size and int(value.view(f"u{kind.itemsize}").max()) >= modulus:  # negative ones are large there
+            raise MalformedMessageError(f"{messages.phase.label} must hold elements of the field; at least one is not")
+        return value
+
+
+def names_of(senders: Ids, slots: Array) -> Ids:
+    """int64 [m]: one number for a sender, or the silo that forwards for one, and a slot, or a place, below 2^32."""
+    return (senders << 32) | slots.astype(np.int64)
+
+
+def found_among(wanted: Ids, known: Ids) -> Ids:
+    """int64 [k]: the position of each wanted number among known ones in ascending order, or -1."""
+    if not len(known):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, place, -1)
+
+
+def ranks(values: Ids) -> Ids:
+    """int64 [m]: how many equal values stand before each."""
+    order = np.argsort(values, kind="stable")
+    in_order = values[order]
+    out = np.empty(len(values), dtype=np.int64)
+    out[order] = np.arange(len(values)) - np.searchsorted(in_order, in_order)
+    return out
+
+
+def by_value(values: Ids) -> Iterator[tuple[int, Ids | None]]:
+    """Each value and the places where it stands; None for all."""
+    if len(values) and bool((values == values[0]).all()):
+        yield int(values[0]), None
+        return
+    for value in np.unique(values).tolist():
+        yield value, np.flatnonzero(values == value)

@@ -1,0 +1,528 @@
+"""What the relay-coded scheme does when parties fail and messages are lost, repeated, reordered, cut or changed.
+
+Two kinds of hostile networks act on every phase: one that only authentication catches, and relays that lie in what
+they sum. Whatever happens, a sum is right for the messages that count, or a ProtocolError says who is at fault.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.runtime import (
+    PAYLOAD,
+    Channel,
+    Directory,
+    Messages,
+    Party,
+    Phase,
+    Recording,
+    Role,
+    Step,
+    Tampered,
+    Transcript,
+)
+from fgl_secure.runtime.channel import Loss, Tamper
+from tests.protocols.conformance import ideal
+from tests.strategies import Parties, grouping_over
+
+Ids = NDArray[np.int64]
+DEVICES, SILOS = 6, 2
+STEP, EARLIER = Step(1, 0), Step(0, 0)
+VALUES = np.array([[1.0, -1.0], [2.0, 0.5], [3.0, 0.25], [5.0, -2.0], [7.0, 0.125], [11.0, 4.0]])
+PHASES = (
+    Phase.TAGS,
+    Phase.SHARE_HEADERS,
+    Phase.SHARE_SEEDS,
+    Phase.SHARES,
+    Phase.ROSTERS,
+    Phase.FETCH,
+    Phase.COUNTS,
+    Phase.SHARE_SUMS,
+)
+
+
+def meshed(relays: int) -> Parties:
+    """Six devices in two silos, each a neighbour of all others but one."""
+    directory, everyone = Directory.hierarchy(SILOS, DEVICES, relays), np.arange(DEVICES)
+    pairs = [(v, u) for v, u in itertools.permutations(range(DEVICES), 2) if v + u != DEVICES - 1]
+    silo_of = everyone % SILOS
+    return Parties(directory, grouping_over(directory, silo_of, everyone, everyone, np.array(pairs).T))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        sums: of the tampered step; None where it raised.
+        error: what it raised.
+        transcript: all of it.
+    """
+
+    sums: NDArray[np.float64] | None
+    error: ProtocolError | None
+    transcript: Transcript
+
+    @property
+    def incidents(self) -> str:
+        """All that was noted, a line each."""
+        return "\n".join(f"{i.party}: {i.what}" for i in self.transcript.incidents)
+
+
+def run(scheme: RelayCoded, loss: Loss | None = None, tamper: Tamper | None = None) -> Outcome:
+    """Two rounds; only the second is interfered with."""
+    case = meshed(scheme.R)
+    channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), loss, tamper)
+    session = scheme.open(channel, case.grouping, 2)
+    try:
+        session.sum(VALUES[::-1], EARLIER)
+        sums = session.sum(VALUES, STEP)
+    except ProtocolError as error:
+        return Outcome(None, error, channel.transcript)
+    return Outcome(sums, None, channel.transcript)
+
+
+IDEAL = ideal(meshed(2).grouping, VALUES)
+ROWS = [VALUES[meshed(2).grouping.source[meshed(2).grouping.target == u]] for u in range(DEVICES)]
+
+
+def is_of_some(sums: NDArray[np.float64]) -> bool:
+    """Whether every sum is that of some of its target's messages, and of none other."""
+    for rows, found in zip(ROWS, sums, strict=True):
+        subsets = itertools.chain.from_iterable(itertools.combinations(rows, k) for k in range(len(rows) + 1))
+        if not any(np.allclose(np.sum(chosen, axis=0) if chosen else 0, found, atol=1e-4) for chosen in subsets):
+            return False
+    return True
+
+
+Fields = Mapping[str, NDArray[Any]]
+Act = Callable[[Messages, Fields | None], Tampered]
+
+CONTENT = ("tag", "share", "opening", "count", "sum", "rows", "agreed", PAYLOAD)
+"""What a message is about, where it has it; the first of them is what is changed."""
+
+
+def content_of(messages: Messages) -> str:
+    """The field that is changed."""
+    return next(name for name in reversed(CONTENT) if name in messages.fields)
+
+
+def altered(messages: Messages, change: Callable[[NDArray[Any]], None], *, by_network: bool = False) -> Tampered:
+    """All messages, with a change to what they are about."""
+    name = content_of(messages)
+    value = messages[name].copy()
+    change(value)
+    return Tampered(np.arange(len(messages)), {**messages.fields, name: value}, by_network=by_network)
+
+
+def flipped(value: NDArray[Any]) -> None:
+    value[0] ^= 1
+
+
+def flipped_all(value: NDArray[Any]) -> None:
+    value ^= 1
+
+
+def changed(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+    """The first message carries other contents."""
+    return altered(messages, flipped, by_network=True)
+
+
+def changed_all(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+    """All messages carry other contents."""
+    return altered(messages, flipped_all, by_network=True)
+
+
+def swapped(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+    """Contents change places between messages."""
+    fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
+    return Tampered(np.arange(len(messages)), fields, by_network=True)
+
+
+def reordered(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+    """Messages arrive last first."""
+    fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
+    return Tampered(np.arange(len(messages))[::-1].copy(), fields, by_network=True)
+
+
+def duplicated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+    """Every message arrives twice."""
+    twice = np.tile(np.arange(len(messages)), 2)
+    return Tampered(twice, {name: value[twice] for name, value in messages.fields.items()}, by_network=True)
+
+
+def truncated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+    """The first message arrives without its last byte."""
+    sizes = np.full(len(messages), messages.item_bytes)
+    sizes[0] -= 1
+    return Tampered(np.arange(len(messages)), messages.fields, sizes, by_network=True)
+
+
+def replayed(messages: Messages, earlier: Fields | None) -> Tampered:
+    """Messages carry what those of the earlier step carried."""
+    assert earlier is not None
+    return Tampered(np.arange(len(messages)), earlier, by_network=True)
+
+
+ACTS: tuple[Act, ...] = (changed, changed_all, swapped, reordered, duplicated, truncated, replayed)
+REORDER_ONLY = (reordered, duplicated)
+
+
+@dataclass(slots=True, eq=False)
+class Hostile:
+    """Does something to every batch of one phase in the second round, and remembers the first.
+
+    Attributes:
+        phase: whose messages.
+        act: what is done.
+        only: to the batches of which relay; None for all.
+    """
+
+    phase: Phase
+    act: Act
+    only: int | None = None
+    acted: int = 0
+    seen: dict[tuple[int, int], Fields] = field(default_factory=dict)
+
+    def __call__(self, messages: Messages) -> Tampered | None:
+        if messages.phase is not self.phase or not len(messages):
+            return None
+        answers = messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS)
+        key = (int(messages.senders[0]), 0) if answers else (int(messages.receivers[0]), len(messages))
+        if messages.step == EARLIER:
+            self.seen.setdefault(key, {name: value.copy() for name, value in messages.fields.items()})
+            return None
+        if self.only is not None and key[0] != self.only:
+            return None
+        earlier = self.seen.get(key)
+        self.acted += 1
+        if self.act is replayed and (earlier is None or not same_shapes(earlier, messages.fields)):
+            return None
+        return self.act(messages, earlier)
+
+
+def same_shapes(one: Fields, other: Fields) -> bool:
+    """Whether messages have the same fields."""
+    return {n: v.shape for n, v in one.items()} == {n: v.shape for n, v in other.items()}
+
+
+SCHEMES = (
+    RelayCoded(bound=16.0, k_min=1),
+    RelayCoded(bound=16.0, k_min=1, R=3, resends=0),
+    RelayCoded(bound=16.0, k_min=2, T=2, R=5),
+    RelayCoded(bound=16.0, k_min=1, profile=Profile.ANON),
+)
+
+
+@pytest.mark.parametrize("act", ACTS, ids=lambda act: act.__name__)
+@pytest.mark.parametrize("phase", PHASES, ids=lambda phase: phase.name)
+@pytest.mark.parametrize("scheme", [SCHEMES[0], *SCHEMES[2:]], ids=lambda s: f"{s.name}-{s.R}-{s.resends}")
+def test_whatever_the_network_does_no_sum_is_wrong(scheme: RelayCoded, phase: Phase, act: Act) -> None:
+    """Each phase under each act: all sums hold messages of their own target, once each, or an error names a party.
+
+    Where a message is missing from a sum, an incident says whose.
+    """
+    hostile = Hostile(phase, act)
+    end = run(scheme, tamper=hostile)
+    if phase is Phase.SHARE_SEEDS and scheme.profile is Profile.BASE:
+        assert hostile.acted == 0
+        return
+    assert hostile.acted
+    if end.sums is None:
+        assert any(f"{role} " in str(end.error) for role in Role)
+        return
+    assert is_of_some(end.sums)
+    if not np.allclose(end.sums, IDEAL, atol=1e-4):
+        assert end.transcript.incidents
+        assert act not in REORDER_ONLY
+    elif act not in (reordered, swapped):  # swapping equal contents changes nothing
+        noted = bool(end.transcript.incidents)
+        assert noted or phase in (Phase.ROSTERS, Phase.COUNTS, Phase.SHARE_SUMS, Phase.TAGS)
+
+
+@pytest.mark.parametrize("phase", [Phase.FETCH, Phase.COUNTS, Phase.SHARE_SUMS], ids=lambda phase: phase.name)
+@pytest.mark.parametrize("act", [changed_all, changed, truncated], ids=lambda act: act.__name__)
+def test_one_relays_lost_answers_are_made_up_for(phase: Phase, act: Act) -> None:
+    """With a relay to spare, what happens to the answers of one of them changes no sum, and it is noted."""
+    relay = int(meshed(3).directory.ids(Role.RELAY)[1])
+    end = run(RelayCoded(bound=16.0, k_min=1, R=3), tamper=Hostile(phase, act, relay))
+    assert end.sums is not None
+    assert np.allclose(end.sums, IDEAL, atol=1e-4)
+    assert "arrived cut or changed" in end.incidents
+    assert "relay 1: " in end.incidents
+
+
+def test_authentication_is_what_catches_a_changed_share() -> None:
+    """The same change made by the sender itself gives another sum: the tests above see what a twin without would do."""
+
+    def by_sender(messages: Messages, _: Fields | None) -> Tampered:
+        return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+
+    end = run(RelayCoded(bound=16.0, k_min=1), tamper=Hostile(Phase.SHARES, by_sender))
+    assert end.sums is not None
+    assert not is_of_some(end.sums)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.sets(st.integers(0, DEVICES - 1), max_size=DEVICES // 2),
+    st.dictionaries(st.integers(0, DEVICES - 1), st.integers(0, 3)),
+    st.sampled_from(SCHEMES),
+)
+def test_devices_that_drop_out_take_their_messages_with_them(
+    dropped: set[int], reached: dict[int, int], scheme: RelayCoded
+) -> None:
+    """Half of the devices drop out, before or after sending to some relays: sums are those of messages that count.
+
+    A message counts when every relay has it, or one has it and its sender answers when it is asked again.
+    """
+    case = meshed(scheme.R)
+    devices, relays = case.directory.ids(Role.DEVICE), case.directory.ids(Role.RELAY)
+
+    def arrives(phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        there = np.ones(len(senders), dtype=np.bool_)
+        if step == STEP and phase in (Phase.SHARE_HEADERS, Phase.SHARES, Phase.RESENDS):
+            for v in dropped:
+                if phase is Phase.RESENDS:
+                    there &= receivers != devices[v]
+                else:
+                    there &= (senders != devices[v]) | (receivers < relays[0] + reached.get(v, 0))
+        return there
+
+    end = run(scheme, loss=arrives)
+    if scheme.profile is Profile.ANON:  # silos forward for their devices, which drop out of nothing here
+        assert end.sums is not None
+        assert np.allclose(end.sums, IDEAL, atol=1e-4)
+        return
+    if end.sums is None:
+        assert "relay" in str(end.error)
+        return
+    counted = VALUES.copy()
+    for v in dropped:
+        if reached.get(v, 0) < scheme.R:
+            counted[v] = 0
+    expected = ideal(case.grouping, counted)
+    present = (counted != 0).any(axis=1)
+    left = np.bincount(case.grouping.target[present[case.grouping.source]], minlength=DEVICES)
+    expected[left < scheme.k_min] = 0
+    assert np.allclose(end.sums, expected, atol=1e-4)
+    lost = {v for v in dropped if reached.get(v, 0) < scheme.R}
+    seen = {v for v in lost if reached.get(v, 0)}  # relays cannot miss what none of them has heard of
+    assert {i.party.index for i in end.transcript.incidents if "are left out" in i.what} == seen
+    lacking = set(np.flatnonzero((left >= scheme.k_min) & (left < np.bincount(case.grouping.target))).tolist())
+    assert {i.party.index for i in end.transcript.incidents if "its sum lacks" in i.what} == lacking
+    assert (end.incidents.count("too few messages are left") > 0) == bool((left < scheme.k_min).any())
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda s: f"{s.name}-{s.R}-{s.resends}")
+def test_messages_that_reached_one_relay_are_sent_again(scheme: RelayCoded) -> None:
+    """With a resend, what one relay missed is asked for and the sums are whole; without, it is left out and noted."""
+    first, once = int(meshed(scheme.R).directory.ids(Role.RELAY)[0]), list[int]()
+
+    def arrives(phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        there = np.ones(len(senders), dtype=np.bool_)
+        if step == STEP and phase in (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS) and receivers[0] == first and not once:
+            there[0] = False
+            once.append(1)
+        return there
+
+    end = run(scheme, loss=arrives)
+    assert end.sums is not None
+    assert np.allclose(end.sums, IDEAL, atol=1e-4) == bool(scheme.resends)
+    assert is_of_some(end.sums)
+    asked = [b for b in end.transcript.messages if b.phase is Phase.RESENDS]
+    assert bool(asked) == bool(scheme.resends)
+    assert ("are left out" in end.incidents) == (not scheme.resends)
+
+
+def test_resends_under_anon_tell_silos_no_tag() -> None:
+    """A silo is asked for the place of a ciphertext in its batch, and never by a tag."""
+    once: list[int] = []
+
+    def arrives(phase: Phase, step: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
+        there = np.ones(len(senders), dtype=np.bool_)
+        if step == STEP and phase is Phase.SHARES and not once:
+            there[:5] = False
+            once.append(1)
+        return there
+
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.ANON), loss=arrives)
+    (asked,) = [b for b in end.transcript.messages if b.phase is Phase.RESENDS]
+    assert asked["slot"].tolist() == list(range(5))
+    assert set(asked.fields or {}) == {"slot"}
+    again = [b for b in end.transcript.messages if b.phase is Phase.SHARES and b.step == STEP][-1]
+    assert again.messages == 5
+
+
+DEAD_FROM = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES, Phase.ROSTERS, Phase.FETCH, Phase.COUNTS)
+
+
+def without_relay(relay: int, since: Phase) -> Loss:
+    """A relay that hears and says nothing from a phase of the second round on."""
+    order = [*DEAD_FROM, Phase.SHARE_SUMS]
+
+    def arrives(phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        gone = step == STEP and phase in order and order.index(phase) >= order.index(since)
+        there: NDArray[np.bool_] = (senders != relay) & (receivers != relay)
+        return there | (not gone)
+
+    return arrives
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("since", DEAD_FROM, ids=lambda phase: phase.name)
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_a_relay_to_spare_may_die_at_any_time(profile: Profile, since: Phase, which: int) -> None:
+    """With R = T + 2 any relay, expanding or not, may die at any time: sums are whole, and it is named."""
+    scheme = RelayCoded(bound=16.0, k_min=1, T=2, R=4, profile=profile)
+    relay = int(meshed(4).directory.ids(Role.RELAY)[which])
+    end = run(scheme, loss=without_relay(relay, since))
+    assert end.sums is not None
+    assert np.allclose(end.sums, IDEAL, atol=1e-4)
+    assert f"relay {which}: " in end.incidents
+
+
+@pytest.mark.parametrize("since", DEAD_FROM, ids=lambda phase: phase.name)
+def test_without_a_relay_to_spare_the_run_stops(since: Phase) -> None:
+    """With R = T + 1 the death of a relay stops the run, and the message says which relays are missing."""
+    relay = int(meshed(2).directory.ids(Role.RELAY)[1])
+    end = run(RelayCoded(bound=16.0, k_min=1), loss=without_relay(relay, since))
+    assert end.sums is None
+    assert "without relay" in str(end.error)
+    assert "relay 1" in str(end.error)
+    assert "relay 1: " in end.incidents
+
+
+def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
+    """A relay that says something else than it summed, or counted."""
+
+    def tamper(messages: Messages) -> Tampered | None:
+        if messages.phase is not phase or messages.step != STEP or messages.senders[0] != relay:
+            return None
+        name = "sum" if phase is Phase.SHARE_SUMS else "count"
+        wrong = messages[name].copy().reshape(len(messages), -1)
+        wrong[:, 0] += 1
+        return Tampered(np.arange(len(messages)), {**messages.fields, name: wrong.reshape(messages[name].shape)})
+
+    return tamper
+
+
+@pytest.mark.parametrize("phase", [Phase.SHARE_SUMS, Phase.COUNTS], ids=lambda phase: phase.name)
+@pytest.mark.parametrize("which", range(4))
+def test_a_relay_that_lies_is_named_and_corrected(phase: Phase, which: int) -> None:
+    """With R = T + 3 one relay with wrong sums or counts is located and named, and the sums are right."""
+    relay = int(meshed(4).directory.ids(Role.RELAY)[which])
+    end = run(RelayCoded(bound=16.0, k_min=1, R=4), tamper=lying(relay, phase))
+    assert end.sums is not None
+    assert np.allclose(end.sums, IDEAL, atol=1e-4)
+    assert {i.party for i in end.transcript.incidents} == {Party(Role.RELAY, which)}
+
+
+def test_two_relays_that_lie_are_corrected_among_six() -> None:
+    """With R = T + 5 two relays that lie in different ways are named and corrected."""
+    relays = meshed(6).directory.ids(Role.RELAY)
+    one, other = lying(int(relays[0])), lying(int(relays[4]), Phase.COUNTS)
+    end = run(RelayCoded(bound=16.0, k_min=1, R=6), tamper=lambda *a: one(*a) or other(*a))
+    assert end.sums is not None
+    assert np.allclose(end.sums, IDEAL, atol=1e-4)
+    assert {i.party.index for i in end.transcript.incidents} == {0, 4}
+
+
+@pytest.mark.parametrize(("phase", "knows"), [
+    (Phase.SHARE_SUMS, r"the sums of relay 0, relay 1, relay 2 in round 1 must lie on one polynomial of degree 1"),
+    (Phase.COUNTS, r"relays must count the same messages in the sum for device \d in round 1; found relay 0 4, .*2 5"),
+])  # fmt: skip
+def test_a_lie_that_cannot_be_located_stops_the_run(phase: Phase, knows: str) -> None:
+    """With R = T + 2 a wrong sum or count is noticed and cannot be located: the run stops and says what it knows."""
+    relay = int(meshed(3).directory.ids(Role.RELAY)[2])
+    end = run(RelayCoded(bound=16.0, k_min=1, R=3), tamper=lying(relay, phase))
+    assert end.sums is None
+    with pytest.raises(ProtocolError, match=knows):
+        raise end.error or AssertionError
+
+
+def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
+    """A relay that says another digest than its own makes relays compare message by message; the sums are whole."""
+
+    def tamper(messages: Messages) -> Tampered | None:
+        wrong = messages.phase is Phase.ROSTERS and messages.step == STEP and PAYLOAD in messages.fields
+        return Tampered.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
+
+    end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
+    assert end.sums is not None
+    assert np.allclose(end.sums, IDEAL, atol=1e-4)
+    assert len([b for b in end.transcript.messages if b.phase is Phase.ROSTERS and b.step == STEP]) > 1
+
+
+def different_header(messages: Messages) -> Tampered | None:
+    """Senders name another tag to the second relay than to the first."""
+    second = meshed(2).directory.ids(Role.RELAY)[1]
+    if messages.phase is not Phase.SHARE_HEADERS or messages.step != STEP or messages.receivers[0] != second:
+        return None
+    return altered(messages, flipped_all)
+
+
+def test_a_sender_with_two_tags_for_one_message_is_named() -> None:
+    """Headers that differ between relays stop the run, which names their sender."""
+    end = run(RelayCoded(bound=16.0, k_min=1), tamper=different_header)
+    assert end.sums is None
+    assert "device 0 must send the same header to every relay" in str(end.error)
+
+
+def test_two_contents_under_one_slot_are_named() -> None:
+    """A sender that sends a message twice with different contents stops the run and is named."""
+
+    def tamper(messages: Messages) -> Tampered | None:
+        if messages.phase is not Phase.SHARES or messages.step != STEP:
+            return None
+        rows = np.array([*range(len(messages)), 0])
+        again = {name: value[rows].copy() for name, value in messages.fields.items()}
+        again["share"][-1] ^= 1
+        return Tampered(rows, again)
+
+    end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
+    assert "device 0 must resend the same bytes or make a new attempt" in str(end.error)
+
+
+@pytest.mark.parametrize("act", [changed, truncated, None], ids=["changed", "truncated", "lost"])
+def test_keys_that_do_not_arrive_stop_the_set_up(act: Act | None) -> None:
+    """A public key that is lost or changed on the way stops the run before any message, and both ends are named."""
+    case = meshed(2)
+
+    def tamper(messages: Messages) -> Tampered | None:
+        return act(messages, None) if act and messages.phase is Phase.KEYS else None
+
+    def loss(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
+        return np.arange(len(senders)) >= (phase is Phase.KEYS and act is None)
+
+    channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, tamper)
+    session = RelayCoded(bound=16.0, k_min=1).open(channel, case.grouping, 2)
+    with pytest.raises(ProtocolError, match=r"public keys must arrive.* that of relay 0 did not reach device 0"):
+        session.sum(VALUES, STEP)
+    assert {b.phase for b in channel.transcript.messages} == {Phase.KEYS}
+
+
+def test_a_sender_without_its_tag_sends_nothing() -> None:
+    """Where a tag is lost, its sender cannot name the sum: the message is left out and noted, all others count."""
+
+    def arrives(phase: Phase, step: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
+        return np.arange(len(senders)) >= (step == STEP and phase is Phase.TAGS)
+
+    end = run(RelayCoded(bound=16.0, k_min=1), loss=arrives)
+    assert end.sums is not None
+    wrong = np.abs(end.sums - IDEAL).max(axis=1) > 1e-4
+    assert wrong.sum() == 1
+    assert is_of_some(end.sums)
+    assert "device 0: 1 messages did not reach every relay and are left out" in end.incidents

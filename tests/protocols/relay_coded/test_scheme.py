@@ -1,0 +1,378 @@
+"""The relay-coded scheme: its sums, its messages byte by byte, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded, wire
+from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Grouping
+from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, Tampered
+from tests.protocols.conformance import (
+    BACKWARD,
+    BOUND,
+    FORWARD,
+    SchemeConformance,
+    Traffic,
+    along,
+    channel_of,
+    counted,
+    helpers_of,
+    ideal,
+    opened,
+    triangle,
+)
+from tests.strategies import Parties, federated_graphs, grouping_over, groupings, reals
+
+TAG, COUNT, KEY, DIGEST = 16, 4, 32, 32
+AEAD, SEAL = 16, 48
+"""What authenticated encryption adds, and sealing: a fresh public key and the authentication."""
+
+
+class RelayConformance(SchemeConformance):
+    """What the description says of messages, for any T and R."""
+
+    scheme: ClassVar[RelayCoded]
+    lossy_phase = Phase.SHARES
+    refused: ClassVar[tuple[float, ...]] = (*SchemeConformance.refused, 1.001 * BOUND, -1.001 * BOUND)
+
+    def allowed_error(self, grouping: Grouping) -> float:
+        """Half a resolution a term."""
+        terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
+        return terms * self.scheme.fixed_point(terms).resolution / 2
+
+    def test_delivery_decides_the_sum(self) -> None:
+        """Shares that are others than those sent, and elements of the field still, make another sum."""
+        case = self.fit(triangle())
+
+        def tamper(messages: Messages) -> Tampered | None:
+            if messages.phase is not self.lossy_phase:
+                return None
+            return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+
+        session = self.scheme.open(Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
+        assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
+
+    def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0)) -> Traffic:
+        """Digests between relays; every sum is fetched from every relay by way of the owner's silo, both ways sealed.
+
+        Args:
+            groups: how many sums there are.
+            width: elements of each.
+            sealed: messages and bytes that devices hand to their silos beside.
+        """
+        R, size, fetches = self.scheme.R, width * self.scheme.field.dtype.itemsize, self.scheme.R * groups
+        return {
+            (Phase.ROSTERS, Role.RELAY, Role.RELAY): (R * (R - 1), R * (R - 1) * DIGEST),
+            (Phase.SEALED, Role.DEVICE, Role.SILO): (sealed[0] + fetches, sealed[1] + fetches * (TAG + SEAL)),
+            (Phase.FETCH, Role.SILO, Role.RELAY): (fetches, fetches * (TAG + SEAL)),
+            (Phase.SEALED, Role.RELAY, Role.SILO): (fetches, fetches * (size + COUNT + AEAD)),
+            (Phase.COUNTS, Role.RELAY, Role.DEVICE): (fetches, fetches * (COUNT + AEAD)),
+            (Phase.SHARE_SUMS, Role.RELAY, Role.DEVICE): (fetches, fetches * size),
+        }
+
+    def named_messages(self, grouping: Grouping, width: int, expanded: int) -> Traffic:
+        """A header for every relay, and a share for those that cannot expand theirs; a tag for who sends abroad."""
+        m, R, size = len(grouping.source), self.scheme.R, width * self.scheme.field.dtype.itemsize
+        abroad = int((grouping.row_owner[grouping.source] != grouping.group_owner[grouping.target]).sum())
+        header = TAG + 2 + 1 + AEAD  # tag, slot, attempt
+        return {
+            (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
+            (Phase.SHARE_HEADERS, Role.DEVICE, Role.RELAY): (m * R, m * R * header),
+            (Phase.SHARES, Role.DEVICE, Role.RELAY): (m * (R - expanded), m * (R - expanded) * size),
+        }
+
+    def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
+        if not len(grouping.source):
+            return {}
+        ends = {*grouping.row_owner[grouping.source].tolist(), *grouping.group_owner[grouping.target].tolist()}
+        keys = self.scheme.T * len(ends)  # whoever sends in either pass agrees on a key with the first T relays
+        return {
+            (Phase.KEYS, Role.RELAY, Role.DEVICE): (keys, keys * KEY),
+            (Phase.KEYS, Role.DEVICE, Role.RELAY): (keys, keys * KEY),
+            **self.named_messages(grouping, width, self.scheme.T),
+            **self.agreed_and_fetched(len(grouping.group_owner), width),
+        }
+
+
+class TestBase(RelayConformance):
+    """As few relays as there can be: one expands its shares, the other gets them."""
+
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND)
+
+
+class TestSpareRelay(RelayConformance):
+    """Two masks and one relay more than decoding needs, over the larger field."""
+
+    scheme = RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, resends=0, bound=BOUND)
+
+    def test_delivery_decides_the_sum(self) -> None:
+        """Shares that were changed no longer lie on a polynomial with the others, and no sum is given."""
+        with pytest.raises(ProtocolError, match="must lie on one polynomial of degree 2"):
+            super().test_delivery_decides_the_sum()
+
+
+class TestDrawn(RelayConformance):
+    """Masks sent in full: no keys, and a share for every relay."""
+
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, cryptography=IdealCryptography)
+
+    def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
+        if not len(grouping.source):
+            return {}
+        fetched = self.agreed_and_fetched(len(grouping.group_owner), width)
+        return {**self.named_messages(grouping, width, 0), **fetched}
+
+
+class TestAnon(RelayConformance):
+    """Unnamed senders on undirected graphs: everybody sends as many messages as the one that has most."""
+
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, profile=Profile.ANON)
+
+    def fit(self, case: Parties) -> Parties:
+        """The drawn case, every edge both ways and between all devices once."""
+        case, g = super().fit(case), case.grouping
+        owners = case.directory.ids(Role.DEVICE)
+        ends = np.stack([g.row_owner[g.source], g.group_owner[g.target]]) - owners[0]
+        both = np.unique(np.concatenate([ends, ends[::-1]], axis=1), axis=1).astype(np.int64)
+        silos = np.full(len(owners), case.directory.ids(Role.SILO)[0])
+        for some, theirs in ((g.row_owner, g.row_custodian), (g.group_owner, g.group_custodian)):
+            silos[some - owners[0]] = theirs
+        return replace(case, grouping=Grouping(owners, owners, both[0], both[1], silos, silos))
+
+    def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
+        if not len(grouping.source):
+            return {}
+        T, R, n, size = self.scheme.T, self.scheme.R, len(grouping.row_owner), width * self.scheme.field.dtype.itemsize
+        sent = n * grouping.largest_group
+        header = TAG + 8 + 1 + SEAL  # tag, number, attempt
+        seeds, headers = (T * sent, T * sent * (header + KEY)), ((R - T) * sent, (R - T) * sent * header)
+        shares = ((R - T) * sent, (R - T) * sent * size)
+        abroad = int((grouping.source != grouping.target).sum())
+        sealed = (seeds[0] + headers[0], seeds[1] + headers[1] + shares[1])
+        return {
+            (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
+            (Phase.SHARE_SEEDS, Role.SILO, Role.RELAY): seeds,
+            (Phase.SHARE_HEADERS, Role.SILO, Role.RELAY): headers,
+            (Phase.SHARES, Role.SILO, Role.RELAY): shares,
+            **self.agreed_and_fetched(n, width, sealed),
+        }
+
+    @pytest.mark.parametrize("lost", range(8))
+    def test_a_lost_value_changes_its_targets_sum_alone(self, lost: int) -> None:
+        """Whichever of the shuffled messages is lost, one target lacks one neighbour's value, or nothing is missing."""
+        case, values = self.fit(triangle()), np.array([[1.0], [2.0], [4.0], [0.5]])
+
+        def arrives(phase: Phase, _: Step, senders: NDArray[np.int64], __: NDArray[np.int64]) -> NDArray[np.bool_]:
+            rows = np.arange(len(senders))
+            return rows != lost if phase is self.lossy_phase else rows >= 0
+
+        session = self.scheme.open(channel_of(case.directory, arrives), case.grouping, 1)
+        missing = ideal(case.grouping, values) - session.sum(values, FORWARD)
+        edges = set(zip(values[case.grouping.source, 0].tolist(), case.grouping.target.tolist(), strict=True))
+        found = {(round(float(missing[u, 0]), 3), u) for u in np.flatnonzero(np.abs(missing[:, 0]) > 1e-3).tolist()}
+        assert len(found) <= 1
+        assert found <= edges
+
+    def test_the_bystander_sees_nothing(self) -> None:
+        """A device without neighbours counts as many messages as everybody, its own, and they sum to zero."""
+        case = self.fit(triangle())
+        channel = channel_of(case.directory)
+        session = self.scheme.open(channel, case.grouping, 1)
+        for step in (FORWARD, BACKWARD):
+            assert session.sum(np.ones((4, 1)), step)[3] == 0
+        counts = [b["count"] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
+        assert all((count == case.grouping.largest_group).all() for count in counts)
+
+
+SCHEMES = (
+    RelayCoded(k_min=1, bound=BOUND),
+    RelayCoded(T=2, R=4, k_min=2, bound=BOUND),
+    RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography),
+)
+
+
+def with_relays(case: Parties, scheme: Scheme) -> Parties:
+    """A case with the relays of a scheme."""
+    counts = case.directory.counts
+    return replace(case, directory=Directory.hierarchy(counts[Role.SILO], counts[Role.DEVICE], helpers_of(scheme)))
+
+
+@given(st.data(), groupings(), st.sampled_from(SCHEMES), st.sampled_from(Direction))
+def test_small_groups_are_left_out_as_in_plaintext(
+    data: st.DataObject, case: Parties, scheme: RelayCoded, direction: Direction
+) -> None:
+    """Groups below k_min get zero in both passes, and all sums are those of plaintext with that least group."""
+    case = with_relays(case, scheme)
+    way = along(case.grouping, direction)
+    values = data.draw(reals(BOUND, (len(way.row_owner), 2)))
+    sums, plain = (
+        opened(each, channel_of(case.directory), case.grouping, 2).sum(values, Step(0, 0, direction))
+        for each in (scheme, Plaintext(minimum_group=scheme.k_min))
+    )
+    assert np.allclose(sums, plain, atol=1e-3)
+    small = np.bincount(way.target, minlength=len(sums)) < scheme.k_min
+    assert (sums[small] == 0).all()
+
+
+@given(federated_graphs(directed=False), st.integers(1, 4))
+def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> None:
+    """Unnamed senders send zero to whom they would not have summed; messages and sizes say nothing of it."""
+    from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
+
+    scheme, grouping = RelayCoded(k_min=k_min, profile=Profile.ANON), neighbour_sums(graph)
+    values = np.arange(1.0, graph.num_devices + 1)[:, None]
+    parties, sums = hierarchy_of(graph, scheme.helpers), []
+    for each in (scheme, Plaintext(minimum_group=k_min)):
+        session = opened(each, channel_of(parties), grouping, 1)
+        sums.append([session.sum(values, step) for step in (FORWARD, BACKWARD)])
+    assert np.allclose(sums[0], sums[1], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({"T": 0}, InputError, r"T must lie in 1\.\.64; found 0"),
+        ({"T": LARGEST_T + 1, "R": 70}, InputError, r"T must lie in 1\.\.64; found 65"),
+        ({"T": 2}, InputError, r"R must be at least T \+ 1 = 3.*; found 2"),
+        ({"field": PrimeField(5), "R": 5}, FieldRangeError, r"R=5 relays need R \+ 1 distinct points"),
+        ({"k_min": 0}, InputError, "k_min must be at least 1; found 0"),
+        ({"resends": -1}, InputError, "resends must be at least 0; found -1"),
+        ({"padding": 3}, InputError, "padding is for profile anon"),
+        ({"padding": 0, "profile": Profile.ANON}, InputError, "padding must be at least 1; found 0"),
+    ],
+)
+def test_unfit_parameters_are_refused(wrong: Mapping[str, Any], error: type[FglSecureError], message: str) -> None:
+    """Each parameter out of range raises, and the message names it."""
+    with pytest.raises(error, match=message):
+        RelayCoded(**wrong)
+
+
+def test_fewer_relays_than_named_are_refused() -> None:
+    """A run needs the R relays of the scheme."""
+    case = triangle()
+    with pytest.raises(InputError, match="parties must include R=2 relays; found 0"):
+        RelayCoded().open(channel_of(case.directory), case.grouping, 1)
+
+
+def test_names_and_public_parameters_say_what_differs() -> None:
+    """The name has the parameters that are not the default, and everybody knows field, T and the binary point."""
+    assert RelayCoded().name == "relay-coded"
+    other = RelayCoded(PrimeField(101), T=2, R=5, k_min=1, profile=Profile.ANON, fraction_bits=2)
+    assert other.name == "relay-coded[p=101,T=2,R=5,k_min=1,anon]"
+    assert (other.public.modulus, other.public.T, other.public.fraction_bits) == (101, 2, 2)
+    assert RelayCoded(T=2, R=3).name == "relay-coded[T=2]"
+
+
+def test_a_step_is_summed_once() -> None:
+    """The same step again would use its masks again: it raises before any message, and the next step is fine."""
+    case = with_relays(triangle(), RelayCoded())
+    channel = channel_of(case.directory)
+    session = RelayCoded(k_min=1).open(channel, case.grouping, 1)
+    session.sum(np.ones((4, 1)), FORWARD)
+    before = channel.transcript.message_count
+    with pytest.raises(ProtocolError, match="a step must be summed once, or its masks would be used twice"):
+        session.sum(np.zeros((4, 1)), FORWARD)
+    assert channel.transcript.message_count == before
+    assert session.sum(np.ones((4, 1)), BACKWARD).sum() == 3
+
+
+def test_a_step_that_failed_is_not_summed_again_either() -> None:
+    """Masks that left with a failed sum are used up: the retry with another payload raises."""
+    case = with_relays(triangle(), RelayCoded())
+    channel = channel_of(case.directory, lambda p, _, senders, __: np.full(len(senders), p is not Phase.SHARE_SUMS))
+    session = RelayCoded(k_min=1).open(channel, case.grouping, 1)
+    with pytest.raises(ProtocolError, match="must answer"):
+        session.sum(np.ones((4, 1)), FORWARD)
+    with pytest.raises(ProtocolError, match="must be summed once"):
+        session.sum(np.zeros((4, 1)), FORWARD)
+
+
+def star_both_ways(leaves: int, relays: int = 2) -> Parties:
+    """Undirected edges between device 0 and all others, in one silo."""
+    directory, everyone = Directory.hierarchy(1, leaves + 1, relays), np.arange(leaves + 1)
+    out = np.stack([everyone[1:], np.zeros(leaves, dtype=np.int64)])
+    edges = np.concatenate([out, out[::-1]], axis=1)
+    return Parties(directory, grouping_over(directory, np.zeros(leaves + 1, dtype=np.int64), everyone, everyone, edges))
+
+
+def test_padding_needs_an_undirected_graph() -> None:
+    """Where somebody sends more than it gets, messages to itself would tell, and anon refuses."""
+    case = with_relays(triangle(), RelayCoded())
+    with pytest.raises(InputError, match="everybody sends as many messages as it gets"):
+        RelayCoded(profile=Profile.ANON).open(channel_of(case.directory), case.grouping, 1)
+
+
+def test_padding_is_not_left_out_where_some_targets_own_no_row() -> None:
+    """A grouping in which a target sends nothing is no reason to send unpadded messages: it is refused."""
+    directory = Directory.hierarchy(1, 3, 2)
+    g = grouping_over(directory, np.zeros(3, dtype=np.int64), np.arange(2), np.arange(3), np.array([[0, 1], [2, 0]]))
+    with pytest.raises(InputError, match="everybody sends as many messages as it gets"):
+        RelayCoded(profile=Profile.ANON).open(channel_of(directory), g, 1)
+
+
+@pytest.mark.parametrize(("padding", "fits"), [(3, False), (4, True), (9, True), (None, True)])
+def test_padding_must_cover_the_largest_neighbourhood(padding: int | None, fits: bool) -> None:
+    """Padding below the most messages of one sender is refused; from there on everybody sends that many."""
+    case, scheme = star_both_ways(4), RelayCoded(profile=Profile.ANON, padding=padding, k_min=1)
+    channel = channel_of(case.directory)
+    if not fits:
+        with pytest.raises(InputError, match="padding must be at least the most messages of one sender, 4; found 3"):
+            scheme.open(channel, case.grouping, 1)
+        return
+    sums = scheme.open(channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
+    assert np.allclose(sums[:, 0], [4, 1, 1, 1, 1])
+    sealed = [b for b in channel.transcript.messages if b.phase is Phase.SEALED]
+    from_devices = next(np.bincount(b.senders)[case.directory.ids(Role.DEVICE)] for b in sealed)
+    assert (from_devices == (padding or 4)).all()
+
+
+def test_a_message_is_as_long_as_its_row() -> None:
+    """At T = 1 and 64 coordinates a message with its tag costs at most .65 of HiFGL's T + 1 codes and its mu."""
+    T, d, case = 1, 64, star_both_ways(8)
+    channel = channel_of(case.directory)
+    RelayCoded(T=T, k_min=1).open(channel, case.grouping, d).sum(np.ones((9, d)), FORWARD)
+    carrying = {Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES, Phase.SHARE_SEEDS}
+    sent = sum(size for (phase, *_), (_, size) in counted(channel.transcript).items() if phase in carrying)
+    assert sent / len(case.grouping.source) <= 0.65 * (d * (T + 1) + 3 * T + 2) * 4
+
+
+@given(st.integers(1, 3), st.integers(1, 3))
+def test_masks_are_not_sent(T: int, spare: int) -> None:
+    """R - T shares of each message travel, whatever T is: the first T relays expand theirs."""
+    case = star_both_ways(3, T + spare)
+    channel = channel_of(case.directory)
+    RelayCoded(T=T, R=T + spare, k_min=1).open(channel, case.grouping, 2).sum(np.ones((4, 2)), FORWARD)
+    shares = sum(b.messages for b in channel.transcript.messages if b.phase is Phase.SHARES)
+    assert shares == spare * len(case.grouping.source)
+
+
+def test_more_slots_than_a_header_can_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender with more messages than slots raises before any of them is sent."""
+    monkeypatch.setattr(wire, "MOST_SLOTS", 3)
+    case = star_both_ways(4)
+    channel = channel_of(case.directory)
+    with pytest.raises(InputError, match="a sender must have at most 3 messages in one step; found 4"):
+        RelayCoded(k_min=1).open(channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
+    assert channel.transcript.messages == []
+
+
+def test_fraction_bits_are_as_many_as_fit_or_as_asked() -> None:
+    """Without a number the binary point lies where the largest sum allows; with one it stays there or is refused."""
+    assert RelayCoded(bound=1.0).fixed_point(4).fraction_bits == 27
+    assert RelayCoded(bound=1.0, fraction_bits=8).fixed_point(4).fraction_bits == 8
+    with pytest.raises(FieldRangeError):
+        RelayCoded(bound=1.0, fraction_bits=30).fixed_point(4)
