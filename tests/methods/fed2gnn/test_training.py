@@ -63,10 +63,8 @@ def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
 def test_secured_and_clear_training_agree() -> None:
     """Sums over relays and masked models, against sums of the same groups in the clear: within .2 points."""
     graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
-    scheme = make_scheme("relay-coded", Parameters())
-    secured = train(graph, preset, scheme, server_scheme("pairwise-masking"))
     scheme = RelayCoded()
-    secured = train(graph, preset, scheme, staged("pairwise-masking", None))
+    secured = train(graph, preset, scheme, server_scheme("pairwise-masking"))
     clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
     assert secured.accuracy.test is not None
     assert clear.accuracy.test is not None
@@ -212,8 +210,7 @@ def test_other_parties_and_backbones_are_refused() -> None:
     """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
-        train_fed2gnn(GRAPH, channel, QUICK, make_scheme("relay-coded", Parameters()), clear_sums(channel))
-        train_fed2gnn(GRAPH, channel, QUICK, RelayCoded(), server_sums(None, channel))
+        train_fed2gnn(GRAPH, channel, QUICK, RelayCoded(), clear_sums(channel))
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 
