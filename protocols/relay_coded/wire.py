@@ -7,7 +7,7 @@ order find their place; on an orderly network sequence numbers do that, and so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Wire:
         step: Step,
         ends: tuple[Ids, Ids],
         size: int,
-        fields: dict[str, Array],
+        fields: Mapping[str, Array],
         *,
         sealed: bool = False,
     ) -> Messages:
@@ -97,7 +97,7 @@ class Wire:
         Raises:
             MalformedMessageError: it is missing, or of another type or shape.
         """
-        value = messages[name][(0,) * self.axes]
+        value: Array = messages[name][(0,) * self.axes]
         if value.dtype.str != kind or value.shape[1:] != shape:
             raise MalformedMessageError(
                 f"field {name} of {messages.phase.label} must be {kind} {[len(messages), *shape]}; "

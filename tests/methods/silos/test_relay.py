@@ -144,7 +144,7 @@ def as_if_negative(values: Array) -> Array:
 @pytest.mark.parametrize(
     ("turns", "receiver", "sender", "phase", "name", "change", "message"),
     [
-        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "asked for again"),
+        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "must resend the same bytes"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", as_if_negative, "elements of the field"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", lambda s: s.astype(np.int64), "must hold rows of int32"),
         (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "tag", first(flip), "same header to every relay"),
