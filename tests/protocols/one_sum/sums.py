@@ -36,7 +36,7 @@ class SumsConformance(ABC):
         signs: whether keys can be signed.
     """
 
-    make: ClassVar[Callable[[int | None], OneSumScheme]]
+    make: ClassVar[Callable[..., OneSumScheme]]
     splits: ClassVar[tuple[bool, ...]] = (False, True)
     signs: ClassVar[bool] = True
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.sums import SumsConformance
@@ -28,10 +26,10 @@ def on_a_ring(threshold: int | None) -> PairwiseMasking:
 class TestOverASmallerField(SumsConformance):
     """Over 2^31 - 1, where seeds are longer and elements shorter."""
 
-    make: ClassVar = staticmethod(over_31_bits)
+    make = staticmethod(over_31_bits)
 
 
 class TestOnARing(SumsConformance):
     """With a sparse graph."""
 
-    make: ClassVar = staticmethod(on_a_ring)
+    make = staticmethod(on_a_ring)
