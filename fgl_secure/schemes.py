@@ -24,7 +24,6 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.plain_vectors import PlainVectors
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -78,7 +77,7 @@ _TABLE: Mapping[str, Mapping[str, _Served]] = MappingProxyType({
         "relay-coded": _Served(RelayCoded, (*_CODING, "R", "k_min", "profile", "padding"), {"R": ("T", 1)}),
     },
     "clients": {
-        "plaintext": _Served(PlainVectors),
+        "plaintext": _Served(Plaintext),
         "ckks": _Served(Ckks),
         "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
     },

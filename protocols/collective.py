@@ -143,6 +143,8 @@ class Collective:
             sums = machine.sums
             if sums is None or not len(own):
                 continue
+            if not sums.shape[-1] and width:  # nobody was answered, and so nobody knows how wide a sum would be
+                sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
             if len(own) == groups:
                 return sums
             if out is None:

@@ -100,6 +100,11 @@ class Perturbed(Scheme):
         """The inner scheme's."""
         return self.inner.fixed_point(terms)
 
+    def fitted(self, topology: Topology) -> Scheme:
+        """Around the inner scheme as it fits the topology; where no noise is added, that one alone."""
+        inner = self.inner.fitted(topology)
+        return replace(self, inner=inner) if topology.name == NEIGHBOURS else inner
+
     def encoding(self, topology: Topology) -> Encoding | None:
         """Neighbours' rows are clipped and put on the grid, and then written as the inner scheme does.
 
@@ -131,7 +136,7 @@ class Perturbed(Scheme):
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """
         if topology.name != NEIGHBOURS:
-            return self.inner.machines(topology, session, draws, hosted, names=names)
+            return self.fitted(topology).machines(topology, session, draws, hosted, names=names)
         plain, settings = topology.grouping, self.settings
         if topology.width > settings.width:
             raise InputError(

@@ -12,9 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
-from fgl_secure.algebra.quantization import most_fraction_bits, rounded
+from fgl_secure.algebra.quantization import Integers, most_fraction_bits, rounded
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.vector_sum import Integers
 
 MOST_FRACTION_BITS = 24
 FEWEST_FRACTION_BITS = 16

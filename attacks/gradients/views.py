@@ -64,7 +64,7 @@ def client_gradients(view: View, public: PublicParameters, known: GradientKnowle
     if batches:
         clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in batches])
         vectors = np.concatenate([_unweighted(np.asarray(batch.payload)) for batch in batches])
-        return _read(model, clients, clients, vectors.astype(np.float32), 0.0)
+        return _read(model, clients, clients, _as_computed(vectors), 0.0)
     sums = update_sums(view)
     if model.round not in sums:
         return None
@@ -88,6 +88,12 @@ def update_sums(view: View) -> dict[int, Floats]:
 def _unweighted(rows: NDArray[np.floating]) -> Floats:
     """Rows [k, P + 1] over their last entries."""
     return rows[:, :-1].astype(np.float64) / rows[:, -1:]
+
+
+def _as_computed(rows: Floats) -> NDArray[np.floating]:
+    """Rows in single precision where they were computed in it, as the rounding in them tells; in double where not."""
+    single: NDArray[np.float32] = rows.astype(np.float32)
+    return single if np.allclose(single, rows, rtol=1e-13, atol=0) else rows
 
 
 def participants_of(view: View, number: int) -> Ids:

@@ -131,7 +131,6 @@ class NsfMembership(Attack[ScoredNodes, StructureTruth]):
             FEDSTRUCT,
             minimum=0.55,
             truth=StructureTruth,
-            knowledge=EmbeddingModel,
         )
 
     def infer(self, view: View, public: PublicParameters) -> ScoredNodes | None:  # noqa: ARG002  # needs no parameter

@@ -35,7 +35,7 @@ Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 GRADIENT_SUM = "structure gradient sum"
-"""Name of the server's rows (node, gradient of the loss in s_u) where it learns a sum over clients."""
+"""Name of the server's row float64 [1, n d] where it learns a sum over clients: gradients in s_u, node after node."""
 
 CHUNK = 2_048
 """Rows that are solved at once."""
@@ -70,8 +70,9 @@ def gradient_rows(view: View) -> GradientRows | None:
     if not sums:
         return None
     first = min(each.step.round for each in sums)
-    table = np.concatenate([np.asarray(each.values, dtype=np.float64) for each in sums if each.step.round == first])
-    return _nonzero(np.full(len(table), -1), table)
+    nodes = np.arange(view.parties.counts[Role.DEVICE])[:, None]
+    total = next(np.asarray(each.values, dtype=np.float64) for each in sums if each.step.round == first)
+    return _nonzero(np.full(len(nodes), -1), np.hstack([nodes, total.reshape(len(nodes), -1)]))
 
 
 def logit_gradients(rows: GradientRows, known: EmbeddingModel) -> Floats:

@@ -17,6 +17,9 @@ Floats = NDArray[np.float64]
 SERVER_SUM = "server sum"
 """Name of the server's row float64 [1, P], where it learns the sum over the clients of a round and no more."""
 
+PARTICIPANTS = "participants"
+"""Name of the server's rows int64 [p, 1], the clients in that sum."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundStates:
@@ -69,7 +72,9 @@ def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
 def mean_states(view: View, layout: VirtualSlices) -> tuple[MeanState, ...]:
     """The means of all rounds of which the server has every summand or their sum, in ascending order."""
     clients = view.parties.counts.get(Role.SILO, 0)
-    totals = {rows.step.round: np.asarray(rows.values, dtype=np.float64)[0] for rows in view.own(SERVER_SUM)}
+    fewer = {rows.step.round for rows in view.own(PARTICIPANTS) if len(np.unique(rows.values)) < clients}
+    learnt = {rows.step.round: np.asarray(rows.values, dtype=np.float64)[0] for rows in view.own(SERVER_SUM)}
+    totals = {number: total for number, total in learnt.items() if number not in fewer}
     for number, (senders, rows) in _summands(view, layout).items():
         if len(np.unique(senders)) == clients:
             totals.setdefault(number, rows.sum(axis=0))

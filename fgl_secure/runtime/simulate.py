@@ -41,8 +41,8 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
                 for messages in outbox:
                     silent = 0
                     _deliver(machines, host, channel, messages)
-            if silent and sum(machine.settle() for machine in machines):  # every one is told
-                silent = 0
+            going_on = [machine.settle() for machine in machines] if silent else []
+            silent = 0 if any(going_on) else silent
         except ProtocolError as error:
             _note_remarks(machines, channel)
             for incident in channel.transcript.incidents[seen:]:

@@ -127,9 +127,10 @@ class _Target:
             out = np.zeros(shape, dtype=self._scheme.field.dtype)
             for pattern in np.unique(got[:, entitled], axis=1).T:
                 here = entitled & (got == pattern[:, None]).all(axis=0)
-                heard = np.flatnonzero(pattern)
+                heard, places = np.flatnonzero(pattern), np.flatnonzero(here)
                 self._require_enough(pattern)
-                stacked = [np.take(self._answers[j].sums, np.flatnonzero(here), axis=axis) for j in heard]  # type: ignore[arg-type]
+                given = [np.asarray(self._answers[int(j)].sums) for j in heard]
+                stacked = [np.take(sums, places, axis=axis) for sums in given]
                 out[..., here, :] = self._decoded(stacked, heard)
         self._note_missing(got, entitled, expected)
         return out
@@ -150,14 +151,14 @@ class _Target:
                     f"round {self._step.round}; found {each}"
                 )
             got[wrong, group] = False
-            for j in np.flatnonzero(wrong):
+            for j in np.flatnonzero(wrong).tolist():
                 what = "the relay counts otherwise: its sum is not used"
                 self._remark(self._step, self._answers[j].relay, what)
         return got
 
     def _require_enough(self, heard: Flags) -> None:
         if heard.sum() <= self._scheme.T:
-            silent = ", ".join(self._name(self._answers[j].relay) for j in np.flatnonzero(~heard))
+            silent = ", ".join(self._name(self._answers[j].relay) for j in np.flatnonzero(~heard).tolist())
             raise ProtocolError(
                 f"T + 1 = {self._scheme.T + 1} relays must answer; found {int(heard.sum())} in round "
                 f"{self._step.round}, without {silent}"
@@ -183,7 +184,7 @@ class _Target:
         try:
             found, wrong = target_decode(self._scheme.field, self._scheme.T, points, np.stack(sums), self._draws.coins)
         except TooManyErrors as error:
-            names = ", ".join(self._name(self._answers[j].relay) for j in heard)
+            names = ", ".join(self._name(self._answers[int(j)].relay) for j in heard)
             raise ProtocolError(
                 f"the sums of {names} in round {self._step.round} must lie on one polynomial of degree "
                 f"{self._scheme.T}; more than {self._correctable(len(points))} of them are wrong, and {len(points)} "

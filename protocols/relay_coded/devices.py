@@ -234,7 +234,7 @@ class Devices(SumMachine):
         if not len(plan.handed):
             return ()
         handed = plan.handed
-        fields = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
+        fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
         return [self._wire.say(Phase.TAGS, step, (handed.owners, handed.senders), wire.TAG_BYTES, fields)]
 
     def _ask_in_order(self, tags: Ids) -> None:
@@ -377,7 +377,7 @@ class Devices(SumMachine):
         for relay in self._relays.tolist():
             to = np.full(len(which), relay)
             if proxied:
-                fields = {wire.OPENING: openings, wire.RELAY: to.astype(np.uint32)}
+                fields: dict[str, Array] = {wire.OPENING: openings, wire.RELAY: to.astype(np.uint32)}
                 ends = owners, custodians
                 yield self._wire.say(Phase.SEALED, self._step, ends, wire.FETCH_BYTES, fields, sealed=True)
             else:

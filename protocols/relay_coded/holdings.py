@@ -54,9 +54,14 @@ class Held:
         """Some of them, in their order."""
         if len(which) == len(self.names):
             return self
-        shares = None if self.shares is None else np.take(self.shares, which, axis=-2)
-        parts = [part[which] if len(part) else part for part in (self.numbers, self.attempts, self.seeds)]
-        return Held(self.names[which], self.tags[which], *parts, shares, self.width)
+        return self.at(which)
+
+    def at(self, places: Ids) -> Held:
+        """Those at some places, in that order."""
+        numbers = self.numbers[places] if len(self.numbers) else self.numbers
+        seeds = self.seeds[places] if len(self.seeds) else self.seeds
+        shares = None if self.shares is None else np.take(self.shares, places, axis=-2)
+        return Held(self.names[places], self.tags[places], numbers, self.attempts[places], seeds, shares, self.width)
 
     def digest(self) -> Ids:
         """SHA-256 over names and headers, int64 [4]: relays that hold the same say the same.
@@ -82,7 +87,8 @@ class Held:
     @classmethod
     def of_state(cls, state: Mapping[str, Array]) -> Held:
         """Reads such arrays."""
-        return cls(*(state[name] for name in _COLUMNS), state.get("shares"), int(state["width"]))
+        names, tags, numbers, attempts, seeds = (state[name] for name in _COLUMNS)
+        return cls(names, tags, numbers, attempts, seeds, state.get("shares"), int(state["width"]))
 
 
 _COLUMNS = ("names", "tags", "numbers", "attempts", "seeds")
@@ -152,7 +158,7 @@ class Arrivals:
         order, repeated = _in_order(held.names)
         if len(repeated) or len(order) < len(held.names) or not _ascending(held.names):
             self._check_repeats(held, order, repeated, name_of, relay, remark)
-            held = held.some(order) if len(order) < len(held.names) else _permuted(held, order)
+            held = held.at(order)
         return held if self._expands else self._with_shares(held, name_of, relay, remark)
 
     def _header(self, messages: Messages) -> Held:
@@ -194,7 +200,7 @@ class Arrivals:
         for copy in repeated.tolist():
             original = order[found_among(held.names[copy : copy + 1], held.names[order])[0]]
             pair = np.array([original, copy])
-            one, other = (held.some(pair[n : n + 1]) for n in range(2))
+            one, other = (held.at(pair[n : n + 1]) for n in range(2))
             columns = ((one.tags, other.tags), (one.numbers, other.numbers), (one.seeds, other.seeds))
             alike = all(np.array_equal(a, b) for a, b in columns)
             _twice(int(held.names[copy]), relay, name_of, remark, alike=alike)
@@ -231,11 +237,6 @@ def _in_order(names: Ids) -> tuple[Ids, Ids]:
     return first, np.setdiff1d(np.arange(len(names)), first)
 
 
-def _permuted(held: Held, order: Ids) -> Held:
-    parts = [part[order] if len(part) else part for part in (held.numbers, held.attempts, held.seeds)]
-    return Held(held.names[order], held.tags[order], *parts, held.shares, held.width)
-
-
 def _nothing() -> Held:
     none: Ids = np.empty(0, dtype=np.int64)
     return Held(none, none.reshape(0, 2), none, none.astype(np.uint8), none.reshape(0, 4), None, 0)
@@ -248,8 +249,8 @@ def _joined(parts: list[Held]) -> Held:
     if len(widths) > 1:
         raise ProtocolError("senders must share rows of one width; they do not")
     columns = [np.concatenate([getattr(part, name) for part in parts]) for name in ("names", "tags")]
-    rest = [_stacked([getattr(part, name) for part in parts]) for name in ("numbers", "attempts", "seeds")]
-    return Held(columns[0], columns[1], *rest, None, max(widths, default=0))
+    numbers, attempts, seeds = (_stacked([getattr(part, name) for part in parts]) for name in _COLUMNS[2:])
+    return Held(columns[0], columns[1], numbers, attempts, seeds, None, max(widths, default=0))
 
 
 def _stacked(parts: list[Array]) -> Array:

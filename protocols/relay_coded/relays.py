@@ -237,7 +237,8 @@ class Relays(SumMachine):
         self.remark(self._step, party, what)
 
     def _others(self, relay: _Relay) -> Ids:
-        return self._everybody[self._everybody != relay.party]
+        others: Ids = self._everybody[self._everybody != relay.party]
+        return others
 
     def _tell(self, relay: _Relay, name: str, digest: Ids) -> Iterator[Messages]:
         others = self._others(relay)
@@ -253,8 +254,8 @@ class Relays(SumMachine):
             self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
             relay.at = _At.OUT
             return
-        for other in np.setdiff1d(self._everybody, relay.live).tolist():
-            if other not in self._noted:
+        for other in self._everybody.tolist():
+            if other not in self._noted and other != relay.party and other not in said:
                 self._noted.add(other)
                 self._remark(other, "the relay is not heard of and is left out of this step")
         assert relay.held is not None, "it has told its digest"
@@ -265,7 +266,7 @@ class Relays(SumMachine):
 
     def _said(self, relay: _Relay, name: str) -> dict[int, Ids]:
         """What other relays said: digests by party."""
-        found = {}
+        found: dict[int, Ids] = {}
         for messages in relay.rosters:
             if name in messages.fields:
                 digests = self._wire.read(messages, name, "<i8", DIGEST_WORDS)
@@ -434,7 +435,7 @@ class Relays(SumMachine):
     ) -> Iterator[Messages]:
         """Answers, by way of the silo that fetched, or to the owner itself."""
         ends, step = (np.full(len(tags), relay.party), messages.senders), self._step
-        told = {wire.TAG: tags, wire.COUNT: counts.astype(np.uint32)}
+        told: dict[str, Array] = {wire.TAG: tags, wire.COUNT: counts.astype(np.uint32)}
         size = sums.shape[-1] * sums.itemsize
         if wire.PLACE in messages.fields:
             whole = told | {wire.SUM: sums, wire.PLACE: messages[wire.PLACE]}

@@ -222,7 +222,7 @@ class RelayCoded(Scheme):
             raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
         g, name = topology.grouping, None if hosted is None else session
         crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name)
-        owners = _hosted(hosted, g.row_owner, g.group_owner)
+        owners = _hosted(hosted, g.owners)
         silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []

@@ -66,7 +66,7 @@ MODULE = dedent('''
 
 
     class CountsSilos(Attack):
-        card = Card("counts-silos", "how many silos there are", "nowhere", Role.SERVER, Secret.NEIGHBOURS, TRAINING,
+        card = Card("counts-silos", "how many silos there are", "nowhere", Role.SERVER, Secret.DEGREE, TRAINING,
                     "three silos", truth=MessageTruth)
 
         def infer(self, view, public):

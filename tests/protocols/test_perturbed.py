@@ -414,6 +414,14 @@ def test_other_rows_pass_without_noise() -> None:
     assert claimed(scheme) != scheme.claim_for(topology) == Plaintext().claim_for(topology)
 
 
+def test_gradients_go_through_as_the_inner_scheme_sums_them() -> None:
+    """Over relays members' rows may be far larger than neighbours', which a larger field makes room for."""
+    scheme = Perturbed(RelayCoded(bound=noisy().largest, k_min=1), noisy())
+    parties = Directory.hierarchy(3, 3, scheme.helpers[Role.RELAY])
+    sums = Collective(scheme, Topology.example(MEMBERS), channel_of(parties)).sum(np.full((3, 1), 30000.25), Step(0))
+    assert sums[:, 0].tolist() == [0, 0, 60000.5]
+
+
 @given(st.data(), groupings())
 def test_the_budget_is_part_of_the_state(data: st.DataObject, case: Parties) -> None:
     """Each party in a process of its own, with coins of its own: sums hold one share of noise a message, and a state

@@ -260,7 +260,7 @@ def test_sums_that_do_not_fit_are_refused() -> None:
     directory, topology = clients(split=False)
     channel = channel_of(directory)
     collective = Collective(Plaintext(), topology, channel)
-    for rows in (vectors() * 20, vectors().astype(np.int32), vectors(4), vectors()[:4], vectors() * 1.0):
+    for rows in (vectors() * 20, vectors().astype(np.int32), vectors(4), vectors()[:4]):
         with pytest.raises(InputError) as error:
             collective.sum(rows, FORWARD)
         assert "3120" not in str(error.value)

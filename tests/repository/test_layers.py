@@ -52,7 +52,6 @@ KNOWN_CIRCLES: set[tuple[str, ...]] = {
     ("cli", "methods"),
     ("methods/fedavg", "methods/fedavg/inversion"),
     ("protocols", "protocols/coded_masks", "protocols/masking"),
-    ("protocols/relay_coded.py", "protocols/relay_session.py"),
     ("protocols/staged", "protocols/staged/ciphertexts", "protocols/staged/coded_masks", "protocols/staged/masking"),
 }
 """Folders, and files, that import each other. Who removes a circle deletes its line; none is added."""

@@ -35,7 +35,6 @@ from fgl_secure.methods.fedstruct.training import run_rounds, run_sharing
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
-from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel, Role
 from fgl_secure.training.loop import Progress, TrainingResult
 
@@ -77,8 +76,8 @@ class RowExchange:
         pooled: whether clients assume that all requesters pool their answers.
     """
 
-    terms: VectorScheme | None = None
-    gradients: VectorScheme | None = None
+    terms: Scheme | None = None
+    gradients: Scheme | None = None
     pruning: Pruning = Pruning.MATRIX
     sharing: FeatureSharing = FeatureSharing.SHARED
     delivery: GradientDelivery = GradientDelivery.SERVER
@@ -96,7 +95,7 @@ class HopwiseExchange:
     """
 
     sums: Scheme
-    gradients: VectorScheme | None = None
+    gradients: Scheme | None = None
 
 
 Exchange = RowExchange | HopwiseExchange

@@ -11,14 +11,24 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Quantizer
 from fgl_secure.methods.fedstruct.gradients import GradientSum, StructureDelivery
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
-from fgl_secure.protocols.vector_sum import Ids, VectorGroup, VectorScheme, VectorSession
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
+
+Ids = NDArray[np.int64]
 
 FRACTION_BITS = 40
 """Bits behind the binary point: gradients are of the order of 1e-6 and more where they matter."""
 
 BOUND = 2.0**10
 """Largest magnitude of one entry of a gradient; more is refused."""
+
+STRUCTURE_SUM = "structure gradient sum"
+"""What the server is left with of the gradients of S: the sum float64 [1, n d_s], row after row."""
+
+LARGEST = 2**62
+"""Largest sum under a scheme that names no limit."""
 
 REMEDY = "lower the learning rate, or scale the features"
 
@@ -33,32 +43,36 @@ def grid_for(limit: int, terms: int) -> Quantizer:
 
 
 class FixedPointSum:
-    """Sums of real vectors of one group of clients, rounded to multiples of 2^-40.
+    """Sums of real vectors of some clients for one party, rounded to multiples of 2^-40.
 
     Args:
         scheme: adds the integers up.
         channel: between server and clients.
-        group: who sends to whom.
+        senders: int64 [m], party identifiers.
+        receiver: a client that is entitled to the sum; None for the server.
+        output: what the sum is called in what its receiver is left with; see `Collective`.
     """
 
-    def __init__(self, scheme: VectorScheme, channel: Channel, group: VectorGroup) -> None:
-        terms = len(group.senders)
-        self.grid = grid_for(scheme.limit(terms), terms)
-        self._scheme, self._channel, self._group = scheme, channel, group
-        self._session: VectorSession | None = None
+    def __init__(
+        self, scheme: Scheme, channel: Channel, senders: Ids, receiver: int | None = None, output: str | None = None
+    ) -> None:
+        self.grid = grid_for(scheme.limit(len(senders)) or LARGEST, len(senders))
+        self._scheme, self._channel, self._output = scheme, channel, output
+        self._senders, self._receiver = senders, receiver
+        self._sums: Collective | None = None
 
     def __call__(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
-        """The sum of the clients' vectors [m, d] in the order of the group's senders, float64 [d]."""
-        units = self.grid.encode(rows)
-        if self._session is None:
-            self._session = self._scheme.open(self._channel, self._group, rows.shape[1], self.grid.largest)
-        return self.grid.decode(self._session.sum(units, step))
+        """The sum of the clients' vectors [m, d] in the order of the senders, float64 [d]."""
+        if self._sums is None:
+            self._sums = Collective(self._scheme, self._topology(rows.shape[1]), self._channel, self.grid, self._output)
+        total: NDArray[np.float64] = self._sums.sum(rows, step)[0]
+        return total
 
-
-def server_group(channel: Channel) -> VectorGroup:
-    """All clients send, the server adds up and learns the sum."""
-    server = int(channel.parties.ids(Role.SERVER)[0])
-    return VectorGroup(channel.parties.ids(Role.SILO), server, server)
+    def _topology(self, width: int) -> Topology:
+        parties, bound = self._channel.parties, self.grid.largest
+        if self._receiver is None:
+            return Topology.to_server(parties, width, bound)
+        return Topology.to_client(parties, self._senders, self._receiver, width, bound)
 
 
 class SecuredSum(GradientSum):
@@ -69,8 +83,8 @@ class SecuredSum(GradientSum):
         channel: between server and clients.
     """
 
-    def __init__(self, scheme: VectorScheme, channel: Channel) -> None:
-        self._sum = FixedPointSum(scheme, channel, server_group(channel))
+    def __init__(self, scheme: Scheme, channel: Channel) -> None:
+        self._sum = FixedPointSum(scheme, channel, channel.parties.ids(Role.SILO))
 
     def __call__(self, rows: NDArray[np.float32], step: Step) -> NDArray[np.float64]:
         """The sum in fixed point, float64 [d]."""
@@ -85,14 +99,14 @@ class SecuredBroadcast(StructureDelivery):
         traffic: records what the server learns and sends.
     """
 
-    def __init__(self, scheme: VectorScheme, traffic: FedStructTraffic) -> None:
+    def __init__(self, scheme: Scheme, traffic: FedStructTraffic) -> None:
         self._traffic = traffic
-        self._sum = FixedPointSum(scheme, traffic.channel, server_group(traffic.channel))
+        clients = traffic.channel.parties.ids(Role.SILO)
+        self._sum = FixedPointSum(scheme, traffic.channel, clients, output=STRUCTURE_SUM)
 
     def __call__(self, rows: Sequence[NDArray[np.float32]], step: Step) -> NDArray[np.float64]:
         """The sum in fixed point, float64 [n, d_s]."""
         total = self._sum(np.stack([part.reshape(-1) for part in rows]), step).reshape(rows[0].shape)
-        self._traffic.structure_gradient_sum(total, step)
         channel = self._traffic.channel
         clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
         size = total.size * FLOAT_BYTES
@@ -112,12 +126,12 @@ class SecuredOwners(StructureDelivery):
         shares: whether owners send the rows that they updated to all other clients, as Algorithm 2 has it.
     """
 
-    def __init__(self, scheme: VectorScheme, traffic: FedStructTraffic, client_of: Ids, *, shares: bool) -> None:
+    def __init__(self, scheme: Scheme, traffic: FedStructTraffic, client_of: Ids, *, shares: bool) -> None:
         self._traffic, self._client_of, self._shares = traffic, client_of, shares
         channel = traffic.channel
-        clients, server = channel.parties.ids(Role.SILO), int(channel.parties.ids(Role.SERVER)[0])
+        clients = channel.parties.ids(Role.SILO)
         self._sums = [
-            FixedPointSum(scheme, channel, VectorGroup(np.delete(clients, owner), int(clients[owner]), server))
+            FixedPointSum(scheme, channel, np.delete(clients, owner), int(clients[owner]))
             for owner in range(len(clients))
         ]
 

@@ -34,7 +34,6 @@ from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.schemes import Named
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -94,7 +93,7 @@ class FedStructSubject(Subject):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """That of the exchange."""
-        return {self.label: claim_of(self.exchange, self.method.features)}
+        return {self.label: claim_of(self.exchange, self.method.features, self.graph.num_silos)}
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
@@ -170,7 +169,7 @@ def exchange_of(method: FedStruct, run: Mapping[str, Named]) -> Exchange:
         raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct; found {', '.join(run)}")
     if "neighbours" in run:
         return HopwiseExchange(cast(Scheme, run["neighbours"]), MASKING)
-    terms = cast(VectorScheme, run["clients"])
+    terms = cast(Scheme, run["clients"])
     clear = terms.name == CLEAR
     return RowExchange(
         None if clear else terms,

@@ -55,7 +55,7 @@ class Numbering:
 
     def node(self, parties: Ids) -> Ids:
         """The nodes of devices; negative for other parties."""
-        return parties - self.device(np.int64(0))  # type: ignore[arg-type]
+        return parties - (1 + self.silos + self.relays)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

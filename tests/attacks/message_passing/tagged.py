@@ -8,7 +8,7 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime import Channel, Messages, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.recorded import Run
 
@@ -21,8 +21,7 @@ def record_tagged(graph: FederatedGraph, *, loss: Loss | None = None, recording:
     devices, relays = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.RELAY)
     words = np.random.default_rng(0).integers(2**62, size=(graph.num_devices, 2))
     tags = words[graph.edges[1]]
-    headers = np.column_stack([tags, np.zeros_like(tags)])
     for relay in relays:
         to = np.full(len(tags), relay)
-        channel.send(Phase.SHARE_HEADERS, Step(0, 0), devices[graph.edges[0]], to, headers)
+        channel.carry(Messages(Phase.SHARE_HEADERS, Step(0, 0), devices[graph.edges[0]], to, {"tag": tags}))
     return Run(graph, PublicParameters(), channel.transcript, MessageTruth.of(channel.transcript, graph))

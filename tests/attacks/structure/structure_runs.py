@@ -177,8 +177,8 @@ def send_gradients(channel: Channel, clients: tuple[Floats, ...], *, summed: boo
     nodes = np.arange(len(clients[0]))
     (server,) = channel.parties.ids(Role.SERVER)
     if summed:
-        rows = np.hstack([nodes[:, None], sum(clients)])
-        channel.note_inputs("structure gradient sum", Step(0), np.full(len(rows), server), rows)
+        total = np.sum(clients, axis=0).reshape(1, -1)
+        channel.note_outputs("structure gradient sum", Step(0), np.array([server]), total)
         return
     rows = np.concatenate([np.hstack([nodes[:, None], each]) for each in clients]).astype(np.float32)
     senders = np.repeat(channel.parties.ids(Role.SILO), len(nodes))

@@ -9,6 +9,7 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.structure.knowledge import CrawledGraph
 from fgl_secure.attacks.structure.nsf_identity import NamedNodes, NsfAssignment, NsfDegreeHashing, NsfNearest
 from fgl_secure.attacks.structure.nsf_propagation import NamedNeighbours, NsfPropagation
+from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, Recording, Role
@@ -154,7 +155,7 @@ class TestNsfPropagation(Identity):
         run = record_rule(communities())
         guess = self.guess(run)
         client = guess.observers - int(run.transcript.parties.ids(Role.SILO)[0])
-        assert run.truth.foreign_neighbours[guess.nodes, client].all()
+        assert foreign_neighbours(run.truth)[guess.nodes, client].all()
 
     def test_features_add_to_what_own_edges_tell(self) -> None:
         """The figure lies above the prior, which is the same attack without structure features."""

@@ -12,12 +12,13 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.silos.mailbox import Mailbox
-from fgl_secure.methods.silos.parcels import Array, Parcel, named_from_bytes, named_to_bytes
+from fgl_secure.methods.silos.parcels import Array, Parcel
 from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox
 from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Phase, Step, decode, encode
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from tests.graphs import two_communities
 from tests.methods.silos.runs import SESSION
 
@@ -143,7 +144,7 @@ def as_if_negative(values: Array) -> Array:
 @pytest.mark.parametrize(
     ("turns", "receiver", "sender", "phase", "name", "change", "message"),
     [
-        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "asked for again"),
+        (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "slot", first(flip), "must resend the same bytes"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", as_if_negative, "elements of the field"),
         (SHARES, SILOS + 1, 0, Phase.SHARES, "share", lambda s: s.astype(np.int64), "must hold rows of int32"),
         (SHARES, SILOS + 1, 0, Phase.SHARE_HEADERS, "tag", first(flip), "same header to every relay"),
