@@ -20,7 +20,6 @@ from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
-from fgl_secure.schemes import Named
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -167,7 +166,7 @@ def promises(scheme: Scheme, clients: int) -> Claim | None:
     return claim if claim.guarantees else None
 
 
-def server_schemes(runs: Iterable[Mapping[str, Named]], clients: int) -> tuple[Scheme, ...]:
+def server_schemes(runs: Iterable[Mapping[str, Scheme]], clients: int) -> tuple[Scheme, ...]:
     """For each run the scheme for its server's sums.
 
     Args:

@@ -35,7 +35,6 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
-from fgl_secure.schemes import Named
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 
 SPLIT = (0.1, 0.1, 0.8)
@@ -155,7 +154,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
     )
 
 
-def exchange_of(method: FedStruct, run: Mapping[str, Named]) -> Exchange:
+def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
     """The exchange of a run.
 
     Args:

@@ -17,8 +17,8 @@ from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.program import SERVER
 from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.ckks import SharedKeyCkks
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
