@@ -94,10 +94,6 @@ class Messages:
         sizes = (math.prod(value.shape[axis + 1 :]) * value.itemsize for value in self.fields.values())
         return sum(sizes) + self.overhead
 
-    def sized(self, item_bytes: int) -> Messages:
-        """The same with the overhead that makes one message as long as that."""
-        return replace(self, overhead=self.overhead + item_bytes - self.item_bytes)
-
     def rows(self, which: Ids | NDArray[np.bool_]) -> Messages:
         """Some of the messages, by place or by flag; a place that is named twice comes twice."""
         which = np.flatnonzero(which) if which.dtype == np.bool_ else which

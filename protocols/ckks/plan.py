@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
+from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.protocols.one_sum.terms import OneSum, step_bytes
 from fgl_secure.runtime import Step
@@ -35,16 +35,6 @@ class SharedKeyPlan:
     def count(self) -> int:
         """Ciphertexts of a vector."""
         return self.parameters.ciphertexts(self.terms.length)
-
-    @property
-    def public_bytes(self) -> int:
-        """Of a public key in a message: two polynomials."""
-        return self.parameters.chain.ciphertext_bytes + OVERHEAD_BYTES
-
-    @property
-    def secret_bytes(self) -> int:
-        """Of a key file before it is sealed: three polynomials."""
-        return 2 * self.parameters.chain.ciphertext_bytes + OVERHEAD_BYTES
 
     @property
     def largest(self) -> int:

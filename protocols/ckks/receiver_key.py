@@ -12,22 +12,24 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.claim import RECEIVER_KEY_CLAIM
-from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Plan, Receiver, Senders
+from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Receiver, ReceiverKeyPlan, Senders
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.opened import OpenedCollective, topology_of
-from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.one_sum.scheme import CollectiveSession, OneSumScheme
+from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession, check_range
+from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession
 from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters
 
 Ids = NDArray[np.int64]
 
 BATCH_BYTES = 2**24
 """Most bytes of one batch of messages, but for one message."""
+LEAST_TERMS = 2
+"""Of sums that are not one sender's vector."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ckks(Scheme, VectorScheme):
+class Ckks(OneSumScheme, VectorScheme):
     """The receiver of a sum makes a key pair; senders encrypt, an aggregator adds, the receiver decrypts and rounds.
 
     Per sum each sender sends one vector of ciphertexts, and the aggregator one. A receiver gives its public key once to
@@ -35,9 +37,11 @@ class Ckks(Scheme, VectorScheme):
     take SEAL's randomness and not that of the draws.
 
     Attributes:
+        threshold: least senders that must be left; None takes two, unless there is but one from the start.
         batch_bytes: most bytes of one batch of messages, which is what is held in memory at once beside the sums.
     """
 
+    threshold: int | None = None
     batch_bytes: int = BATCH_BYTES
     _rings: WeakKeyDictionary[Draws, KeyRing] = field(
         default_factory=WeakKeyDictionary, init=False, repr=False, compare=False
@@ -48,8 +52,8 @@ class Ckks(Scheme, VectorScheme):
 
     @property
     def name(self) -> str:
-        """`ckks`."""
-        return self.label
+        """`ckks`, with a threshold of one's own in brackets."""
+        return self.label if self.threshold is None else f"{self.label}[threshold={self.threshold}]"
 
     @property
     def claim(self) -> Claim:
@@ -61,17 +65,31 @@ class Ckks(Scheme, VectorScheme):
         """No field and no masks."""
         return PublicParameters()
 
+    @property
+    def modulus(self) -> None:
+        """None: every sum has a bound."""
+        return
+
     def refuses(self, topology: Topology) -> str | None:
         """Served is one sum of integers that another party adds up than the one entitled to it."""
-        if not topology.is_one_sum:
-            return "it adds up one sum, at a party that is not entitled to it, and there is none such"
-        if topology.aggregator == topology.receiver:
+        why = OneSumScheme.refuses(self, topology)
+        if why is None and topology.aggregator == topology.receiver:
             return "whoever adds up holds the key and would read every term; ckks-shared-key is for that"
-        if topology.bound is None:
-            return "it sums integers up to a bound, and there is none"
-        return None
+        return why
 
-    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # alike for all
+    def threshold_for(self, clients: int) -> int:
+        """The threshold among so many senders.
+
+        Raises:
+            InputError: it does not lie in 1 .. clients.
+        """
+        least = min(LEAST_TERMS, clients)
+        threshold = least if self.threshold is None else self.threshold
+        if not 1 <= least <= threshold <= clients:
+            raise InputError(f"threshold must lie in {least}..{clients} for {clients} senders; found {threshold}")
+        return threshold
+
+    def claim_among(self, clients: int) -> Claim:  # noqa: ARG002  # alike for all
         """What holds for every sum."""
         return RECEIVER_KEY_CLAIM
 
@@ -82,36 +100,35 @@ class Ckks(Scheme, VectorScheme):
     def machines(
         self,
         topology: Topology,
-        session: bytes,  # noqa: ARG002  # public keys are named by their fingerprints
+        session: bytes,
         draws: Draws,
         hosted: Ids | None = None,
         *,
-        names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
+        names: Names | None = None,  # noqa: ARG002  # ciphertexts and keys are authentic by their channels
     ) -> tuple[SumMachine, ...]:
-        """See `Scheme.machines`; the receiver makes its key pair where it has none yet."""
-        why = self.refuses(topology)
-        if why is not None:
-            raise InputError(f"{self.name} must serve the topology {topology.name}; it does not, because {why}")
+        """See `OneSumScheme.machines`: aggregator, senders, and receiver, who makes its key pair where it has none yet.
+
+        Raises:
+            InputError: the scheme refuses the topology, a threshold out of range, no bound, a session that is too
+                short, or coins of several tapes, which SEAL does not take.
+            FieldRangeError: sums could be beyond the limit.
+        """
         if draws.batch_shape:
             raise InputError(f"coins must be those of one run, for SEAL draws its own; found tapes {draws.batch_shape}")
-        plan = self._plan(topology)
-        ring = self._rings.setdefault(draws, KeyRing())
-        roles = (Senders, plan.senders), (Aggregator, [plan.aggregator]), (Receiver, [plan.receiver])
-        here = [(role, np.sort(np.asarray(parties, dtype=np.int64))) for role, parties in roles]
-        if hosted is not None:
-            here = [(role, parties[np.isin(parties, hosted)]) for role, parties in here]
-        return tuple(role(parties, plan, ring) for role, parties in here if len(parties))
+        terms = self.terms_for(topology, session)
+        assert terms.bound is not None, "see terms_for"
+        parameters = Parameters.for_sums(terms.n, terms.bound, length=terms.length)
+        plan, ring = ReceiverKeyPlan(terms, parameters, self.batch_bytes), self._rings.setdefault(draws, KeyRing())
+        senders = np.sort(terms.clients if hosted is None else terms.clients[np.isin(terms.clients, hosted)])
+        out: list[SumMachine] = []
+        if hosted is None or terms.server in hosted:
+            out.append(Aggregator(np.array([terms.server]), plan, ring))
+        if len(senders):
+            out.append(Senders(senders, plan, ring))
+        if hosted is None or terms.receiver in hosted:
+            out.append(Receiver(np.array([terms.receiver]), plan, ring))
+        return tuple(out)
 
     def open(self, channel: Channel, group: VectorGroup, length: int, bound: int) -> VectorSession:
-        """See `VectorScheme.open`."""
-        return OpenedCollective(self, topology_of(group, length, bound), channel)
-
-    def _plan(self, topology: Topology) -> Plan:
-        bound, aggregator, receiver = topology.bound, topology.aggregator, topology.receiver
-        assert bound is not None, "see refuses"
-        assert aggregator is not None, "see refuses"
-        assert receiver is not None, "see refuses"
-        terms, length = len(topology.senders), topology.width
-        check_range(self, terms, length, bound)
-        parameters = Parameters.for_sums(terms, bound, length=length)
-        return Plan(topology.senders, aggregator, receiver, length, parameters, self.batch_bytes)
+        """Sums of vectors for callers that do not know collectives yet."""
+        return CollectiveSession(self, channel, group, length, bound)

@@ -15,13 +15,14 @@ from fgl_secure.crypto.ckks import ReceiverKey
 from fgl_secure.crypto.cryptography import Context, Purpose
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
+from fgl_secure.protocols.ckks.wire import secret_bytes
 
 _SIV_KEY_BYTES, _SIV_TAG_BYTES, _LENGTH_BYTES = 64, 16, 4
 
 
 def sealed_bytes(plan: SharedKeyPlan) -> int:
     """Of a sealed key file."""
-    return _LENGTH_BYTES + plan.secret_bytes + _SIV_TAG_BYTES
+    return _LENGTH_BYTES + secret_bytes(plan.parameters) + _SIV_TAG_BYTES
 
 
 def wrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, file: bytes) -> bytes:
@@ -30,7 +31,7 @@ def wrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, fil
     A client that goes on from an old state makes another key pair and seals it under the same group key: no repetition
     of a nonce can harm this cipher.
     """
-    padded = len(file).to_bytes(_LENGTH_BYTES) + file.ljust(plan.secret_bytes, b"\0")
+    padded = len(file).to_bytes(_LENGTH_BYTES) + file.ljust(secret_bytes(plan.parameters), b"\0")
     return _cipher(context, maker, group).encrypt(padded, None)
 
 

@@ -17,7 +17,7 @@ from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
 from fgl_secure.crypto.ckks_public import PREFIX
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.sealing import sealed_bytes, unwrapped, wrapped
 from fgl_secure.protocols.ckks.wire import (
@@ -26,7 +26,9 @@ from fgl_secure.protocols.ckks.wire import (
     ciphertexts_of,
     encrypted,
     padded,
-    unpadded,
+    public_bytes,
+    secret_bytes,
+    secret_keys,
 )
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
@@ -125,7 +127,7 @@ class SharedKeyClients(OneSumClients):
             for v in np.flatnonzero(self._has[at]).tolist():
                 if v != self._places[at]:
                     boxes[row, v] = np.frombuffer(self._sealed(at, v, context), dtype=np.uint8)
-        rows, sizes = padded(keys, plan.public_bytes)
+        rows, sizes = padded(keys, public_bytes(plan.parameters))
         return {
             "offered": np.ones((len(which), 1), dtype=np.bool_),
             "key": rows,
@@ -214,7 +216,7 @@ class SharedKeyClients(OneSumClients):
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        rows, sizes = padded([key.secret_file() for key in self._keys.values()], self._plan.secret_bytes)
+        rows, sizes = padded([key.secret_file() for key in self._keys.values()], secret_bytes(self._plan.parameters))
         sums = list(self._sums_of.values())
         return {
             **super()._arrays(),
@@ -228,11 +230,7 @@ class SharedKeyClients(OneSumClients):
         }
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
-        files = unpadded(arrays["files"], arrays["sizes"], "key files")
-        try:
-            keys = [ReceiverKey.from_secret_file(data) for data in files]
-        except InputError as error:
-            raise MalformedMessageError("state must hold whole keys; it does not") from error
+        keys = secret_keys(arrays["files"], arrays["sizes"])
         super()._take_arrays(arrays)
         self._has, self._pair = arrays["has"], arrays["pair"]
         self._keys = dict(zip(arrays["holders"].tolist(), keys, strict=True))

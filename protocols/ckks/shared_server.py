@@ -12,7 +12,7 @@ from fgl_secure.crypto.ckks import PublicKey
 from fgl_secure.crypto.ckks_adder import RunningSums
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.sealing import sealed_bytes
 from fgl_secure.protocols.ckks.wire import (
@@ -21,6 +21,8 @@ from fgl_secure.protocols.ckks.wire import (
     ciphertext_fields,
     ciphertexts_of,
     padded,
+    public_bytes,
+    public_key,
     unpadded,
 )
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
@@ -87,7 +89,7 @@ class SharedKeyServer(OneSumServer):
         def hear(row: int, client: int) -> None:
             self._check_offer(client, offered=bool(offered[row]))
             if offered[row]:
-                self._publics[client] = self._public(keys[row])
+                self._publics[client] = public_key(keys[row], self._plan.parameters)
                 self._files[client], self._boxes[client] = files[row], boxes[row]
 
         return hear
@@ -98,16 +100,9 @@ class SharedKeyServer(OneSumServer):
 
     def _public_keys(self, messages: Messages) -> list[bytes]:
         check_field(messages, "size", np.dtype(np.uint32), (1,))
-        return unpadded(bytes_of(messages, "key", self._plan.public_bytes), messages["size"][:, 0], "public keys")
-
-    def _public(self, data: bytes) -> PublicKey:
-        try:
-            public = PublicKey.from_bytes(data)
-        except InputError as error:
-            raise MalformedMessageError("public key must be a whole one; it is not") from error
-        if public.parameters != self._plan.parameters:
-            raise ProtocolError(f"public key must have {self._plan.parameters}; found {public.parameters}")
-        return public
+        return unpadded(
+            bytes_of(messages, "key", public_bytes(self._plan.parameters)), messages["size"][:, 0], "public keys"
+        )
 
     def _tell_key(self) -> Iterable[Messages]:
         """Everybody hears the sealed key of the first candidate that is there."""
@@ -185,7 +180,7 @@ class SharedKeyServer(OneSumServer):
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        publics, sizes = padded([key.to_bytes() for key in self._publics.values()], self._plan.public_bytes)
+        publics, sizes = padded([key.to_bytes() for key in self._publics.values()], public_bytes(self._plan.parameters))
         totals = [] if self._adding is None else self._adding.to_bytes()
         laid = ciphertext_fields([totals] if totals else [], int(bool(totals)), self._plan.count, self._plan.parameters)
         return {
@@ -203,7 +198,9 @@ class SharedKeyServer(OneSumServer):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         found = unpadded(arrays["publics"], arrays["sizes"], "public keys")
-        publics = {u: self._public(data) for u, data in zip(arrays["makers"].tolist(), found, strict=True)}
+        publics = {
+            u: public_key(data, self._plan.parameters) for u, data in zip(arrays["makers"].tolist(), found, strict=True)
+        }
         rows, sizes = arrays["total ciphertexts"], arrays["total sizes"]
         totals = unpadded(rows[0], sizes[0], "ciphertexts") if len(rows) else []
         adding = None

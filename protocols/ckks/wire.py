@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ckks import PublicKey, wire_bytes
-from fgl_secure.crypto.ckks_parameters import Parameters
-from fgl_secure.errors import MalformedMessageError
+from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, wire_bytes
+from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Messages
 
 Array = NDArray[Any]
@@ -43,6 +43,44 @@ def unpadded(rows: Bytes, sizes: NDArray[np.uint32], what: str) -> list[bytes]:
     if len(sizes) and int(sizes.max()) > rows.shape[1]:
         raise MalformedMessageError(f"{what} must have up to {rows.shape[1]:,} bytes; found {int(sizes.max()):,}")
     return [row[:size].tobytes() for row, size in zip(rows, sizes.tolist(), strict=True)]
+
+
+def public_bytes(parameters: Parameters) -> int:
+    """Of a public key in a message or state, padded: two polynomials."""
+    return parameters.chain.ciphertext_bytes + OVERHEAD_BYTES
+
+
+def secret_bytes(parameters: Parameters) -> int:
+    """Of a key file in a message or state, padded: three polynomials."""
+    return 2 * parameters.chain.ciphertext_bytes + OVERHEAD_BYTES
+
+
+def public_key(data: bytes, parameters: Parameters) -> PublicKey:
+    """The key that bytes hold.
+
+    Raises:
+        MalformedMessageError: they hold no public key, or not a whole one.
+        ProtocolError: it has other parameters.
+    """
+    try:
+        public = PublicKey.from_bytes(data)
+    except InputError as error:
+        raise MalformedMessageError("public key must be a whole one; it is not") from error
+    if public.parameters != parameters:
+        raise ProtocolError(f"public key must have {parameters}; found {public.parameters}")
+    return public
+
+
+def secret_keys(rows: Bytes, sizes: NDArray[np.uint32]) -> list[ReceiverKey]:
+    """The key pairs of padded key files in a state.
+
+    Raises:
+        MalformedMessageError: one of them is none.
+    """
+    try:
+        return [ReceiverKey.from_secret_file(data) for data in unpadded(rows, sizes, "key files")]
+    except InputError as error:
+        raise MalformedMessageError("state must hold whole keys; it does not") from error
 
 
 def encrypted(key: PublicKey, vector: Integers) -> Iterator[bytes]:

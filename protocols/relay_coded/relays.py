@@ -254,8 +254,8 @@ class Relays(SumMachine):
             self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
             relay.at = _At.OUT
             return
-        for other in np.setdiff1d(self._everybody, relay.live).tolist():
-            if other not in self._noted:
+        for other in self._everybody.tolist():
+            if other not in self._noted and other != relay.party and other not in said:
                 self._noted.add(other)
                 self._remark(other, "the relay is not heard of and is left out of this step")
         assert relay.held is not None, "it has told its digest"

@@ -7,6 +7,7 @@ order find their place; on an orderly network sequence numbers do that, and so t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -76,12 +77,15 @@ class Wire:
             fields: [m, ...], the same on all tapes, or [*tapes, m, ...].
             sealed: whether somebody behind the receivers alone can open them.
         """
-        spread = {name: self._on_every_tape(value, len(ends[0])) for name, value in fields.items()}
-        made = Messages(phase, step, *ends, spread, self.axes, 0, sealed)
-        return made.sized(size)
+        spread = fields
+        if self._tapes:
+            spread = {name: self._on_every_tape(value, len(ends[0])) for name, value in fields.items()}
+        behind = self.axes + 1
+        inside = sum(math.prod(value.shape[behind:]) * value.itemsize for value in spread.values())
+        return Messages(phase, step, *ends, spread, self.axes, size - inside, sealed)
 
     def _on_every_tape(self, value: Array, m: int) -> Array:
-        if not self._tapes or (value.ndim > 1 and value.shape[: self.axes + 1] == (*self._tapes, m)):
+        if value.ndim > 1 and value.shape[: self.axes + 1] == (*self._tapes, m):
             return value
         return np.broadcast_to(value, (*self._tapes, *value.shape))
 

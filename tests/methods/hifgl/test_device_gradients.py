@@ -15,6 +15,7 @@ from fgl_secure.methods.hifgl.device_gradients import ClearGradients, Collector,
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
@@ -95,9 +96,9 @@ def test_recorded_rounds_run_the_scheme() -> None:
     sums, channel = summed(RelayCoded(), Recording.everything(rounds=2))
     rounds = [sums.sums(factors, Step(r)) for r in range(3)]
     assert all(np.array_equal(a, b) for a, b in zip(rounds[0], rounds[2], strict=True))
-    kept = [b for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.payload is not None]
-    assert {b.step.round for b in kept} == {0, 1}
-    one, other = (np.asarray(next(b for b in kept if b.step.round == r).payload) for r in (0, 1))
+    kept = [(b.step.round, b.fields) for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.fields]
+    assert {number for number, _ in kept} == {0, 1}
+    one, other = (next(fields[SUM] for number, fields in kept if number == r) for r in (0, 1))
     assert (one != other).any()
 
 

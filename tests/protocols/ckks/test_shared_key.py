@@ -17,7 +17,7 @@ from fgl_secure.crypto.ckks_public import SECRET
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.sealing import unwrapped, wrapped
-from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded, public_bytes
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Step, decode
@@ -196,7 +196,7 @@ def test_ciphertexts_for_another_key_are_refused() -> None:
 def test_offers_that_are_none_are_refused() -> None:
     """A key of other parameters, a secret key, cut boxes, and an offer of a client that is no candidate raise."""
     foreign = ReceiverKey.generate(Parameters.for_sums(5, 1000, length=2)).public_context()
-    offers = [padded([data], PLAN.public_bytes) for data in (foreign, SECRET + bytes(100), b"")]
+    offers = [padded([data], public_bytes(PLAN.parameters)) for data in (foreign, SECRET + bytes(100), b"")]
     first: dict[str, Array] = {}
 
     def listen(run: Sum, sent: Sent) -> None:
