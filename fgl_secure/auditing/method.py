@@ -20,6 +20,7 @@ from fgl_secure.graph.graph_sets.data import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan
+    from fgl_secure.protocols.scheme import Scheme
     from fgl_secure.schemes import Assignment
     from fgl_secure.tables.table import PaperTable
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +176,7 @@ def server_schemes(runs: Iterable[Mapping[str, Scheme]], clients: int) -> tuple[
     Raises:
         InputError: too few clients for a scheme or its threshold.
     """
-    schemes = tuple(cast(Scheme, run["server"]) for run in runs)
+    schemes = tuple(run["server"] for run in runs)
     for scheme in schemes:
         scheme.threshold_for(clients)
     return schemes

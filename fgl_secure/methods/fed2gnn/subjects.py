@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -158,9 +157,9 @@ def _schemes(method: Fed2GNN, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme
             "scheme must not be secmp for fed2gnn: the client that gets a sum would be the silo that decodes it, and "
             f"reads every part; found {named.name}"
         )
-    scheme = cast(Scheme, named)
+    scheme = named
     usual = Plaintext() if scheme.name.split("[")[0] == CLEAR else AVERAGING
-    return scheme, cast(Scheme, run.get("server", usual))
+    return scheme, run.get("server", usual)
 
 
 def _check_run(graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: Scheme, seed: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
@@ -167,8 +166,8 @@ def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
     if len(run) > 1:
         raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct; found {', '.join(run)}")
     if "neighbours" in run:
-        return HopwiseExchange(cast(Scheme, run["neighbours"]), MASKING)
-    terms = cast(Scheme, run["clients"])
+        return HopwiseExchange(run["neighbours"], MASKING)
+    terms = run["clients"]
     clear = terms.name == CLEAR
     return RowExchange(
         None if clear else terms,
