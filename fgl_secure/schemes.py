@@ -25,16 +25,12 @@ from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import Topology
 
-Named = Promising | Scheme
-"""A scheme, on the frame of machines or before it."""
-
-Assignment = Mapping[str, Named]
+Assignment = Mapping[str, Scheme]
 """By topology, the scheme that serves it."""
 
 SUMMARIES: Mapping[str, str] = MappingProxyType({
@@ -64,7 +60,7 @@ _SHORT = {"p": ("field", "modulus"), "mu": ("delivery",), "k_min": ("k_min", "mi
 class _Served:
     """A scheme's class, the fields that a caller may name, and fields that follow from others unless they are named."""
 
-    kind: type[Named]
+    kind: type[Scheme]
     parameters: tuple[str, ...] = ()
     following: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
@@ -114,7 +110,7 @@ def parse(
     text: str,
     topologies: tuple[str, ...] = tuple(TOPOLOGIES),
     usual: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-) -> tuple[str, Named]:
+) -> tuple[str, Scheme]:
     """Reads one `[TOPOLOGY=]NAME`.
 
     Args:
@@ -153,7 +149,7 @@ def assignment(
     text: str,
     topologies: tuple[str, ...],
     usual: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-) -> dict[str, Named]:
+) -> dict[str, Scheme]:
     """Reads the schemes of one run: `[TOPOLOGY=]NAME`, or several with commas between.
 
     Args:
@@ -164,7 +160,7 @@ def assignment(
     Raises:
         InputError: see `parse`; or two schemes are for one topology.
     """
-    chosen: dict[str, Named] = {}
+    chosen: dict[str, Scheme] = {}
     for each in re.split(r",(?![^\[]*\])", text):
         topology, scheme = parse(each, topologies, usual)
         if topology in chosen:
@@ -173,18 +169,17 @@ def assignment(
     return chosen
 
 
-def promises(scheme: Named, topology: str) -> int:
+def promises(scheme: Scheme, topology: str) -> int:
     """How many guarantees a scheme states for a topology."""
-    claim = scheme.claim if isinstance(scheme, Promising) else scheme.claim_for(Topology.example(topology))
-    return len(claim.guarantees)
+    return len(scheme.claim_for(Topology.example(topology)).guarantees)
 
 
 def server_scheme(text: str) -> Scheme:
     """The scheme for sums of all clients at a server, by its name; see `parse`."""
-    return typing.cast(Scheme, parse(text, ("server",))[1])
+    return parse(text, ("server",))[1]
 
 
-def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Named:
+def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Scheme:
     values = dict(_values(name, served, text)) if text else {}
     for follower, (leader, more) in served.following.items():
         if leader in values and follower not in values:

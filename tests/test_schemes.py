@@ -7,11 +7,10 @@ import pytest
 from fgl_secure import schemes
 from fgl_secure.algebra import MERSENNE_61, Overflow, PrimeField
 from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
+from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.protocols.staged.lightsecagg import StagedLightSecAgg
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.schemes import assignment, names, parse, refusal
 
 WRAPPING = SecretMessagePassing(PrimeField(11), overflow=Overflow.WRAP, delivery=MuDelivery.TARGET)
@@ -35,8 +34,8 @@ def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> No
         ("relay-coded[bound=4.5, fraction_bits=3]", RelayCoded(bound=4.5, fraction_bits=3)),
         ("secmp[mu=target,wrap,p=11]", WRAPPING),
         ("clients=pairwise-masking[threshold=4]", PairwiseMasking(4)),
-        ("server=pairwise-masking[threshold=4,degree=2,p=2147483647]", StagedPairwiseMasking(4, 2, 2**31 - 1)),
-        ("lightsecagg[threshold=4,colluding=1]", StagedLightSecAgg(4, 1)),
+        ("server=pairwise-masking[threshold=4,degree=2,p=2147483647]", PairwiseMasking(4, 2, 2**31 - 1)),
+        ("lightsecagg[threshold=4,colluding=1]", LightSecAgg(4, 1)),
     ],
 )  # fmt: skip
 def test_parameters_are_fields(text: str, scheme: object) -> None:
@@ -49,8 +48,8 @@ def test_parameters_are_fields(text: str, scheme: object) -> None:
     [
         RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, profile=Profile.ANON),
         SecretMessagePassing(PrimeField(101), T=3, delivery=MuDelivery.TARGET),
-        StagedPairwiseMasking(5, 4, 2**31 - 1),
-        StagedLightSecAgg(5, 2),
+        PairwiseMasking(5, 4, 2**31 - 1),
+        LightSecAgg(5, 2),
     ],
     ids=lambda scheme: scheme.name,
 )

@@ -20,7 +20,8 @@ from fgl_secure.graph.graph_sets.data import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan
-    from fgl_secure.schemes import Assignment, Named
+    from fgl_secure.protocols.scheme import Scheme
+    from fgl_secure.schemes import Assignment
     from fgl_secure.tables.table import PaperTable
 
 Source = Data | GraphSets | FederatedGraph
@@ -42,7 +43,7 @@ class Asked:
     """
 
     data: Source
-    runs: tuple[Mapping[str, Named], ...]
+    runs: tuple[Mapping[str, Scheme], ...]
     named: bool
     seed: int
     device: str
@@ -114,7 +115,7 @@ class Method(ABC):
         if not 0 <= seed < SEEDS:
             raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
         named = tuple(schemes)
-        runs: list[Mapping[str, Named]] = []
+        runs: list[Mapping[str, Scheme]] = []
         for each in map(self._assigned, named or self.demonstrated):
             runs += [each] if each not in runs else []
         asked = Asked(self._source(data), tuple(runs), bool(named), seed, device)
@@ -146,7 +147,7 @@ class Method(ABC):
             raise InputError(f"data must be a name, {kinds} for {self.name}; found {type(data).__name__}")
         return data
 
-    def _assigned(self, schemes: str | Assignment) -> Mapping[str, Named]:
+    def _assigned(self, schemes: str | Assignment) -> Mapping[str, Scheme]:
         if isinstance(schemes, str):
             return cast("Assignment", loaded(_READER)(schemes, self.topologies, self.usual))
         for topology in schemes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
-from fgl_secure.schemes import Named
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -167,7 +166,7 @@ def promises(scheme: Scheme, clients: int) -> Claim | None:
     return claim if claim.guarantees else None
 
 
-def server_schemes(runs: Iterable[Mapping[str, Named]], clients: int) -> tuple[Scheme, ...]:
+def server_schemes(runs: Iterable[Mapping[str, Scheme]], clients: int) -> tuple[Scheme, ...]:
     """For each run the scheme for its server's sums.
 
     Args:
@@ -177,7 +176,7 @@ def server_schemes(runs: Iterable[Mapping[str, Named]], clients: int) -> tuple[S
     Raises:
         InputError: too few clients for a scheme or its threshold.
     """
-    schemes = tuple(cast(Scheme, run["server"]) for run in runs)
+    schemes = tuple(run["server"] for run in runs)
     for scheme in schemes:
         scheme.threshold_for(clients)
     return schemes

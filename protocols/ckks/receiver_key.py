@@ -14,11 +14,10 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.claim import RECEIVER_KEY_CLAIM
 from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Receiver, ReceiverKeyPlan, Senders
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.scheme import CollectiveSession, OneSumScheme
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession
-from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters
+from fgl_secure.runtime import Claim, Draws, PublicParameters
 
 Ids = NDArray[np.int64]
 
@@ -29,7 +28,7 @@ LEAST_TERMS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Ckks(OneSumScheme, VectorScheme):
+class Ckks(OneSumScheme):
     """The receiver of a sum makes a key pair; senders encrypt, an aggregator adds, the receiver decrypts and rounds.
 
     Per sum each sender sends one vector of ciphertexts, and the aggregator one. A receiver gives its public key once to
@@ -128,7 +127,3 @@ class Ckks(OneSumScheme, VectorScheme):
         if hosted is None or terms.receiver in hosted:
             out.append(Receiver(np.array([terms.receiver]), plan, ring))
         return tuple(out)
-
-    def open(self, channel: Channel, group: VectorGroup, length: int, bound: int) -> VectorSession:
-        """Sums of vectors for callers that do not know collectives yet."""
-        return CollectiveSession(self, channel, group, length, bound)

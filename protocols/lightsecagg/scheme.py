@@ -29,18 +29,17 @@ from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
 from fgl_secure.protocols.lightsecagg.roster import colluding_of, lying_of
 from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.scheme import CollectiveSession, OneSumScheme
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession
-from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters
+from fgl_secure.runtime import Claim, Draws, PublicParameters
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class LightSecAgg(OneSumScheme, VectorScheme):
+class LightSecAgg(OneSumScheme):
     """The scheme.
 
     Attributes:
@@ -150,7 +149,3 @@ class LightSecAgg(OneSumScheme, VectorScheme):
         if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
             out.append(Receiver(plan, crypto, draws, names))
         return tuple(out)
-
-    def open(self, channel: Channel, group: VectorGroup, length: int, bound: int) -> VectorSession:
-        """Sums of vectors for callers that do not know collectives yet."""
-        return CollectiveSession(self, channel, group, length, bound)

@@ -21,7 +21,7 @@ from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptogr
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver
-from fgl_secure.protocols.one_sum.scheme import CollectiveSession, OneSumScheme
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
 from fgl_secure.protocols.pairwise_masking.claim import claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
@@ -30,14 +30,13 @@ from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme, VectorSession
-from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters
+from fgl_secure.runtime import Claim, Draws, PublicParameters
 
 Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class PairwiseMasking(OneSumScheme, VectorScheme):
+class PairwiseMasking(OneSumScheme):
     """The scheme.
 
     Attributes:
@@ -160,7 +159,3 @@ class PairwiseMasking(OneSumScheme, VectorScheme):
         if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
             out.append(Receiver(plan, crypto, draws, names, ("sealing", "mask")))
         return tuple(out)
-
-    def open(self, channel: Channel, group: VectorGroup, length: int, bound: int) -> VectorSession:
-        """Sums of vectors for callers that do not know collectives yet."""
-        return CollectiveSession(self, channel, group, length, bound)

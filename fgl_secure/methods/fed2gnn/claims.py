@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from fgl_secure.methods.fedavg.claims import SUM_LEAKS
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.training.server_sums import promises
@@ -91,7 +90,7 @@ PAIR_LEAKS = (
 """What two clients learn of each other, whatever adds the models up."""
 
 
-def claim_of(scheme: Scheme, averaging: ServerScheme, clients: int) -> Claim:
+def claim_of(scheme: Scheme, averaging: Scheme, clients: int) -> Claim:
     """The claim of a run. The paper promises nothing: it names privacy as work for the future (its conclusion).
 
     Args:
@@ -147,7 +146,7 @@ def _honest(least: int) -> str:
     )
 
 
-def _averaging(averaging: ServerScheme, clients: int) -> Claim:
+def _averaging(averaging: Scheme, clients: int) -> Claim:
     inner = promises(averaging, clients)
     if inner is None:
         return Claim((), MODELS_IN_THE_CLEAR, ())

@@ -24,7 +24,6 @@ from fgl_secure.methods.fed2gnn.training import exchange
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
@@ -82,7 +81,7 @@ def trained_hops(
     graph: FederatedGraph,
     preset: Fed2GNNPreset,
     scheme: Scheme,
-    averaging: ServerScheme,
+    averaging: Scheme,
     *,
     backbone: str,
     seed: int,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -28,15 +27,14 @@ from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Claim, Recording
-from fgl_secure.schemes import Named, parse
+from fgl_secure.schemes import parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.presets import check_selection
 from fgl_secure.training.server_sums import CollectiveSums
 
-AVERAGING: ServerScheme = PairwiseMasking()
+AVERAGING: Scheme = PairwiseMasking()
 """What adds up the models beside a protocol that hides messages, when no scheme is named."""
 
 CLEAR = "plaintext"
@@ -74,7 +72,7 @@ class Fed2GNNSubject(Subject):
     graph: FederatedGraph
     preset: Fed2GNNPreset
     scheme: Scheme
-    averaging: ServerScheme
+    averaging: Scheme
     device: torch.device
 
     @property
@@ -151,7 +149,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     )
 
 
-def _schemes(method: Fed2GNN, run: Mapping[str, Named]) -> tuple[Scheme, ServerScheme]:
+def _schemes(method: Fed2GNN, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:
     """What computes the hop sums, and what adds up the models: None in the clear."""
     named = run.get("neighbours") or parse(method.trained, ("neighbours",), method.usual)[1]
     if isinstance(named, SecretMessagePassing):
@@ -159,14 +157,12 @@ def _schemes(method: Fed2GNN, run: Mapping[str, Named]) -> tuple[Scheme, ServerS
             "scheme must not be secmp for fed2gnn: the client that gets a sum would be the silo that decodes it, and "
             f"reads every part; found {named.name}"
         )
-    scheme = cast(Scheme, named)
+    scheme = named
     usual = Plaintext() if scheme.name.split("[")[0] == CLEAR else AVERAGING
-    return scheme, cast(ServerScheme, run.get("server", usual))
+    return scheme, run.get("server", usual)
 
 
-def _check_run(
-    graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: ServerScheme, seed: int
-) -> None:
+def _check_run(graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: Scheme, seed: int) -> None:
     """Raises unless some sum can be computed, and models added up."""
     asked = sampled_neighbours(graph, preset.neighbours, seed)
     most = int(_clients_around(asked).max(initial=0))

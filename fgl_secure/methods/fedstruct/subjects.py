@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
@@ -35,7 +34,6 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
-from fgl_secure.schemes import Named
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 
 SPLIT = (0.1, 0.1, 0.8)
@@ -155,7 +153,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
     )
 
 
-def exchange_of(method: FedStruct, run: Mapping[str, Named]) -> Exchange:
+def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
     """The exchange of a run.
 
     Args:
@@ -168,8 +166,8 @@ def exchange_of(method: FedStruct, run: Mapping[str, Named]) -> Exchange:
     if len(run) > 1:
         raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct; found {', '.join(run)}")
     if "neighbours" in run:
-        return HopwiseExchange(cast(Scheme, run["neighbours"]), MASKING)
-    terms = cast(Scheme, run["clients"])
+        return HopwiseExchange(run["neighbours"], MASKING)
+    terms = run["clients"]
     clear = terms.name == CLEAR
     return RowExchange(
         None if clear else terms,

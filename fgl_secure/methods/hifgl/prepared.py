@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
@@ -53,7 +52,7 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
         FglSecureError: a choice breaks a rule; the message names it.
     """
     device = compute_device(asked.device)
-    schemes = tuple(cast(Scheme, run["neighbours"]) for run in asked.runs)
+    schemes = tuple(run["neighbours"] for run in asked.runs)
     graph = asked.federated()
     training = preset(method.preset, graph.graph.name).with_epochs(method.epochs)
     training = replace(training, static_first_layer=method.static_first_layer)

@@ -25,7 +25,7 @@ from fgl_secure.methods.fedavg.inversion.output import options_of
 from fgl_secure.methods.fedavg.inversion.page import render_inversion
 from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
 from fgl_secure.methods.fedavg.small_rounds import drawn_batches
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.schemes import names
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -43,7 +43,7 @@ def test_names_on_the_command_line_are_those_that_there_are() -> None:
     """Choices that the parser lists without loading anything are exactly the names that the package knows."""
     assert set(inversion_cli.BACKBONES) == set(Convolution)
     assert set(inversion_cli.ATTACKS) == set(ATTACKS)
-    assert set(inversion_cli.SCHEMES) == set(STAGED)
+    assert set(inversion_cli.SCHEMES) == set(names("server"))
     assert set(inversion_cli.ACTIVATIONS) == {each.value for each in Activation}
 
 

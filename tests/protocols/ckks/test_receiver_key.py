@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,9 +19,9 @@ from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.ckks.wire import CIPHERTEXTS, SIZES, padded, unpadded
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.plain_vectors import PlainVectors
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.protocols.vector_sum import Integers, VectorGroup, VectorScheme
 from fgl_secure.runtime import (
     Channel,
     Directory,
@@ -40,6 +42,7 @@ SERVER = int(PARTIES.ids(Role.SERVER)[0])
 CLIENTS = PARTIES.ids(Role.SILO)
 STEP = Step(1, 2)
 Ids = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 def channel_of(loss: Loss | None = None, tamper: Tamper | None = None) -> Channel:
@@ -47,9 +50,27 @@ def channel_of(loss: Loss | None = None, tamper: Tamper | None = None) -> Channe
     return Channel(PARTIES, SimulationCoins(0), Recording.everything(), loss, tamper)
 
 
-def group_of(senders: int = SILOS - 1) -> VectorGroup:
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Some clients that send, one that receives, and who adds."""
+
+    senders: Ids
+    receiver: int
+    aggregator: int = SERVER
+
+    def topology(self, length: int, bound: int) -> Topology:
+        """Of its sums."""
+        return Topology.to_one("clients", self.senders, self.receiver, self.aggregator, length, bound)
+
+
+def group_of(senders: int = SILOS - 1) -> Group:
     """Clients 1, 2, ... send, client 0 receives, the server adds."""
-    return VectorGroup(CLIENTS[1 : senders + 1], int(CLIENTS[0]), SERVER)
+    return Group(CLIENTS[1 : senders + 1], int(CLIENTS[0]))
+
+
+def opened(scheme: Scheme, channel: Channel, group: Group, length: int, bound: int) -> Collective:
+    """A group's sums."""
+    return Collective(scheme, group.topology(length, bound), channel)
 
 
 def rows_of(senders: int, length: int, bound: int, seed: int = 0) -> Integers:
@@ -83,7 +104,7 @@ def test_sums_are_exact(senders: int, length: int, bound: int, batch_bytes: int,
     scheme = Ckks(batch_bytes=batch_bytes)
     bound = bound or scheme.limit(senders) // senders
     rows = rows_of(senders, length, bound, seed)
-    session = scheme.open(channel_of(), group_of(senders), length, bound)
+    session = opened(scheme, channel_of(), group_of(senders), length, bound)
     found = session.sum(rows, STEP)
     assert found.dtype == np.int64
     assert (found == rows.sum(axis=0)).all()
@@ -93,7 +114,7 @@ def test_messages_are_those_that_are_stated() -> None:
     """One key a party, one vector of ciphertexts a sender, one of sums; later the key's name alone."""
     channel, group = channel_of(), group_of()
     rows = rows_of(4, 10_000, 2**25)
-    session = Ckks().open(channel, group, 10_000, 2**25)
+    session = opened(Ckks(), channel, group, 10_000, 2**25)
     session.sum(rows, STEP)
     keys, ciphertexts, sums = channel.transcript.messages
     assert [(m.phase, m.messages) for m in (keys, ciphertexts, sums)] == [
@@ -137,7 +158,7 @@ def test_a_part_of_a_vector_would_be_seen() -> None:
 def test_a_sender_without_the_key_has_dropped_out() -> None:
     """Where the key doesn't arrive nothing is sent, least of all in the clear."""
     channel, rows = channel_of(losing(Phase.ENCRYPTION_KEY, int(CLIENTS[3]))), rows_of(4, 50, 9)
-    found = Ckks().open(channel, group_of(), 50, 9).sum(rows, STEP)
+    found = opened(Ckks(), channel, group_of(), 50, 9).sum(rows, STEP)
     assert (found == np.delete(rows, 2, axis=0).sum(axis=0)).all()
     assert CLIENTS[3] not in channel.transcript.messages[1].senders
 
@@ -150,7 +171,7 @@ def test_who_lacked_the_key_is_given_it_again() -> None:
         return np.asarray((phase is not Phase.ENCRYPTION_KEY) | (receivers != CLIENTS[3]) | (not lossy[0]))
 
     channel, rows = channel_of(arrives), rows_of(4, 50, 9)
-    session = Ckks().open(channel, group_of(), 50, 9)
+    session = opened(Ckks(), channel, group_of(), 50, 9)
     assert (session.sum(rows, STEP) == np.delete(rows, 2, axis=0).sum(axis=0)).all()
     lossy[0] = False
     assert (session.sum(rows, Step(2)) == rows.sum(axis=0)).all()
@@ -163,7 +184,7 @@ def test_an_aggregator_without_the_key_ends_the_sum() -> None:
     def arrives(phase: Phase, _: Step, __: Ids, receivers: Ids) -> NDArray[np.bool_]:
         return np.asarray((phase is not Phase.ENCRYPTION_KEY) | (receivers != SERVER) | (not lossy[0]))
 
-    session, rows = Ckks().open(channel_of(arrives), group_of(), 50, 9), rows_of(4, 50, 9)
+    session, rows = opened(Ckks(), channel_of(arrives), group_of(), 50, 9), rows_of(4, 50, 9)
     with pytest.raises(ProtocolError, match="must reach the receiver"):
         session.sum(rows, STEP)
     lossy[0] = False
@@ -175,15 +196,15 @@ def test_a_sum_of_one_left_over_is_refused() -> None:
     loss = losing(Phase.CIPHERTEXTS, int(CLIENTS[1]))
     rows = rows_of(2, 50, 9)
     with pytest.raises(TooFewClientsError, match=r"at least threshold = 2 of 2 clients .* VECTORS .*; found 1"):
-        Ckks().open(channel_of(loss), group_of(2), 50, 9).sum(rows, STEP)
-    assert (Ckks().open(channel_of(), group_of(1), 50, 9).sum(rows[:1], STEP) == rows[0]).all()
+        opened(Ckks(), channel_of(loss), group_of(2), 50, 9).sum(rows, STEP)
+    assert (opened(Ckks(), channel_of(), group_of(1), 50, 9).sum(rows[:1], STEP) == rows[0]).all()
     with pytest.raises(TooFewClientsError, match=r"at least threshold = 1 of 1 clients .* VECTORS .*; found 0"):
-        Ckks().open(channel_of(loss), group_of(1), 50, 9).sum(rows[:1], STEP)
+        opened(Ckks(), channel_of(loss), group_of(1), 50, 9).sum(rows[:1], STEP)
 
 
 def test_a_lost_sum_is_an_error() -> None:
     """Without the encrypted sum the receiver has none."""
-    session = Ckks().open(channel_of(losing(Phase.CIPHERTEXT_SUMS, int(CLIENTS[0]))), group_of(), 9000, 2**25)
+    session = opened(Ckks(), channel_of(losing(Phase.CIPHERTEXT_SUMS, int(CLIENTS[0]))), group_of(), 9000, 2**25)
     with pytest.raises(ProtocolError, match="must reach the receiver"):
         session.sum(rows_of(4, 9000, 2**25), STEP)
 
@@ -192,15 +213,15 @@ def test_a_key_serves_all_sums_of_equal_parameters() -> None:
     """A second session on a channel sends no key again; another receiver, bound or channel has its own."""
     scheme, channel = Ckks(), channel_of()
 
-    def keys_sent(group: VectorGroup, length: int, bound: int, now: Channel = channel) -> int:
+    def keys_sent(group: Group, length: int, bound: int, now: Channel = channel) -> int:
         before = len(now.transcript.messages)
-        scheme.open(now, group, length, bound).sum(rows_of(4, length, bound), Step(length))
+        opened(scheme, now, group, length, bound).sum(rows_of(4, length, bound), Step(length))
         keys = [m for m in now.transcript.messages[before:] if m.phase is Phase.ENCRYPTION_KEY]
         return sum(batch.messages for batch in keys if batch.item_bytes > 16)
 
     assert [keys_sent(group_of(), length, 2**25) for length in (9000, 10_000)] == [5, 0]
     assert keys_sent(group_of(), 9000, 2**35) == 5
-    assert keys_sent(VectorGroup(CLIENTS[:4], int(CLIENTS[4]), SERVER), 9000, 2**25) == 5
+    assert keys_sent(Group(CLIENTS[:4], int(CLIENTS[4])), 9000, 2**25) == 5
     assert keys_sent(group_of(), 9000, 2**25, channel_of()) == 5
 
 
@@ -223,7 +244,7 @@ def test_whoever_sends_no_ciphertexts_is_left_out(by_network: bool) -> None:
     """Authenticated channels drop what the network changed; what a sender changed is no ciphertext, and refused."""
     rows = rows_of(4, 50, 9)
     channel = channel_of(tamper=garbling(Phase.CIPHERTEXTS, CIPHERTEXTS, by_network=by_network))
-    assert (Ckks().open(channel, group_of(), 50, 9).sum(rows, STEP) == np.delete(rows, 2, axis=0).sum(axis=0)).all()
+    assert (opened(Ckks(), channel, group_of(), 50, 9).sum(rows, STEP) == np.delete(rows, 2, axis=0).sum(axis=0)).all()
     said = {incident.what.split(":")[0] for incident in channel.transcript.incidents if incident.party.index == 3}
     assert said >= (
         {"a message (ciphertexts) to party 0 is refused"}
@@ -242,7 +263,7 @@ def test_repeated_and_reordered_messages_change_nothing() -> None:
     rows = rows_of(4, 9000, 2**25)
     for batch_bytes in (1, 2**28):
         tamper: Tamper = lambda m: None if m.phase is Phase.CIPHERTEXT_SUMS else shuffled(m)  # noqa: E731
-        session = Ckks(batch_bytes=batch_bytes).open(channel_of(tamper=tamper), group_of(), 9000, 2**25)
+        session = opened(Ckks(batch_bytes=batch_bytes), channel_of(tamper=tamper), group_of(), 9000, 2**25)
         assert (session.sum(rows, STEP) == rows.sum(axis=0)).all()
 
 
@@ -258,12 +279,12 @@ def test_what_cannot_be_summed_is_refused() -> None:
     """The receiver as aggregator, tapes of coins, a range beyond the limit, other shapes and repeated steps raise."""
     scheme, limit = Ckks(), Ckks().limit(4)
     with pytest.raises(InputError, match="whoever adds up holds the key"):
-        scheme.open(channel_of(), VectorGroup(CLIENTS[1:], int(CLIENTS[0]), int(CLIENTS[0])), 5, 5)
+        opened(scheme, channel_of(), Group(CLIENTS[1:], int(CLIENTS[0]), int(CLIENTS[0])), 5, 5)
     with pytest.raises(InputError, match="coins must be those of one run"):
-        scheme.open(Channel(PARTIES, TapeCoins(2, 2)), group_of(), 5, 5)
+        opened(scheme, Channel(PARTIES, TapeCoins(2, 2)), group_of(), 5, 5)
     with pytest.raises(FieldRangeError, match=f"<= {limit:,} under ckks"):
-        scheme.open(channel_of(), group_of(), 5, limit // 4 + 1)
-    session = scheme.open(channel_of(), group_of(), 5, 5)
+        opened(scheme, channel_of(), group_of(), 5, limit // 4 + 1)
+    session = opened(scheme, channel_of(), group_of(), 5, 5)
     for bad in (np.zeros((3, 5), dtype=np.int64), np.zeros((4, 6), dtype=np.int64), np.full((4, 5), np.nan)):
         with pytest.raises(InputError, match="rows must be int64"):
             session.sum(bad, STEP)
@@ -274,10 +295,10 @@ def test_what_cannot_be_summed_is_refused() -> None:
         session.sum(np.zeros((4, 5), dtype=np.int64), STEP)
 
 
-def seen_by(party: int, scheme: VectorScheme, rows: Integers) -> list[tuple[Phase, NDArray[np.uint8] | Integers]]:
+def seen_by(party: int, scheme: Scheme, rows: Integers) -> list[tuple[Phase, NDArray[np.uint8] | Integers]]:
     """Phase and payload of every batch that a party gets in one sum."""
     channel = channel_of()
-    scheme.open(channel, group_of(), rows.shape[1], 2**25).sum(rows, STEP)
+    opened(scheme, channel, group_of(), rows.shape[1], 2**25).sum(rows, STEP)
     batches = channel.transcript.messages
     return [(m.phase, next(iter(m.fields.values()))[m.receivers == party]) for m in batches if m.fields is not None]
 
@@ -296,7 +317,7 @@ def test_the_server_sees_as_many_bytes_whatever_is_summed() -> None:
 def test_the_server_holds_no_secret_key() -> None:
     """What it gets at set-up is a public key, and its messages don't contain the receiver's secret."""
     scheme, channel = Ckks(), channel_of()
-    session = scheme.open(channel, group_of(), 9000, 2**25)
+    session = opened(scheme, channel, group_of(), 9000, 2**25)
     session.sum(rows_of(4, 9000, 2**25), STEP)
     ring_of_run = scheme._rings[channel]
     (pair,) = ring_of_run.pairs.values()
@@ -322,7 +343,7 @@ def test_ciphertexts_look_uniform_to_the_server(value: int) -> None:
     """Residues of ciphertexts of equal entries are no further from uniform ones than chance goes."""
     rows = np.full((4, 9000), value)
     channel = channel_of()
-    Ckks().open(channel, group_of(), 9000, 2**25).sum(rows, STEP)
+    opened(Ckks(), channel, group_of(), 9000, 2**25).sum(rows, STEP)
     (batch,) = (m for m in channel.transcript.messages if m.phase is Phase.CIPHERTEXTS)
     assert batch.fields is not None
     here = ring(Parameters.for_sums(4, 2**25, length=9000).chain)
@@ -341,7 +362,7 @@ def test_the_receiver_gets_one_vector_and_no_term() -> None:
     receiver = int(CLIENTS[0])
     got = [(phase, len(payload)) for phase, payload in seen_by(receiver, Ckks(), rows) if len(payload)]
     assert got == [(Phase.CIPHERTEXT_SUMS, 1)]
-    assert [(phase, len(payload)) for phase, payload in seen_by(receiver, PlainVectors(), rows)] == [(Phase.VECTORS, 4)]
+    assert [(phase, len(payload)) for phase, payload in seen_by(receiver, Plaintext(), rows)] == [(Phase.VECTORS, 4)]
 
 
 def test_the_claim_names_what_it_covers() -> None:

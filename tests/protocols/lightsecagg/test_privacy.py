@@ -20,6 +20,7 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealC
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
@@ -36,7 +37,7 @@ from fgl_secure.testing.protocol import Inputs
 from tests.protocols.affine_views import Judge, distance
 from tests.protocols.lightsecagg import twins
 from tests.protocols.one_sum.rounds import STAGES as STAGE_OF
-from tests.protocols.vector_conformance import circle, total_of
+from tests.protocols.one_sum.rounds import directory_of, topology_of
 
 Ints = NDArray[np.int64]
 
@@ -81,15 +82,16 @@ class Setting:
 
     def protocol(self) -> Protocol:
         """The scheme as a protocol under test; inputs [N, steps, d]. Where the server lies it may stop."""
-        directory, group = circle(self.senders, split=self.split)
+        directory = directory_of(self.senders)
+        topology = topology_of(self.senders, split=self.split, length=self.length, bound=self.bound)
         scheme = LightSecAgg(
             self.threshold, self.colluding, self.modulus, cryptography=self.cryptography, clients=self.clients
         )
 
         def run(inputs: Inputs, channel: Channel) -> None:
             held: list[Messages] = []
-            channel._loss, channel._tamper = self._gone(group.senders), self._lie(group.senders, held)
-            session = scheme.open(channel, group, self.length, self.bound)
+            channel._loss, channel._tamper = self._gone(topology.senders), self._lie(topology.senders, held)
+            session = Collective(scheme, topology, channel)
             for number, step in enumerate(self.steps):
                 with contextlib.suppress(ProtocolError) if self.told else contextlib.nullcontext():
                     session.sum(np.ascontiguousarray(inputs[:, number]), step)
@@ -97,7 +99,7 @@ class Setting:
                     channel.send(Phase.MASKED_VECTORS, late.step, late.senders, late.receivers, late["vector"])
                 held.clear()
 
-        return Protocol(run, directory, self.modulus, group.senders, name=scheme.name)
+        return Protocol(run, directory, self.modulus, topology.senders, name=scheme.name)
 
     def _gone(self, ids: Ints) -> Any:
         """A network on which senders are silent from their stages on."""
@@ -317,18 +319,18 @@ def test_the_proof_rejects_the_flaw(name: str) -> None:
 @pytest.mark.parametrize("cryptography", [RealCryptography, IdealCryptography])
 def test_masks_that_are_not_those_coded_show_in_the_sum(flaw: type[Clients], cryptography: Any) -> None:
     """With a mask added twice, or codes of others in the sums, the sum is wrong and refused; as it is it is right."""
-    directory, group = circle(4, split=False)
+    directory, topology = directory_of(4), topology_of(4, length=1, bound=9)
     rows = np.array([[1], [2], [-3], [4]])
 
     def lost(phase: Phase, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
-        return np.asarray((phase is not Phase.MASKED_VECTORS) | (senders != group.senders[3]))
+        return np.asarray((phase is not Phase.MASKED_VECTORS) | (senders != topology.senders[3]))
 
     def total(clients: type[Clients]) -> list[int]:
         channel = Channel(directory, SimulationCoins(3), loss=lost)
         scheme = LightSecAgg(cryptography=cryptography, clients=clients)
-        return [int(x) for x in scheme.open(channel, group, 1, 9).sum(rows, NOW)]
+        return [int(x) for x in Collective(scheme, topology, channel).sum(rows, NOW)[0]]
 
-    assert total(Clients) == total_of(rows, (3,))
+    assert total(Clients) == [0]
     with pytest.raises(ProtocolError, match="sum of 3 vectors must have magnitude up to 27"):
         total(flaw)
 
@@ -394,11 +396,11 @@ def test_statistics_find_nothing_at_production_size() -> None:
 
 def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int], Cryptography] = RealCryptography) -> Protocol:
     """The scheme as it is run, between two senders, with what the server receives in the clear recorded."""
-    directory, group = circle(2, split=False)
+    directory, topology = directory_of(2), topology_of(2, length=1, bound=2)
 
     def run(values: Inputs, channel: Channel) -> None:
         quiet = Channel(channel.parties, channel.coins, Recording(channel.recording.level))
-        session = LightSecAgg(cryptography=cryptography).open(quiet, group, 1, 2)
+        session = Collective(LightSecAgg(cryptography=cryptography), topology, quiet)
         for number, step in enumerate(steps):
             session.sum(np.ascontiguousarray(values[:, number]), step)
         for batch in quiet.transcript.messages:
@@ -407,7 +409,7 @@ def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int], Cryptogra
                 if name in fields:
                     channel.send(batch.phase, batch.step, batch.senders, batch.receivers, fields[name].astype(np.int64))
 
-    return Protocol(run, directory, 2**61 - 1, group.senders, batched=False, name="lightsecagg")
+    return Protocol(run, directory, 2**61 - 1, topology.senders, batched=False, name="lightsecagg")
 
 
 def test_statistics_find_nothing_in_expanded_masks() -> None:
