@@ -83,7 +83,7 @@ class ClearTerms(TermSums):
 
 @dataclass(slots=True, eq=False)
 class PackedTerms(TermSums):
-    """Terms in fixed point, as linear sketches whose size depends on their entries, added up by a scheme for clients.
+    """Terms in fixed point, as linear sketches whose size depends on their entries, added up under a scheme.
 
     A sketch of the sum is the sum of the sketches, and the receiver reads nothing from it but the sum. The receiver
     asks for a number of cells; where the sum has more entries it asks again for twice as many, and where a dense

@@ -50,6 +50,11 @@ class OneSumServer(OneSumMachine):
         self._clear()
 
     @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return self.stage is None
+
+    @property
     def stage(self) -> Stage | None:
         """The stage that answers are awaited for; None when the sum is done."""
         return self._here.stage

@@ -119,6 +119,11 @@ class Adder(StepwiseMachine):
         return ()
 
     @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return DONE in self._kept
+
+    @property
     def sums(self) -> Array | None:
         """[1, d] without a tape axis: float64 of reals, int64 else; residues where integers have no bound."""
         return self._kept[TOTAL][None].copy() if DONE in self._kept else None

@@ -1,22 +1,26 @@
-"""One round of a sum for a server: the processor time that its machines take, and the bytes between them."""
+"""One round of a sum over clients: the processor time that its parties take, and the bytes between them."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode
+from fgl_secure.runtime import Directory, Messages, OwnDraws, Phase, Role, Step
+from fgl_secure.runtime.simulate import SILENT_TURNS
 
-SESSION = bytes(16)
+Ids = NDArray[np.int64]
+
+SESSION, STEP = bytes(16), Step(0)
+EARLY = frozenset({Phase.KEYS, Phase.SECRET_SHARES})
+"""What passes before vectors are asked for."""
 TENTHS = 10
-HANDED_IN = (Phase.VECTORS, Phase.MASKED_VECTORS, Phase.CIPHERTEXTS)
-"""What clients hand in, after whatever they agree on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class Round:
 
 
 def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int = 0) -> Round:
-    """Plays a round, with a machine for each party and every message as bytes, and checks its sum.
+    """Plays a round and checks its sum.
 
     Args:
         scheme: how.
@@ -75,73 +79,75 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
         gone: tenths of the clients that fall silent when they are asked for their vectors.
     """
     parties = Directory({Role.SERVER: 1, Role.SILO: clients})
-    topology, many = Topology.to_server(parties, length, bound), clients * gone // TENTHS
-    silent = {place * clients // many for place in range(many)}
+    silos, topology = parties.ids(Role.SILO), Topology.to_server(parties, length, bound)
+    many = clients * gone // TENTHS
+    silent = silos[[place * clients // many for place in range(many)]]
     vector = np.arange(length, dtype=np.int64) % (2 * bound + 1) - bound
     began = time.process_time()
-    server = _hosted(scheme, topology, 0)
-    server.begin(Step(0))
-    parts: list[SumMachine | _Gone] = []
-    for u in range(clients):
-        part = _hosted(scheme, topology, 1 + u)
-        part.begin(Step(0), vector[None])
-        parts.append(part)
-    meter = _Meter(time.process_time() - began)
-    while server.sums is None:
-        began = time.process_time()
-        for u, each in enumerate(parts):
-            for said in each.turn():
-                if u in silent and said.phase in HANDED_IN:
-                    parts[u] = _Gone()
-                    break
-                meter.up[u] += _carried(meter, encode(said, SESSION), said.phase, server)
-        for said in server.turn():
-            for u in said.receivers.tolist():
-                data = encode(said.rows(said.receivers == u), SESSION)
-                meter.down[u - 1] += _carried(meter, data, None, parts[u - 1])
-        meter.spend(time.process_time() - began)
-    assert server.included is not None
-    assert (server.sums[0] == vector * len(server.included)).all(), "a round that is timed is exact"
-    stayed = (server.included - 1).tolist()
-    means = (sum(moved[u] for u in stayed) / len(stayed) for moved in (meter.up, meter.down))
-    return Round(meter.agreement, meter.agreed, meter.rest, *means)
+    draws = OwnDraws(SystemCoins())
+    leader, member = (
+        scheme.machines(topology, SESSION, draws, hosted)[0] for hosted in (parties.ids(Role.SERVER), silos)
+    )
+    leader.begin(STEP)
+    member.begin(STEP, np.broadcast_to(vector, (clients, length)))
+    meter = _Meter(time.process_time() - began, silent)
+    quiet = 0
+    while quiet < SILENT_TURNS:  # as drivers do
+        said = [meter.handed(member, leader, up=True), meter.handed(leader, member, up=False)]
+        quiet = 0 if any(said) else quiet + 1
+    total, stayed = leader.sums, leader.included
+    assert total is not None, "a round that is timed comes to its end"
+    assert stayed is not None, "and says whose vectors are in it"
+    assert (total[0] == vector * len(stayed)).all(), "a round that is timed is exact"
+    up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.up, meter.down))
+    return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down)
 
 
-def _hosted(scheme: Scheme, topology: Topology, party: int) -> SumMachine:
-    (machine,) = scheme.machines(topology, SESSION, OwnDraws(SystemCoins()), np.array([party], dtype=np.int64))
-    return machine
-
-
-def _carried(meter: _Meter, data: bytes, phase: Phase | None, to: SumMachine | _Gone) -> int:
-    """Hands a message over as bytes, and says how many they are."""
-    meter.handed_in |= phase in HANDED_IN
-    meter.agreed += 0 if meter.handed_in else len(data)
-    to.take(decode(data, SESSION))
-    return len(data)
-
-
-class _Gone:
-    """A client that has vanished."""
-
-    def take(self, messages: Messages) -> None:
-        """Nothing reaches it."""
-
-    def turn(self) -> tuple[Messages, ...]:
-        """Nothing comes from it."""
-        return ()
-
-
+@dataclass(slots=True)
 class _Meter:
-    """Seconds and bytes until the first vector is handed in, and from then on."""
+    """Hands messages on, and keeps the time and the bytes.
 
-    def __init__(self, seconds: float) -> None:
-        self.agreement, self.rest, self.agreed, self.handed_in = seconds, 0.0, 0, False
-        self.up: dict[int, int] = defaultdict(int)
-        self.down: dict[int, int] = defaultdict(int)
+    Attributes:
+        began: seconds that were spent before.
+        silent: int64 [k], parties that say nothing from their vectors on.
+        seconds: of processor time, before vectors are asked for (True) and from then on.
+        agreed: bytes that pass until then, all together.
+        up: bytes by client that it sends.
+        down: bytes by client that it gets.
+    """
 
-    def spend(self, seconds: float) -> None:
-        """Counts seconds of a turn of all to what it belongs to."""
-        if self.handed_in:
-            self.rest += seconds
-        else:
-            self.agreement += seconds
+    began: float
+    silent: Ids
+    seconds: dict[bool, float] = field(default_factory=dict)
+    agreed: int = 0
+    up: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    down: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _early: bool = True
+
+    def __post_init__(self) -> None:
+        self.seconds = {True: self.began, False: 0.0}
+
+    def handed(self, speaker: SumMachine, hearer: SumMachine, *, up: bool) -> bool:
+        """One turn of a machine, whose messages another takes; whether it had anything to say."""
+        said, start = False, time.process_time()
+        for messages in speaker.turn():
+            if up and messages.phase not in EARLY:
+                self._early = False
+                messages = messages.rows(~np.isin(messages.senders, self.silent))  # noqa: PLW2901  # what is left
+            said = True
+            self._count(messages, up=up)
+            hearer.take(messages)
+            if not up and messages.phase is Phase.SECRET_SHARES:  # what clients do next is to make their vectors
+                self._lap(start)
+                self._early, start = False, time.process_time()
+        self._lap(start)
+        return said
+
+    def _lap(self, start: float) -> None:
+        self.seconds[self._early] += time.process_time() - start
+
+    def _count(self, messages: Messages, *, up: bool) -> None:
+        moved, ends = (self.up, messages.senders) if up else (self.down, messages.receivers)
+        for party in ends.tolist():
+            moved[party] += messages.item_bytes
+        self.agreed += self._early * len(messages) * messages.item_bytes

@@ -33,11 +33,11 @@ def report() -> Report:
 
 def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> None:
     """Each scheme has a round for each number of clients and of drop-outs, with bytes up and down."""
-    lines = [timing.name for timing in report.timings]
+    told = [timing.name for timing in report.timings]
     for scheme in names("server"):
         for clients in (4, 10):
             for gone in ("", ", 10 % drop out", ", 30 % drop out"):
-                (line,) = [name for name in lines if name.startswith(f"{scheme}, {clients} clients{gone}: ")]
+                (line,) = [name for name in told if name.startswith(f"{scheme}, {clients} clients{gone}: ")]
                 assert "MB up" in line
                 assert "MB down a client" in line
                 assert ("from 500 parameters" in line) == (clients == 10)
