@@ -15,6 +15,7 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
@@ -184,7 +185,9 @@ def server_scheme(text: str) -> Scheme:
 def _made(name: str, kind: type[Scheme], text: str | None, usual: Mapping[str, object]) -> Scheme:
     values = dict(_values(name, kind, text)) if text else {}
     if not set(usual) & set(values):
-        values |= {key: _of_kind(kind, key, value) for key, value in usual.items() if key in kind.parameters}
+        fitting = {key: _of_kind(kind, key, value) for key, value in usual.items() if key in kind.parameters}
+        with suppress(InputError):  # what is usual for a method gives way where a scheme can't do it
+            return kind.of_parameters({**values, **fitting})
     return kind.of_parameters(values)
 
 

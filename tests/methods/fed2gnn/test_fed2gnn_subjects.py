@@ -195,9 +195,9 @@ def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, Any], rule
         (3, (), "k_min must leave some node a sum under relay-coded.*found at most 2"),
         (5, ("secmp",), "scheme must not be secmp for fed2gnn: .*; found secmp"),
         (5, ("magic",), "scheme must be one of"),
-        (5, ("server=ckks,server=plaintext",), "scheme must be given once for server"),
-        (5, ("server=ckks", "server=plaintext"), "schemes must have names of their own in one report"),
-        (5, ("plaintext,server=plaintext[threshold=4]",), "plaintext must be named without parameters"),
+        (5, ("server=lightsecagg,server=plaintext",), "scheme must be given once for server"),
+        (5, ("server=lightsecagg", "server=plaintext"), "schemes must have names of their own in one report"),
+        (5, ("plaintext,server=plaintext[T=4]",), "parameter of plaintext must be one of threshold; found 'T'"),
     ],
 )
 def test_runs_that_cannot_be_are_refused_before_anything_runs(silos: int, schemes: tuple[str, ...], rule: str) -> None:
