@@ -98,6 +98,8 @@ class Collective:
             sums = machine.sums
             if sums is None or not len(own):
                 continue
+            if sums.shape[-1] != width:  # nobody hosted with these groups has heard how wide rows are: none came
+                sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
             if len(own) == groups:
                 return sums
             if out is None:

@@ -95,9 +95,9 @@ def test_recorded_rounds_run_the_scheme() -> None:
     sums, channel = summed(RelayCoded(), Recording.everything(rounds=2))
     rounds = [sums.sums(factors, Step(r)) for r in range(3)]
     assert all(np.array_equal(a, b) for a, b in zip(rounds[0], rounds[2], strict=True))
-    kept = [b for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.payload is not None]
+    kept = [b for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.fields is not None]
     assert {b.step.round for b in kept} == {0, 1}
-    one, other = (np.asarray(next(b for b in kept if b.step.round == r).payload) for r in (0, 1))
+    one, other = (next(b for b in kept if b.step.round == r)["sum"] for r in (0, 1))
     assert (one != other).any()
 
 
