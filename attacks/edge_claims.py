@@ -1,4 +1,4 @@
-"""Edges that observers claim, and how they are scored."""
+"""Edges that observers claim to know, and how they are scored: any devices' edges, or those of other clients."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.neighbourhoods import Client
+from fgl_secure.attacks.truth import LinkedDevices, LinkedParties, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import advantage, clustered_proportion, node_block_proportion
 
@@ -28,7 +30,7 @@ class ClaimedEdges:
     targets: Ids
 
 
-def score_claimed_edges(guess: ClaimedEdges, truth: Truth, *, crossing: bool) -> tuple[Measurement, ...]:
+def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: bool) -> tuple[Measurement, ...]:
     """Precision, recall and advantage over ordered pairs of different devices.
 
     An edge that several observers claim, each alone, counts once. Without the transcript a claim is right as often as
@@ -43,7 +45,7 @@ def score_claimed_edges(guess: ClaimedEdges, truth: Truth, *, crossing: bool) ->
     source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
     pairs = devices * (devices - 1)
     if crossing:
-        there = there[:, truth.crosses_silos]
+        there = there[:, crosses_silos(truth)]
         abroad = truth.silo_of[source] != truth.silo_of[target]
         source, target = source[abroad], target[abroad]
         sizes = np.bincount(truth.silo_of)
@@ -68,3 +70,98 @@ def score_claimed_edges(guess: ClaimedEdges, truth: Truth, *, crossing: bool) ->
     precision = clustered_proportion(right, claimed // devices, seed=0)
     value, interval, n = precision.value, precision.interval, precision.n
     return (Measurement("precision", value, interval, n, density, density, 1.0, True, finding), *found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignEdges:
+    """Edges between nodes of other clients, each claimed by one client.
+
+    Attributes:
+        clients: int64 [k], index of the client that makes each claim.
+        lower: int64 [k], device index of the end of lower index.
+        upper: int64 [k], device index of the other end.
+    """
+
+    clients: Ids
+    lower: Ids
+    upper: Ids
+
+    @classmethod
+    def claimed(cls, client: Client, ends: Ids, others: Ids) -> ForeignEdges:
+        """The claims of one client, each pair once, without pairs that touch the client or are one node."""
+        foreign = ~client.owned[ends] & ~client.owned[others] & (ends != others)
+        pairs = np.sort(np.stack([ends[foreign], others[foreign]]), axis=0)
+        lower, upper = np.unique(pairs, axis=1)
+        return cls(np.full(len(lower), client.index, dtype=np.int64), lower, upper)
+
+    @classmethod
+    def of_all(cls, parts: list[ForeignEdges]) -> ForeignEdges:
+        """The claims of all clients, side by side and each once; at least one part."""
+        columns = [np.stack([part.clients, part.lower, part.upper]) for part in parts]
+        return cls(*np.unique(np.concatenate(columns, axis=1), axis=1))
+
+
+def score_foreign_edges(
+    guess: ForeignEdges, truth: LinkedDevices, within_reach: NDArray[np.bool_]
+) -> tuple[Measurement, ...]:
+    """Precision, recall and advantage over all pairs of a client and two nodes that are not its own.
+
+    Without what was exchanged a claim is right as often as such pairs are edges (the density), and as many claims at
+    random find the share of edges that they are of all pairs. Edges out of reach count for the recall all the same.
+
+    Args:
+        guess: the claims, those of every client on its own account.
+        truth: with the edges, taken as undirected.
+        within_reach: bool [m] in the order of `foreign_edges`, which edges a complete break would find.
+    """
+    nodes = len(truth.silo_of)
+    client, lower, upper = foreign_edges(truth)
+    there, claimed = ((c * nodes + a) * nodes + b for c, a, b in (
+        (client, lower, upper), (guess.clients, guess.lower, guess.upper)))  # fmt: skip
+    read, right = np.isin(there, claimed), np.isin(claimed, there)
+    sizes = nodes - np.bincount(truth.silo_of)
+    pairs = int((sizes * (sizes - 1) // 2).sum())
+    finding = (
+        f"{len(sizes)} clients, each alone, claim {len(right):,} edges between nodes of others, {int(right.sum()):,} "
+        f"of them rightly; there are {len(read):,} such edges, counted once for each client."
+    )
+    recall = node_block_proportion(read, np.stack([lower, upper]), nodes, seed=0)
+    gain = advantage(int(read.sum()), len(read), int((~right).sum()), max(pairs - len(read), 0))
+    random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
+    reach = float(within_reach.mean()) if len(within_reach) else 0.0
+    found = (
+        Measurement("recall", recall.value, recall.interval, recall.n, random, random, reach, True, finding),
+        Measurement("advantage", gain.value, gain.interval, gain.n, 0.0, 0.0, reach, False, finding),
+    )
+    if not len(right):
+        return found
+    precision = clustered_proportion(right, guess.lower, seed=0)
+    value, interval, n = precision.value, precision.interval, precision.n
+    return (Measurement("precision", value, interval, n, density, density, 1.0, True, finding), *found)
+
+
+def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:
+    """For every client all undirected edges without an end in it: int64 client, lower end and upper end."""
+    lower, upper = np.unique(np.sort(truth.edges, axis=0), axis=1)
+    apart = lower != upper
+    lower, upper = lower[apart], upper[apart]
+    clients = np.arange(int(truth.silo_of.max()) + 1)[:, None]
+    client, edge = np.nonzero((truth.silo_of[lower] != clients) & (truth.silo_of[upper] != clients))
+    return client.astype(np.int64), lower[edge], upper[edge]
+
+
+def linked_pairs(truth: LinkedDevices) -> sparse.csr_array:
+    """The edges of a graph both ways, without self-loops: 0/1 float64 CSR [n, n]."""
+    n = len(truth.silo_of)
+    source, target = truth.edges[:, truth.edges[0] != truth.edges[1]]
+    both = (np.concatenate([source, target]), np.concatenate([target, source]))
+    matrix = sparse.csr_array((np.ones(len(both[0])), both), shape=(n, n))
+    matrix.data[:] = 1.0
+    return matrix
+
+
+def edges_at_neighbours(truth: LinkedDevices) -> NDArray[np.bool_]:
+    """Bool [m] in the order of `foreign_edges`: whether an end is a neighbour of the client's nodes."""
+    client, lower, upper = foreign_edges(truth)
+    touched = foreign_neighbours(truth)
+    return np.asarray(touched[lower, client] | touched[upper, client])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.truth import SentRows
 from fgl_secure.runtime import Direction, Role, Step
 from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered, node_block_proportion
 
@@ -50,7 +50,7 @@ class ClaimedTerms:
 METRICS = {Direction.FORWARD: "exact recovery", Direction.BACKWARD: "exact gradients"}
 
 
-def score_recovered_rows(guess: Iterable[RecoveredRows], truth: Truth) -> tuple[Measurement, ...]:
+def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tuple[Measurement, ...]:
     """The share of claimed rows that are exact, over the messages that the observers could attack.
 
     Embeddings (forward) and gradients (backward) are scored apart. Rows of zeros are left out: the gradient of a
@@ -68,7 +68,7 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: Truth) -> tuple[
     return tuple(found)
 
 
-def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: Truth) -> Measurement | None:
+def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentRows) -> Measurement | None:
     hits, owners, most_frequent = [], [], 0.0
     for batch in batches:
         sender = truth.parties.index_of(batch.senders, Role.DEVICE)
@@ -92,7 +92,7 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: Truth
     return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
 
 
-def score_claimed_terms(guess: ClaimedTerms, truth: Truth) -> tuple[Measurement, ...]:
+def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measurement, ...]:
     """The share of all messages whose row is claimed for the right sum, and the share of claims that are right.
 
     Rows are compared bit for bit, as a multiset for every sum: a row that two neighbours have counts twice if it is

@@ -22,7 +22,7 @@ from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.program import HiFGL as Program
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
 
 BASELINE = "plaintext"
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _method(prepared: Prepared, scheme: Scheme) -> Program:
-    channel = Channel(hierarchy_of(prepared.graph, scheme.relays), SystemCoins())
+    channel = Channel(hierarchy_of(prepared.graph, scheme.helpers), SystemCoins())
     return Program(
         prepared.graph,
         scheme,

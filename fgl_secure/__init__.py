@@ -14,12 +14,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fgl_secure import attacks, methods
+    from fgl_secure import attacks, methods, schemes
     from fgl_secure.aggregation.aggregator import SecureAggregator
     from fgl_secure.auditing.audit import audit
     from fgl_secure.auditing.train import train
     from fgl_secure.graph import Data, FederatedGraph
-    from fgl_secure.protocols import naming as schemes
 
 try:
     __version__ = version("fgl-secure")
@@ -36,7 +35,7 @@ _PLACES = MappingProxyType({
 _MODULES = MappingProxyType({
     "attacks": "fgl_secure.attacks",
     "methods": "fgl_secure.methods",
-    "schemes": "fgl_secure.protocols.naming",
+    "schemes": "fgl_secure.schemes",
 })  # fmt: skip
 
 __all__ = [

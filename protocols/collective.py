@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,31 @@ from fgl_secure.runtime.transcript import SECRETS
 
 Array = NDArray[Any]
 
+Reals = NDArray[np.float64]
+
 VECTORS = "vectors"
 """Name of the inputs of sums over clients."""
+PARTICIPANTS = "participants"
+"""Name of the outputs that say whose rows are in a sum: indices within their role, int64 [k, 1]."""
+
+
+class Code(Protocol):
+    """A map of real rows into what a scheme adds up, and of sums back."""
+
+    def encode(self, rows: Reals, /) -> Array:
+        """Integers for real rows.
+
+        Raises:
+            InputError: a row does not fit.
+        """
+
+    def decode(self, sums: Array, /) -> Reals:
+        """The reals that sums of integers stand for."""
+
+
+def output_of(topology: str) -> str:
+    """Name of the outputs of sums of a topology, as those entitled to them have them."""
+    return f"{topology} sum"
 
 
 class Collective:
@@ -28,21 +51,29 @@ class Collective:
         scheme: how they are computed.
         topology: who adds what for whom.
         channel: between all parties; carries and records the messages, and gives the coins.
+        code: how real rows become integers; the scheme's own map into its field unless given.
+        output: what the sum is called where recordings say what the party entitled to it was left with.
 
     Raises:
         InputError: the scheme refuses the topology, or does not fit the parties of the channel.
         FieldRangeError: the field cannot hold the sums.
     """
 
-    def __init__(self, scheme: Scheme, topology: Topology, channel: Channel) -> None:
-        why = scheme.refuses(topology)
-        if why is not None:
-            raise InputError(f"scheme must serve the topology {topology.name}; {scheme.name} does not, because {why}")
+    def __init__(
+        self,
+        scheme: Scheme,
+        topology: Topology,
+        channel: Channel,
+        code: Code | None = None,
+        output: str | None = None,
+    ) -> None:
+        scheme.check_serves(topology)
         scheme = scheme.fitted(topology)
         if scheme.helpers:
             topology = replace(topology, helpers=_helpers(channel, scheme))
         self.scheme, self.topology, self._channel = scheme, topology, channel
-        self.fixed = scheme.fixed_point(topology.terms)
+        self._code: Code | None = scheme.encoding(topology) if code is None else code
+        self._output = output or output_of(topology.name)
         named = scheme.keyed and not channel.batch_shape
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
         self._machines = scheme.machines(topology, session, channel)
@@ -59,8 +90,8 @@ class Collective:
         """Computes the sums of one step.
 
         Args:
-            rows: [n, d]; reals where the scheme maps them into a field or sums reals, integers up to the topology's
-                bound else. In a backward step the rows are the groups of the forward pass.
+            rows: [n, d]; reals where there is a code or the scheme sums reals, integers up to the topology's bound
+                else. In a backward step the rows are the groups of the forward pass.
             step: when; no two sums of a collective may have the same.
 
         Returns:
@@ -72,18 +103,32 @@ class Collective:
             ProtocolError: the step was summed before, too many parties dropped out, or somebody departs from the
                 protocol in a way that cannot be mended.
         """
-        grouping = self._ways[step.direction]
-        if rows.ndim != 2 or len(rows) != len(grouping.row_owner):
-            raise InputError(f"values must be [{len(grouping.row_owner)}, d]; found {list(rows.shape)}")
-        real = rows.dtype.kind == "f"
-        units = self.fixed.encode(rows) if real and self.fixed is not None else rows
+        way = self._ways[step.direction]
+        if rows.ndim != 2 or len(rows) != len(way.row_owner):
+            raise InputError(f"values must be [{len(way.row_owner)}, d]; found {list(rows.shape)}")
+        code = self._code if rows.dtype.kind == "f" else None
+        units = rows if code is None else code.encode(rows)
+        if code is not None and self.scheme.takes_reals:
+            units, code = code.decode(units), None
         for machine, own, _ in self._hosts[step.direction]:
-            machine.begin(step, (units if len(own) == len(units) else units[own]) if len(own) else None)
+            machine.begin(step, _some(units, own) if len(own) else None)
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
-        self._channel.note_inputs(name, step, grouping.row_owner, units)
+        self._channel.note_inputs(name, step, way.row_owner, units)
         simulate(self._machines, self._channel)
         sums = self._gathered(step.direction, rows.shape[1])
-        return self.fixed.decode(sums) if real and self.fixed is not None else sums
+        sums = sums if code is None else code.decode(sums)
+        if self.topology.is_one_sum:
+            self._note_learnt(sums, step)
+        return sums
+
+    def _note_learnt(self, sums: Array, step: Step) -> None:
+        """Notes the sum, and who is in it, for the party that is entitled to it."""
+        owner, channel, found = self.topology.grouping.group_owner, self._channel, self.included
+        channel.note_outputs(self._output, step, owner, np.broadcast_to(sums, (*channel.batch_shape, *sums.shape[-2:])))
+        if found is not None:
+            places = np.array([[channel.parties.party_of(party).index] for party in found.tolist()], dtype=np.int64)
+            everywhere = np.broadcast_to(places.reshape(-1, 1), (*channel.batch_shape, len(found), 1))
+            channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(found)), everywhere)
 
     @property
     def included(self) -> NDArray[np.int64] | None:
@@ -98,20 +143,24 @@ class Collective:
             sums = machine.sums
             if sums is None or not len(own):
                 continue
-            if sums.shape[-1] != width:  # nobody hosted with these groups has heard how wide rows are: none came
+            if not sums.shape[-1] and width:  # nobody was answered, and so nobody knows how wide a sum would be
                 sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
             if len(own) == groups:
                 return sums
             if out is None:
                 out = np.zeros((*sums.shape[:-2], groups, width), dtype=sums.dtype)
             out[..., own, :] = sums
-        if out is None:
+        if out is None and groups:
             raise ProtocolError("machines must leave a sum for those entitled to it; they left none")
-        return out
+        return np.zeros((0, width)) if out is None else out
 
 
 def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero(np.isin(owners, parties))
+
+
+def _some(rows: Array, which: NDArray[np.int64]) -> Array:
+    return rows if len(which) == len(rows) else rows[which]
 
 
 def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:

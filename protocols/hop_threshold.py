@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.protocols.vector_sum import VectorGroup, VectorScheme
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
 UNIT_BITS = 36
@@ -84,7 +86,7 @@ class CommonThreshold:
         scheme: adds the histograms up.
     """
 
-    scheme: VectorScheme
+    scheme: Scheme
 
     def pruned(
         self, channel: Channel, client_of: Ids, power: sparse.csr_array, count: int, step: Step
@@ -115,11 +117,10 @@ class CommonThreshold:
         return search.least
 
     def _added(self, channel: Channel, client: Ids, units: Ids, search: Search, step: Step) -> Ids:
-        clients, server = channel.parties.ids(Role.SILO), int(channel.parties.ids(Role.SERVER)[0])
+        clients = channel.parties.ids(Role.SILO)
         histograms = np.stack([search.histogram(units[client == k]) for k in range(len(clients))])
-        group = VectorGroup(clients[1:], int(clients[0]), server)
-        session = self.scheme.open(channel, group, BINS, MOST_ENTRIES)
-        total: Ids = histograms[0] + session.sum(histograms[1:], step)
+        topology = Topology.to_client(channel.parties, clients[1:], int(clients[0]), BINS, MOST_ENTRIES)
+        total: Ids = histograms[0] + Collective(self.scheme, topology, channel).sum(histograms[1:], step)[0]
         return total
 
     @staticmethod

@@ -7,22 +7,35 @@ scheme then sums rows that it need not round again, and its sums hold the noise 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.dp import Perturbation, grid_rows
-from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.grouped_sum import Scheme, Session
-from fgl_secure.protocols.topology import Grouping, Ids, Reals
-from fgl_secure.runtime import Channel, Claim, Direction, Guarantee, PublicParameters, Role, Secret, Step, Strength
+from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.scheme import Encoding, Scheme, SumMachine, least_group
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Topology
+from fgl_secure.runtime import (
+    Claim,
+    Direction,
+    Draws,
+    Guarantee,
+    Messages,
+    PublicParameters,
+    Role,
+    Secret,
+    Step,
+    Strength,
+)
 
 _MANY = 2**31
 """As many parties of a role as there are."""
+_SPENT = "releases spent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +52,33 @@ class Perturbed(Scheme):
     inner: Scheme
     settings: Perturbation
 
+    label: ClassVar[str] = "dp"
+    summary: ClassVar[str] = "noise on neighbours' rows, under any scheme"
+
+    @property
+    def keyed(self) -> bool:  # type: ignore[override]  # as the inner scheme is
+        """The inner scheme's."""
+        return self.inner.keyed
+
     @property
     def name(self) -> str:
         """The inner scheme's, with `+dp`."""
         return f"{self.inner.name}+dp"
 
     @property
-    def claim(self) -> Claim:
-        """The inner scheme's claim, and differential privacy of embeddings and gradients."""
-        inner = self.inner.claim
+    def public(self) -> PublicParameters:
+        """The inner scheme's."""
+        return self.inner.public
+
+    def refuses(self, topology: Topology) -> str | None:
+        """What the inner scheme refuses; other rows than neighbours' pass through it without noise."""
+        return self.inner.refuses(topology)
+
+    def claim_for(self, topology: Topology) -> Claim:
+        """The inner scheme's claim, and differential privacy of embeddings and gradients of neighbours."""
+        inner = self.inner.claim_for(topology)
+        if topology.name != NEIGHBOURS:
+            return inner
         assumptions = (
             "rows of a device depend on its own data and on noisy sums alone",
             "numbers of neighbours are public: an edge or a device that is left out sends zeros instead",
@@ -59,52 +90,63 @@ class Perturbed(Scheme):
     @property
     def shares(self) -> int:
         """Shares of noise in the smallest thing that anybody sees: a sum, or a message that the inner scheme shows."""
-        hidden = any(promise.secret is Secret.EMBEDDING for promise in self.inner.claim.guarantees)
-        return min(self.settings.honest, self.inner.minimum_group) if hidden else 1
+        return 1 if self._hiding is None else min(self.settings.honest, least_group(self.inner))
 
-    @property
-    def public(self) -> PublicParameters:
+    def limit(self, terms: int) -> int | None:
         """The inner scheme's."""
-        return self.inner.public
-
-    @property
-    def minimum_group(self) -> int:
-        """The inner scheme's."""
-        return self.inner.minimum_group
-
-    def gradient_scheme(self, members: int) -> Scheme | None:
-        """The inner scheme's: parameter gradients are not what the noise is made for."""
-        return self.inner.gradient_scheme(members)
+        return self.inner.limit(terms)
 
     def fixed_point(self, terms: int) -> FixedPoint | None:
         """The inner scheme's."""
         return self.inner.fixed_point(terms)
 
-    @property
-    def relays(self) -> int:
+    def fitted(self, topology: Topology) -> Scheme:
+        """Around the inner scheme as it fits the topology; where no noise is added, that one alone."""
+        inner = self.inner.fitted(topology)
+        return replace(self, inner=inner) if topology.name == NEIGHBOURS else inner
+
+    def encoding(self, topology: Topology) -> Encoding | None:
+        """Neighbours' rows are clipped and put on the grid, and then written as the inner scheme does.
+
+        Raises:
+            InputError: the inner scheme would round noisy rows again.
+            FieldRangeError: a noisy row may exceed the inner scheme's bound.
+        """
+        if topology.name != NEIGHBOURS:
+            return self.inner.encoding(topology)
+        return OnGrid(self.settings, self._encoding(topology.terms))
+
+    def answered(self, grouping: Grouping) -> Grouping:
         """The inner scheme's."""
-        return self.inner.relays
+        return self.inner.answered(grouping)
 
     @property
-    def variants(self) -> tuple[Scheme, ...]:
-        """None."""
-        return ()
+    def helpers(self) -> Mapping[Role, int]:
+        """The inner scheme's."""
+        return self.inner.helpers
 
-    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:
-        """Opens the inner scheme with one row a message.
+    def machines(
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
+    ) -> tuple[SumMachine, ...]:
+        """The inner scheme's machines for one row a message; whoever sends rows adds noise as a step begins.
 
         Raises:
             InputError: rows are wider than the noise was made for, somebody sends more than the cap, or the inner
                 scheme would round noisy rows again.
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """
-        if width > self.settings.width:
-            raise InputError(f"width must be at most the settings' {self.settings.width} coordinates; found {width}")
-        for way in (grouping, grouping.reversed()):
-            self.settings.target.relation.check(way.row_owner[way.source], way.target)
-        encoding = self._encoding(max(grouping.largest_group, grouping.reversed().largest_group, 1))
-        inner = self.inner.open(channel, PerMessage.of(grouping), width)
-        return _PerturbedSession(self.settings, channel, grouping, inner, encoding)
+        if topology.name != NEIGHBOURS:
+            return self.fitted(topology).machines(topology, session, draws, hosted, names=names)
+        plain, settings = topology.grouping, self.settings
+        if topology.width > settings.width:
+            raise InputError(
+                f"width must be at most the settings' {settings.width} coordinates; found {topology.width}"
+            )
+        for way in (plain, plain.reversed()):
+            settings.target.relation.check(way.row_owner[way.source], way.target)
+        encoding, apart = self._encoding(topology.terms), replace(topology, grouping=PerMessage.of(plain))
+        inner = self.inner.machines(apart, session, draws, hosted, names=names)
+        return tuple(Noisy(machine, settings, plain, encoding, draws) for machine in inner)
 
     def _encoding(self, terms: int) -> FixedPoint | None:
         """How the inner scheme encodes rows, checked to hold noisy ones; None where it sums real numbers."""
@@ -136,13 +178,61 @@ class Perturbed(Scheme):
         )
 
     @property
+    def _hiding(self) -> Guarantee | None:
+        """The inner scheme's promise that single messages are hidden, if it makes one."""
+        promises = self.inner.claim_for(Topology.example(NEIGHBOURS)).guarantees
+        return next((promise for promise in promises if promise.secret is Secret.EMBEDDING), None)
+
+    @property
     def _coalition(self) -> Mapping[Role, int]:
         """Those from whom the inner scheme hides messages; of the senders of one sum those beyond the honest ones."""
-        if self.shares == 1:
+        hiding = self._hiding
+        if self.shares == 1 or hiding is None:
             return dict.fromkeys(Role, _MANY)
-        hiding = next(promise for promise in self.inner.claim.guarantees if promise.secret is Secret.EMBEDDING)
-        devices = 1 + self.inner.minimum_group - self.shares
+        devices = 1 + least_group(self.inner) - self.shares
         return {**hiding.coalition, Role.DEVICE: min(hiding.coalition.get(Role.DEVICE, 0), devices)}
+
+
+@dataclass(frozen=True, slots=True)
+class OnGrid:
+    """Rows clipped and rounded to the grid of the noise, then written as the inner scheme does.
+
+    Attributes:
+        settings: of the noise.
+        inner: the inner scheme's encoding; None where it sums reals.
+    """
+
+    settings: Perturbation
+    inner: FixedPoint | None
+
+    @property
+    def bound(self) -> float:
+        """The largest norm; longer rows are shortened."""
+        return self.settings.clip
+
+    @property
+    def fraction_bits(self) -> int:
+        """Those of the inner scheme, or of the grid."""
+        return self.settings.fraction_bits if self.inner is None else self.inner.fraction_bits
+
+    def encode(self, values: NDArray[np.floating[Any]]) -> NDArray[Any]:
+        """Rows [n, d] without noise.
+
+        Raises:
+            InputError: they are wider than the noise was made for, or not finite.
+        """
+        settings = self.settings
+        if values.shape[1] > settings.width:
+            raise InputError(
+                f"values must not be wider than the {settings.width} coordinates that the noise was made for; "
+                f"found {values.shape[1]}"
+            )
+        reals = grid_rows(values, settings.clip, settings.fraction_bits).rows * 2.0**-settings.fraction_bits
+        return reals if self.inner is None else self.inner.encode(reals)
+
+    def decode(self, elements: NDArray[Any]) -> NDArray[np.float64]:
+        """Sums, noise included."""
+        return elements if self.inner is None else self.inner.decode(elements)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,6 +249,11 @@ class PerMessage(Grouping):
     def of(cls, plain: Grouping) -> PerMessage:
         """Row e is what message e of the plain grouping carries."""
         return cls._carrying(plain, np.arange(len(plain.source), dtype=np.int64))
+
+    @property
+    def owners(self) -> Ids:
+        """Those of the plain grouping, also where they send nothing."""
+        return self.plain.owners
 
     def reversed(self) -> Grouping:
         """The same messages turned round: what a row's reader sent it for becomes a row, message by message."""
@@ -185,45 +280,94 @@ def source_perturb(rows: Ids, source: Ids, noise: Ids) -> Ids:
     return rows[source] + noise
 
 
-class _PerturbedSession(Session):
-    def __init__(
-        self, settings: Perturbation, channel: Channel, grouping: Grouping, inner: Session, encoding: FixedPoint | None
-    ) -> None:
-        self._settings, self._channel, self._inner, self._encoding = settings, channel, inner, encoding
-        self._ways = {Direction.FORWARD: grouping, Direction.BACKWARD: grouping.reversed()}
-        self._budget = settings.open_budget()
+class Noisy(SumMachine):
+    """A machine of the inner scheme whose rows get noise as a step begins.
 
-    def sum(self, values: Reals, step: Step) -> NDArray[np.float64]:
-        """See `Session.sum`.
+    Args:
+        inner: the machine, for one row a message.
+        settings: of the noise.
+        plain: who sends what to whom in the forward pass.
+        encoding: the inner scheme's; None where it sums reals.
+        draws: coins of its parties.
+    """
+
+    def __init__(
+        self, inner: SumMachine, settings: Perturbation, plain: Grouping, encoding: FixedPoint | None, draws: Draws
+    ) -> None:
+        super().__init__(inner.parties)
+        self._inner, self._settings, self._encoding, self._draws = inner, settings, encoding, draws
+        self._sources = {
+            direction: _Sources.of(way, inner.parties)
+            for direction, way in ((Direction.FORWARD, plain), (Direction.BACKWARD, plain.reversed()))
+        }
+        self._budget, self._spent = settings.open_budget(), 0
+        self.remarks = inner.remarks
+
+    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
+        """See `SumMachine.begin`.
 
         Raises:
             BudgetExhaustedError: the budget has no release left; nothing was sent.
-            InputError: values have another shape, are wider than the noise was made for, or are not finite.
         """
-        way, settings = self._ways[step.direction], self._settings
-        self._check_values(values, way)
-        rows = grid_rows(values, settings.clip, settings.fraction_bits).rows
+        if rows is None:
+            self._inner.begin(step)
+            return
         self._budget.spend()
-        # The secret is the row without noise. It is noted first: the inner scheme notes the noisy ones after it.
-        self._channel.note_inputs("values", step, way.row_owner, self._as_encoded(rows))
-        noise = self._draw((len(way.source), values.shape[1]), way, step)
-        return self._inner.sum(source_perturb(rows, way.source, noise) * 2.0**-settings.fraction_bits, step)
+        self._spent += 1
+        sources = self._sources[step.direction]
+        noise = self._settings.noise.sample(self._draws.coins, (len(sources.row), rows.shape[1]))
+        self._draws.note_coins("noise", sources.owner, noise, step)
+        self._inner.begin(step, self._noisy(rows, sources.row, noise))
 
-    def _check_values(self, values: Reals, way: Grouping) -> None:
-        if values.ndim != 2 or len(values) != len(way.row_owner):
-            raise InputError(f"values must be [{len(way.row_owner)}, d]; found {list(values.shape)}")
-        if values.shape[1] > self._settings.width:
-            raise InputError(
-                f"values must not be wider than the {self._settings.width} coordinates that the noise was made for; "
-                f"found {values.shape[1]}"
-            )
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`."""
+        self._inner.take(messages)
 
-    def _as_encoded(self, rows: Ids) -> NDArray[Any]:
-        reals = rows * 2.0**-self._settings.fraction_bits
-        return reals if self._encoding is None else self._encoding.encode(reals)
+    def turn(self) -> Iterable[Messages]:
+        """See `Machine.turn`."""
+        return self._inner.turn()
 
-    def _draw(self, shape: tuple[int, int], way: Grouping, step: Step) -> Ids:
-        noise = self._settings.noise.sample(self._channel.coins, shape)
-        if self._channel.recording.keeps(step):
-            self._channel.note_coins("noise", way.row_owner[way.source], noise)
-        return noise
+    def state(self) -> Mapping[str, NDArray[Any]]:
+        """The inner machine's, and how many releases are spent."""
+        return {**self._inner.state(), _SPENT: np.array([self._spent])}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """See `Machine.restore`."""
+        if _SPENT not in state or state[_SPENT].shape != (1,):
+            raise MalformedMessageError("state must say how much of the budget is spent; it does not")
+        self._inner.restore({name: value for name, value in state.items() if name != _SPENT})
+        self._budget, self._spent = self._settings.open_budget(), int(state[_SPENT][0])
+        if self._spent:
+            self._budget.spend(self._spent)
+
+    @property
+    def sums(self) -> NDArray[Any] | None:
+        """The inner machine's."""
+        return self._inner.sums
+
+    @property
+    def included(self) -> Ids | None:
+        """The inner machine's."""
+        return self._inner.included
+
+    def _noisy(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
+        """One row a message, as the inner scheme sums them."""
+        bits, encoding = self._settings.fraction_bits, self._encoding
+        if encoding is None:
+            return source_perturb(np.rint(rows * 2.0**bits).astype(np.int64), source, noise) * 2.0**-bits
+        units = source_perturb(rows.astype(np.int64), source, noise << (encoding.fraction_bits - bits))
+        return (units % encoding.field.modulus).astype(rows.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Sources:
+    """Messages that hosted parties send in one pass: the row of each, counted among theirs, and its owner."""
+
+    row: Ids
+    owner: Ids
+
+    @classmethod
+    def of(cls, way: Grouping, parties: Ids) -> _Sources:
+        held = np.flatnonzero(np.isin(way.row_owner, parties))
+        sent = way.source[np.isin(way.row_owner[way.source], parties)]
+        return cls(np.searchsorted(held, sent), way.row_owner[sent])

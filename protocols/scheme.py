@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -18,6 +20,28 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
+
+
+class Encoding(Protocol):
+    """A map of real rows into what a scheme sums, and of sums back; `FixedPoint` is one."""
+
+    @property
+    def bound(self) -> float:
+        """Largest magnitude of one entry."""
+
+    @property
+    def fraction_bits(self) -> int:
+        """Bits behind the binary point."""
+
+    def encode(self, values: NDArray[np.floating[Any]], /) -> Array:
+        """Rows as they are summed.
+
+        Raises:
+            InputError: an entry is not finite, or beyond the bound.
+        """
+
+    def decode(self, elements: Array, /) -> NDArray[np.float64]:
+        """Sums as reals."""
 
 
 class SumMachine(Machine):
@@ -50,6 +74,11 @@ class SumMachine(Machine):
         """
 
     @property
+    def over(self) -> bool:
+        """Whether the hosted parties have nothing more to say or hear in the step at hand, as far as they can tell."""
+        return False
+
+    @property
     def included(self) -> Ids | None:
         """Party identifiers of those whose rows are in the one sum; None where there are several sums, or none yet."""
         return None
@@ -62,6 +91,8 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    takes_reals: ClassVar[bool] = False
+    """Whether rows of one sum of all clients may be reals, which are summed as they are."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
@@ -88,7 +119,7 @@ class Scheme(ABC):
         """The largest magnitude that a sum of up to `terms` integers may reach and still be exact; None for reals."""
 
     def fixed_point(self, terms: int) -> FixedPoint | None:  # noqa: ARG002  # for those over a field
-        """The map of real rows into what is summed, for sums of up to `terms` rows; None where rows go in as they are.
+        """The map of neighbours' rows into a field, for sums of up to `terms` rows; None where there is no field.
 
         Raises:
             FieldRangeError: the field cannot hold such sums.
@@ -99,9 +130,30 @@ class Scheme(ABC):
         """The scheme with parameters that it chooses for a topology that it serves."""
         return self
 
+    def encoding(self, topology: Topology) -> Encoding | None:
+        """The map of real rows of a topology into what is summed; None where rows go in as they are.
+
+        Raises:
+            FieldRangeError: the field cannot hold such sums.
+        """
+        return self.fixed_point(topology.terms)
+
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""
         return grouping
+
+    @property
+    def modulus(self) -> int | None:
+        """The modulus of sums whose topology has no bound, and whose entries are elements; None for no such sums."""
+        return None
+
+    def threshold_for(self, clients: int) -> int:
+        """Least clients that one sum of so many goes on with, where some drop out; all of them unless it says less.
+
+        Raises:
+            InputError: too few clients, or a threshold that privacy forbids.
+        """
+        return clients
 
     @property
     def helpers(self) -> Mapping[Role, int]:
@@ -110,17 +162,46 @@ class Scheme(ABC):
 
     @abstractmethod
     def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
         """The machines of some parties, one a role.
 
         Args:
             topology: that the scheme serves.
-            session: 16 public bytes, different in every session.
+            session: 16 public bytes, different in every session; what else all parties must have been told alike may
+                follow them: where keys are bound to it, parties that were told otherwise have no sum.
             draws: coins of those parties.
             hosted: int64 [k], party identifiers; all that take part unless given.
+            names: identities that sign keys, where a scheme has keys to sign, so that no server passes on its own.
 
         Raises:
             InputError: the scheme refuses the topology, or its parameters do not fit it.
             FieldRangeError: the field cannot hold the sums.
         """
+
+    def check_serves(self, topology: Topology) -> None:
+        """Raises InputError, with the reason, where it refuses a topology."""
+        why = self.refuses(topology)
+        if why is not None:
+            raise InputError(f"scheme must serve the topology {topology.name}; {self.name} does not, because {why}")
+
+
+def check_range(scheme: Scheme, topology: Topology) -> None:
+    """Raises FieldRangeError unless sums of so many rows of integers of that magnitude are exact under a scheme."""
+    terms, limit = topology.terms, scheme.limit(topology.terms)
+    if topology.bound is not None and limit is not None and terms * topology.bound > limit:
+        raise FieldRangeError(
+            f"bound must satisfy terms * bound <= {limit:,} under {scheme.name}; found {terms:,} * {topology.bound:,}"
+        )
+
+
+def least_group(scheme: Scheme) -> int:
+    """Fewest messages of a neighbours' sum that a scheme computes; 1 where it computes all."""
+    most = 1
+    while True:
+        sizes = np.arange(1, most + 1)
+        target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
+        kept = scheme.answered(Grouping(rows, sizes, rows, target, rows, sizes)).target
+        if len(kept):
+            return int(sizes[kept].min())
+        most *= 4

@@ -12,8 +12,8 @@ import numpy as np
 from scipy import sparse
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
+from fgl_secure.algebra.quantization import Integers, most_fraction_bits, rounded
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.vector_sum import Integers
 
 MOST_FRACTION_BITS = 24
 FEWEST_FRACTION_BITS = 16
@@ -53,7 +53,7 @@ class TermRange:
         """
         widest = LinearSketch(shape, 1, 0, self.splits(shape, asked)).largest_factor()
         room = self.limit // (2 * self.terms * self.largest_degree * widest)
-        most = min(room.bit_length() - 1, MOST_FRACTION_BITS)
+        most = min(most_fraction_bits(1.0, room), MOST_FRACTION_BITS)
         if most < (asked or 1):
             raise InputError(
                 f"fraction_bits must be at most {most} for terms of shape {list(shape)} under {scheme}; "
@@ -85,7 +85,7 @@ def after_sum(before: tuple[int, int] | None, entries: int) -> tuple[int, int]:
 def in_fixed_point(term: sparse.csr_array, bits: int) -> sparse.coo_array:
     """Entries as whole units of 2^-bits; those that round to nothing are left out."""
     units = term.tocoo()
-    values = np.rint(units.data * 2.0**bits).astype(np.int64)
+    values = rounded(units.data, bits)
     kept = values > 0
     return sparse.coo_array((values[kept], (units.row[kept], units.col[kept])), shape=term.shape)
 

@@ -10,7 +10,10 @@ import numpy as np
 from scipy import sparse
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.errors import InputError, SketchOverfullError
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.sketched_terms import (
     MOST_FRACTION_BITS,
     TermRange,
@@ -20,9 +23,11 @@ from fgl_secure.protocols.sketched_terms import (
     room_for,
     unpacked_sum,
 )
-from fgl_secure.protocols.vector_sum import Integers, VectorGroup, VectorScheme
+from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
+LARGEST = 2**62
+"""Largest sum under a scheme that names no limit."""
 ATTEMPTS = 12
 """Tables that are tried, each twice as large as the one before, before giving up: far more than any run needs."""
 
@@ -78,7 +83,7 @@ class ClearTerms(TermSums):
 
 @dataclass(slots=True, eq=False)
 class PackedTerms(TermSums):
-    """Terms in fixed point, as linear sketches whose size depends on their entries, added up under a vector scheme.
+    """Terms in fixed point, as linear sketches whose size depends on their entries, added up under a scheme.
 
     A sketch of the sum is the sum of the sketches, and the receiver reads nothing from it but the sum. The receiver
     asks for a number of cells; where the sum has more entries it asks again for twice as many, and where a dense
@@ -94,7 +99,7 @@ class PackedTerms(TermSums):
         expected: by client index, entries of its last two sums: how many it asks room for next.
     """
 
-    scheme: VectorScheme
+    scheme: Scheme
     largest_degree: int
     fraction_bits: int | None = None
     dense: bool = False
@@ -117,7 +122,7 @@ class PackedTerms(TermSums):
         return self._range(terms).bits(shape, self.fraction_bits, self.scheme.name)
 
     def _range(self, terms: int) -> TermRange:
-        return TermRange(self.scheme.limit(terms), terms, self.largest_degree)
+        return TermRange(self.scheme.limit(terms) or LARGEST, terms, self.largest_degree)
 
     def sum(self, channel: Channel, receiver: int, terms: Terms, step: Step) -> sparse.csr_array:
         """Adds up sketches of growing size until one can be read, or dense vectors where those are smaller."""
@@ -167,9 +172,11 @@ class PackedTerms(TermSums):
         self, channel: Channel, receiver: int, senders: list[int], vectors: Integers, bound: int, step: Step
     ) -> Integers:
         clients = channel.parties.ids(Role.SILO)
-        group = VectorGroup(clients[senders], int(clients[receiver]), int(channel.parties.ids(Role.SERVER)[0]))
-        session = self.scheme.open(channel, group, vectors.shape[1], bound)
-        return session.sum(vectors, step)
+        topology = Topology.to_client(
+            channel.parties, clients[senders], int(clients[receiver]), vectors.shape[1], bound
+        )
+        total: Integers = Collective(self.scheme, topology, channel).sum(vectors, step)[0]
+        return total
 
 
 def _rounded(term: sparse.csr_array, bits: int) -> sparse.coo_array:

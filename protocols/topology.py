@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Segments
-from fgl_secure.errors import InputError
+from fgl_secure.algebra import MERSENNE_61, Segments
+from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.runtime import Delivery, Direction, Directory, Role
 
 Ids = NDArray[np.int64]
@@ -68,6 +68,11 @@ class Grouping:
         return Grouping(
             self.group_owner, self.row_owner, self.target, self.source, self.group_custodian, self.row_custodian
         )
+
+    @property
+    def owners(self) -> Ids:
+        """int64 [k], ascending: the owners of rows and groups, in either pass."""
+        return np.unique(np.concatenate([self.row_owner, self.group_owner]))
 
     @property
     def segments(self) -> Segments:
@@ -169,6 +174,19 @@ class Topology:
             raise InputError(f"width and bound must be at least 1; found {self.width} and {self.bound}")
 
     @classmethod
+    def example(cls, name: str) -> Topology:
+        """A small one of that name: what a scheme says of topologies where no run is at hand."""
+        parties = Directory.hierarchy(3, 3)
+        silos, devices = parties.ids(Role.SILO), parties.ids(Role.DEVICE)
+        if name == SERVER:
+            return cls.to_server(parties, 1, 1)
+        if name == CLIENTS:
+            return cls.to_client(parties, silos[:2], int(silos[2]), 1, 1)
+        rows, hub = np.arange(2), np.full(2, 2)
+        owners, silo = (devices, silos) if name == NEIGHBOURS else (silos, silos)
+        return cls(name, Grouping(devices, owners, rows, hub, silos, silo), 1)
+
+    @classmethod
     def to_server(cls, parties: Directory, width: int, bound: int | None = None) -> Topology:
         """One vector of every silo, whose sum the server adds up and is entitled to."""
         server = int(parties.ids(Role.SERVER)[0])
@@ -223,3 +241,18 @@ class Topology:
     def terms(self) -> int:
         """Most rows in one sum, in either direction."""
         return max(self.grouping.largest_group, self.grouping.reversed().largest_group, 1)
+
+
+def check_rows(rows: NDArray[Any], topology: Topology, error: type[FglSecureError] = InputError) -> None:
+    """Raises unless rows are int64 [n, d] that are no wider and no larger than the topology says; shows no value.
+
+    Args:
+        rows: what somebody adds, or is sent.
+        topology: that they are for; without a bound, entries are elements 0 .. 2^61 - 2 at most.
+        error: what to raise.
+    """
+    if rows.dtype != np.int64 or rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width:
+        raise error(f"rows must be int64 [n, d] with d <= {topology.width}; found {rows.dtype} {list(rows.shape)}")
+    least, most = (0, MERSENNE_61 - 1) if topology.bound is None else (-topology.bound, topology.bound)
+    if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
+        raise error(f"rows must have entries in {least:,}..{most:,}; at least one entry is beyond")

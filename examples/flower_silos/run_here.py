@@ -127,7 +127,7 @@ def _simulation(folder: Path, config: dict[str, str | int], timeout: float) -> d
 def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
     graph = task.federated(silos)
     if method == "hifgl":
-        channel = Channel(hierarchy_of(graph, task.RELAYS.relays), SimulationCoins(0))
+        channel = Channel(hierarchy_of(graph, task.RELAYS.helpers), SimulationCoins(0))
         return train_hifgl(graph, task.RELAYS, channel, task.hifgl(rounds))
     masks = PairwiseMasking()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))

@@ -8,23 +8,23 @@ from typing import Any
 
 from fgl_secure.aggregation.arguments import integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.ledger import Ledger
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.report import write_report
-from fgl_secure.aggregation.rounding import IntegerRule
-from fgl_secure.aggregation.rules import Rules
+from fgl_secure.aggregation.rules import Ledger, Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.simulation import drive
+from fgl_secure.aggregation.simulation import Brought, simulated
 from fgl_secure.aggregation.view import Comparison, LabelTest
-from fgl_secure.aggregation.weighing import Weighing
+from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim
+from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.schemes import server_scheme
 
 DEFAULT_SCHEME = "pairwise-masking"
 DEFAULT_WEIGHT_BOUND = 2.0**20
@@ -48,14 +48,15 @@ class SecureAggregator:
         self._taken: set[Place] = set()
         self._ledger = Ledger(rules)
         self._server: ServerRound | None = None
-        self._finished: ServerRound | None = None
+        self._last: RoundRecord | None = None
+        self._bounds: Mapping[str, float] | None = None
         self._layout: Layout | None = None
 
     @classmethod
     def for_clients(
         cls,
         clients: int,
-        scheme: str | StagedScheme = DEFAULT_SCHEME,
+        scheme: str | Scheme = DEFAULT_SCHEME,
         *,
         threshold: int | None = None,
         bound: float | None = None,
@@ -70,7 +71,7 @@ class SecureAggregator:
 
         Args:
             clients: n, at least 2.
-            scheme: a name in `protocols.staged.registry.STAGED`, or a scheme.
+            scheme: a scheme for sums at a server, or its name, such as "lightsecagg" or "pairwise-masking[degree=8]".
             threshold: least clients that a mean is over; None takes the scheme's default.
             bound: largest magnitude of any float; None has it found for every tensor in the first round.
             fraction_bits: bits behind the binary point; None takes the most that the scheme has room for.
@@ -114,18 +115,19 @@ class SecureAggregator:
     @property
     def claim(self) -> Claim:
         """What the scheme promises for so many clients."""
-        return self._rules.scheme.claim_for(self._rules.clients)
+        return self._rules.claim
 
     @property
     def last_round(self) -> RoundRecord | None:
-        """What the server of this process saw in the last round that it finished; None before."""
-        last = self._server if self._server is not None and self._server.done else self._finished
-        return None if last is None else last.record
+        """What was seen of the last round that was finished in this process; None before."""
+        self._settle()
+        return self._last
 
     @property
     def bounds(self) -> Mapping[str, float] | None:
         """Ranges as the first round found them, by tensor; None where the rules give them or none was made yet."""
-        return None if self._server is None else self._server.bounds
+        self._settle()
+        return self._bounds
 
     @property
     def spent(self) -> float | None:
@@ -170,10 +172,10 @@ class SecureAggregator:
         layout = Layout.of(next(iter(present.values())))
         for index, mapping in present.items():
             layout.check(mapping, f"client {index}")
-        server = self.server_round(layout)
-        clients = {index: self.client_round(index, server.session, server.number) for index in present}
-        drive(server, clients, present, counted, gone)
-        return server.result
+        known, number = self._begun(layout)
+        brought = Brought(self._rules, layout, present, counted, gone, self._coins)
+        mean, self._last, self._bounds = simulated(brought, number, known)
+        return mean
 
     def server_round(self, layout: Layout, coins: Coins | None = None) -> ServerRound:
         """The server's part in the next round; its `session` and `number` are what clients need to take part.
@@ -186,14 +188,9 @@ class SecureAggregator:
             InputError, FieldRangeError: the scheme has no room for such sums, or noise no place in such mappings.
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
         """
-        known = self.bounds if layout == self._layout else None
-        server = ServerRound(self._rules, layout, self._session, self._next, coins or self._coins, known)
-        self._ledger.spend(layout, self._session, self._next)
-        self._next += 1
-        if self._server is not None and self._server.done:
-            self._finished = self._server
-        self._server, self._layout = server, layout
-        return server
+        known, number = self._begun(layout)
+        self._server = ServerRound(self._rules, layout, self._session, number, coins or self._coins, known)
+        return self._server
 
     def client_round(
         self,
@@ -273,13 +270,31 @@ class SecureAggregator:
         """Has ranges found anew in the next round, when numbers have outgrown them."""
         self._layout = None
 
+    def _begun(self, layout: Layout) -> tuple[Mapping[str, float] | None, int]:
+        """Ranges that are known for a layout, and the number of the round that begins; it is counted."""
+        known = self.bounds if layout == self._layout else None
+        self._rules.topology(self._rules.first(layout, known), layout, known)  # raises where there is no such sum
+        self._server = None
+        self._ledger.spend(layout, self._session, self._next)
+        self._next += 1
+        self._layout = layout
+        return known, self._next - 1
 
-def _scheme(scheme: str | StagedScheme, threshold: int | None) -> StagedScheme:
-    if isinstance(scheme, StagedScheme):
+    def _settle(self) -> None:
+        """Takes over what the server of a round found, as far as it is."""
+        if self._server is None:
+            return
+        self._bounds = self._server.bounds
+        if self._server.done:
+            self._last, self._server = self._server.record, None
+
+
+def _scheme(scheme: str | Scheme, threshold: int | None) -> Scheme:
+    if not isinstance(scheme, str):
         if threshold is not None:
             raise InputError(f"threshold must be the scheme's own where a scheme is given; found {threshold}")
         return scheme
-    return staged(scheme, threshold)
+    return server_scheme(scheme if threshold is None else f"{scheme}[threshold={threshold}]")
 
 
 def _present(mappings: Sequence[Mapping[str, Any] | None], clients: int) -> dict[int, Mapping[str, Any]]:

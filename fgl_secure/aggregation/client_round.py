@@ -1,4 +1,4 @@
-"""A client's part in one round: messages in, messages out, over any transport."""
+"""A client's part in one round: its machines, and bytes in and out over any transport."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.ledger import Ledger
-from fgl_secure.aggregation.messages import Opening, Request, fields
-from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
+from fgl_secure.aggregation.rules import Ledger, Purpose, Rules
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.staged.envelope import packed
-from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import SESSION_BYTES, Integers, StagedClient, SumTerms
+from fgl_secure.protocols.identity import Identities, Identity, Names
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.runtime import OwnDraws, Role
+from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes, packed, unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +44,7 @@ class _Part:
 
     purpose: Purpose
     opening: Opening
-    client: StagedClient
-    handed: bool = False
+    machine: SumMachine
 
 
 class ClientRound:
@@ -66,8 +70,12 @@ class ClientRound:
     ) -> None:
         if not 0 <= place.index < rules.clients:
             raise InputError(f"index must lie in 0..{rules.clients - 1}; found {place.index}")
+        if (identity is None) != (identities is None):
+            raise InputError("identity and identities must be given together; found one without the other")
         self._rules, self._place, self._coins = rules, place, coins
-        self._identity, self._identities = identity, identities
+        self._names: Names | None = None
+        if identity is not None and identities is not None:
+            self._names = Names({place.index: identity}, identities)
         self._ledger = ledger or Ledger(rules)
         self._mapping: Mapping[str, Any] | None = None
         self._weight = 1.0
@@ -81,23 +89,32 @@ class ClientRound:
         """Which client of which round."""
         return self._place
 
+    @property
+    def provided(self) -> bool:
+        """Whether it has what it adds."""
+        return self._mapping is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether it has given its last answer in the round."""
+        return self._part is not None and self._part.purpose is Purpose.VALUES and self._part.machine.over
+
     def provide(self, mapping: Mapping[str, Any], weight: float = 1) -> None:
-        """Takes what this client adds; wanted before the vectors are asked for.
+        """Takes what this client adds; wanted before it answers for the first time.
 
         Args:
             mapping: from names to arrays, which must stay as they are until the round is done.
             weight: how much it counts.
 
         Raises:
-            InputError: a second mapping, one of another layout than the server's, or no such weight.
+            InputError: a second mapping, or no such weight.
         """
         if self._mapping is not None:
             raise InputError("mapping must be provided once in a round; found a second one")
-        self._rules.weighing.units(weight)
+        self._rules.weighing.units(number_of(weight, "weight"))
         if self._rules.privacy is not None and weight != 1:
             raise InputError("weights must all be 1 under privacy, or one client counts for several; one is not")
-        layout = Layout.of(mapping) if self._part is None else self._part.opening.layout
-        layout.check(mapping)
+        Layout.of(mapping)
         self._mapping, self._weight = mapping, float(weight)
 
     def reply(self, message: bytes) -> bytes:
@@ -110,11 +127,20 @@ class ClientRound:
             In all these cases the client is as it was before, and answers a good request later.
         """
         request = Request.from_bytes(message)
+        if (request.session, request.number) != (self._place.session, self._place.number):
+            raise StaleMessageError(f"request must be of round {self._place.number} of this session; it is of another")
         part = self._part_for(request)
-        if self._mapping is not None and not part.handed:
-            part.client.provide(self._vector(part, self._mapping))
-            part.handed = True
-        answer = part.client.reply(request.message)
+        rules, session = self._rules, self._place.session
+        server, own = int(rules.parties.ids(Role.SERVER)[0]), self._party
+        batches = batches_from_bytes(request.batches, session, server, own)
+        before = part.machine.state()
+        try:
+            for messages in batches:
+                part.machine.take(messages)
+            answer = packed(batches_to_bytes(part.machine.turn(), session))
+        except ProtocolError:
+            part.machine.restore(before)
+            raise
         self._part = part
         return answer
 
@@ -125,8 +151,8 @@ class ClientRound:
             layout = Layout.of(self._mapping)
             own = packed([layout.to_bytes(), layout.packed(self._mapping)])
         if part is not None:
-            at = packed([bytes([part.purpose, part.handed]), part.opening.to_bytes(), part.client.state()])
-        signed = self._identities is not None
+            at = packed([bytes([part.purpose]), part.opening.to_bytes(), named_to_bytes(part.machine.state())])
+        signed = self._names is not None
         head = {"number": place.number, "index": place.index, "weight": self._weight, "signed": signed}
         return packed([place.session, json.dumps(head).encode(), own, at])
 
@@ -146,7 +172,7 @@ class ClientRound:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
-        session, head, own, at = fields(state, 4)
+        session, head, own, at = unpacked(state, 4)
         number, index, weight, signed = _read_head(head)
         if signed and identities is None:
             raise InputError("identity and identities must be given again to a client that had them; found none")
@@ -154,11 +180,15 @@ class ClientRound:
             raise MalformedMessageError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
         client = cls(rules, Place(session, number, index), coins, identity, identities, ledger)
         if own:
-            layout, numbers = fields(own, 2)
+            layout, numbers = unpacked(own, 2)
             client._mapping, client._weight = Layout.from_bytes(layout).unpacked(numbers), weight
         if at:
             client._part = client._read_part(at)
         return client
+
+    @property
+    def _party(self) -> int:
+        return int(self._rules.parties.ids(Role.SILO)[self._place.index])
 
     def _part_for(self, request: Request) -> _Part:
         """The part of the sum at hand, or of the next one that a request opens."""
@@ -167,6 +197,8 @@ class ClientRound:
             return self._opened(request)
         if request.purpose < part.purpose:
             raise StaleMessageError(f"request must be of the sum of {part.purpose.name}; found {request.purpose.name}")
+        if request.opening is not None:
+            raise StaleMessageError(f"sum of {part.purpose.name} must be opened once; found another opening")
         return part
 
     def _opened(self, request: Request) -> _Part:
@@ -178,27 +210,35 @@ class ClientRound:
         fits = finds == named if values else finds and not named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
-        if self._mapping is not None:
-            opening.layout.check(self._mapping)
-        terms = self._terms(request.purpose, opening)
+        if self._mapping is None:
+            raise InputError("mapping must be provided before a sum is opened; found none")
+        opening.layout.check(self._mapping)
+        machine = self._machine(request.purpose, opening)
+        vector = self._vector(request.purpose, opening, self._mapping)
         if values:
             self._ledger.spend(opening.layout, self._place.session, self._place.number)
-        client = self._rules.scheme.client(terms, self._place.index, self._coins, self._identity, self._identities)
-        return _Part(request.purpose, opening, client)
+        machine.begin(self._rules.step(request.purpose, self._place.number), vector[None])
+        return _Part(request.purpose, opening, machine)
+
+    def _machine(self, purpose: Purpose, opening: Opening) -> SumMachine:
+        rules, hosted = self._rules, np.array([self._party], dtype=np.int64)
+        session = rules.session(self._place.session, opening.layout, opening.bounds)
+        topology = rules.topology(purpose, opening.layout, opening.bounds)
+        (machine,) = rules.scheme.machines(topology, session, OwnDraws(self._coins), hosted, names=self._names)
+        return machine
 
     def _read_part(self, data: bytes) -> _Part:
-        head, opening, staged = fields(data, 3)
-        if len(head) != 2 or head[0] not in set(Purpose) or head[1] > 1:
+        head, opening, state = unpacked(data, 3)
+        if len(head) != 1 or head[0] not in set(Purpose):
             raise MalformedMessageError("state must say which sum it is of; it does not")
         purpose, read = Purpose(head[0]), Opening.from_bytes(opening)
-        return _Part(purpose, read, self._rules.scheme.restored(self._terms(purpose, read), staged), bool(head[1]))
+        machine = self._machine(purpose, read)
+        machine.restore(named_from_bytes(state))
+        return _Part(purpose, read, machine)
 
-    def _terms(self, purpose: Purpose, opening: Opening) -> SumTerms:
-        return self._rules.terms(purpose, self._place.session, self._place.number, opening.layout, opening.bounds)
-
-    def _vector(self, part: _Part, mapping: Mapping[str, Any]) -> Integers:
-        layout, bounds = part.opening.layout, part.opening.bounds
-        if part.purpose is Purpose.RANGES:
+    def _vector(self, purpose: Purpose, opening: Opening, mapping: Mapping[str, Any]) -> Integers:
+        layout, bounds = opening.layout, opening.bounds
+        if purpose is Purpose.RANGES:
             return self._rules.levels(layout).encode(mapping, self._coins)
         return self._rules.code(layout, bounds, self._coins).encode(mapping, self._weight)
 

@@ -5,21 +5,74 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.arrays import BOOL, LARGEST, Array, integers_of, reals_of
+from fgl_secure.aggregation.arguments import number_of
+from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST, Array, integers_of, reals_of
 from fgl_secure.aggregation.layout import Entry, Layout
-from fgl_secure.aggregation.rounding import IntegerRule, Integers, cast_error, largest_magnitude, mean_of_integers
-from fgl_secure.aggregation.weighing import UNWEIGHTED, Weighing
+from fgl_secure.algebra.quantization import (
+    UNWEIGHTED,
+    Integers,
+    Quantizer,
+    Weighing,
+    largest_magnitude,
+    most_fraction_bits,
+    units_of,
+)
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 
-__all__ = ["Encoding", "Weighing"]
-
+REMEDY = "give a larger bound, or call forget_ranges where it was found, or clip the numbers"
+"""What to do about numbers beyond their bound."""
 LEAST_ROOM = 2**8
 """A tensor's numbers must have at least so many units on either side of 0 when no one names their fraction bits."""
+
+
+_FLOAT64 = 2.0**-51
+"""Relative error of a sum and a weight rounded to float64 and divided: below 4 units of 2^-53."""
+_TWICE = 2.0**-23
+"""Torch rounds to 16 bits by way of float32."""
+
+
+class IntegerRule(StrEnum):
+    """What the mean of integers is."""
+
+    EXACT = "exact"
+    """Itself; a mean that is no integer is an error."""
+    ROUND = "round"
+    """The nearest integer, halves up."""
+
+
+class Code(Protocol):
+    """A way to write mappings as vectors that are added up."""
+
+    @property
+    def layout(self) -> Layout:
+        """Of the mappings."""
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """Largest magnitude of a float, by tensor, where there is one."""
+
+    @property
+    def fraction_bits(self) -> Mapping[str, int]:
+        """Bits behind the binary point, by float tensor."""
+
+    @property
+    def bound(self) -> int:
+        """Largest magnitude of an entry of a vector."""
+
+    def encode(self, mapping: Mapping[str, Any], weight: float = 1) -> Integers:
+        """The vector of a mapping, int64 [P + 1]."""
+
+    def decode(self, total: Integers) -> dict[str, Any]:
+        """The weighted mean, from the sum of the vectors, int64 [P + 1]."""
+
+    def errors(self, total: Integers, clients: int) -> dict[str, float]:
+        """The stated bound of the error of what `decode` gives, by tensor, for a sum of so many vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +90,20 @@ class Encoding:
     2. Weights: with weight fraction bits g, a weight w becomes u = round(w 2^g), off by at most 1/2. The mean with
        weights u differs from m by |sum (u - w 2^g) (x - m)| / sum u, at most k/2 * 2 B / sum u for k clients and
        numbers up to B: k B / sum u. Integer weights have no such error, since 2^g w is an integer.
-    3. Division in float64 and rounding to the tensor's type: `rounding.cast_error` of the mean's magnitude.
+    3. Division in float64 and rounding to the tensor's type: `cast_error` of the mean's magnitude.
 
     `errors` is the sum of the three, for the largest entry of a tensor. The sum itself is exact.
 
     Attributes:
         layout: of the mappings.
-        bounds: largest magnitude of a float, by name.
-        fraction_bits: bits behind the binary point, by name; negative where the numbers are larger than the room.
+        quantizers: of floats, by name.
         integer_bound: largest magnitude of an integer.
         weighing: what weights there may be.
         integers: what the mean of integers is.
     """
 
     layout: Layout
-    bounds: Mapping[str, float]
-    fraction_bits: Mapping[str, int]
+    quantizers: Mapping[str, Quantizer]
     integer_bound: int
     weighing: Weighing = UNWEIGHTED
     integers: IntegerRule = IntegerRule.EXACT
@@ -90,14 +141,24 @@ class Encoding:
                 f"clients * weight_bound * 2^weight_fraction_bits must leave {LEAST_ROOM} units below the scheme's "
                 f"limit {limit:,}; found {clients} * {weighing.most:,}, which leaves {room}"
             )
-        bits = {entry.name: _bits_of(entry, bounds, room, fraction_bits) for entry in layout.floats}
-        return cls(layout, dict(bounds), bits, room, weighing, integers)
+        quantizers = {entry.name: _quantizer(entry, bounds, room, fraction_bits) for entry in layout.floats}
+        return cls(layout, quantizers, room, weighing, integers)
+
+    @property
+    def bounds(self) -> Mapping[str, float]:
+        """Largest magnitude of a float, by name."""
+        return {name: quantizer.bound for name, quantizer in self.quantizers.items()}
+
+    @property
+    def fraction_bits(self) -> Mapping[str, int]:
+        """Bits behind the binary point, by name."""
+        return {name: quantizer.fraction_bits for name, quantizer in self.quantizers.items()}
 
     @property
     def bound(self) -> int:
         """Largest magnitude of an entry of a vector: the largest weight times the largest unit."""
-        largest = [units_of(self.bounds[name], bits) for name, bits in self.fraction_bits.items()]
-        if len(self.fraction_bits) < len(self.layout.entries):
+        largest = [quantizer.largest for quantizer in self.quantizers.values()]
+        if len(largest) < len(self.layout.entries):
             largest.append(self.integer_bound)
         return self.weighing.most * max(1, *largest)
 
@@ -120,7 +181,7 @@ class Encoding:
             InputError: another layout, NaN or infinity (names the key), or no such weight.
             FieldRangeError: a number beyond its bound (names the key and the bound, not the number).
         """
-        arrays, units = self.layout.arrays(mapping), self.weighing.units(weight)
+        arrays, units = self.layout.arrays(mapping), self.weighing.units(number_of(weight, "weight"))
         vector = np.empty(self.layout.size + 1, dtype=np.int64)
         for entry, place in self.layout.places():
             vector[place] = self._encoded(entry, arrays[entry.name])
@@ -135,11 +196,12 @@ class Encoding:
             InputError: all weights are 0, or a mean of integers is none (names the key).
             ProtocolError: a mean is beyond the bound, which no numbers within it have: some vector was none of these.
         """
-        weight, parts = self._weight(total), {}
+        weight = self._weight(total)
+        parts: dict[str, NDArray[Any]] = {}
         for entry, place in self.layout.places():
             self._check_within(entry, total[place], weight)
             if entry.is_float:
-                parts[entry.name] = np.ldexp(total[place] / weight, -self.fraction_bits[entry.name])
+                parts[entry.name] = self.quantizers[entry.name].decode(total[place], weight)
             else:
                 parts[entry.name] = mean_of_integers(total[place], weight, entry, self.integers)
         return self.layout.built(parts)
@@ -151,7 +213,7 @@ class Encoding:
             magnitude = 0.0
             if entry.is_float:
                 largest = largest_magnitude(total[place]) / weight
-                magnitude = math.ldexp(largest, -self.fraction_bits[entry.name])
+                magnitude = math.ldexp(largest, -self.quantizers[entry.name].fraction_bits)
             off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
             found[entry.name] = self._error(entry, magnitude) + off
         return found
@@ -167,9 +229,7 @@ class Encoding:
         return weight
 
     def _check_within(self, entry: Entry, total: Integers, weight: int) -> None:
-        most = (
-            units_of(self.bounds[entry.name], self.fraction_bits[entry.name]) if entry.is_float else self.integer_bound
-        )
+        most = self.quantizers[entry.name].largest if entry.is_float else self.integer_bound
         if total.size and max(int(total.max()), -int(total.min())) > weight * most:
             raise ProtocolError(
                 f"mean under {entry.name!r} must lie within the bound of the numbers; it does not, so that a client "
@@ -178,60 +238,74 @@ class Encoding:
 
     def _most(self, entry: Entry) -> float:
         if entry.is_float:
-            return self.bounds[entry.name]
+            return self.quantizers[entry.name].bound
         return 1.0 if entry.dtype == BOOL else float(self.integer_bound)
 
     def _error(self, entry: Entry, magnitude: float) -> float:
         if not entry.is_float:
             return 0.5 if self.integers is IntegerRule.ROUND and entry.dtype != BOOL else 0.0
-        return math.ldexp(1.0, -self.fraction_bits[entry.name] - 1) + cast_error(entry.dtype, magnitude)
+        return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude)
 
     def _encoded(self, entry: Entry, value: Array) -> Integers:
         if not entry.is_float:
             return _checked_integers(entry, integers_of(value), self.integer_bound)
-        reals = reals_of(value)
-        check_finite(entry.name, reals)
-        if largest_magnitude(reals) > self.bounds[entry.name]:
-            raise FieldRangeError(
-                f"numbers under {entry.name!r} must not exceed the bound {self.bounds[entry.name]:g}; at least one does"
-            )
-        return rounded(reals, self.fraction_bits[entry.name])
+        return self.quantizers[entry.name].encode(reals_of(value))
 
 
-def check_finite(name: str, reals: NDArray[np.float64]) -> None:
-    """Raises unless all numbers are finite.
+def named(entry: Entry) -> str:
+    """What a tensor's numbers are called in messages."""
+    return f"numbers under {entry.name!r}"
+
+
+def mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRule) -> Integers:
+    """The mean of an integer tensor from its weighted sum.
+
+    Args:
+        total: int64 [size], the sum of weights times values.
+        weight: the sum of the weights, positive.
+        entry: whose.
+        rule: what to do when it is no integer; truth values must be equal under any rule.
 
     Raises:
-        InputError: names the key.
+        InputError: the mean is no integer and the rule is EXACT, or truth values differ; names the tensor.
     """
-    if not math.isfinite(largest_magnitude(reals)):
-        raise InputError(f"numbers under {name!r} must be finite; found NaN or infinity")
+    if entry.dtype == BOOL and not ((total == 0) | (total == weight)).all():
+        raise InputError(
+            f"truth values under {entry.name!r} must be equal at all clients, for they have no mean; they are not: "
+            f"leave the key out, or make it a float tensor"
+        )
+    if rule is IntegerRule.ROUND:
+        whole, rest = np.divmod(total, weight)
+        return whole + (rest >= weight - rest)  # twice a total may be beyond 64 bits
+    if (total % weight).any():
+        raise InputError(
+            f"mean of the integers under {entry.name!r} must be an integer under IntegerRule.EXACT; it is none: take "
+            f"IntegerRule.ROUND, leave the key out, or make it a float tensor"
+        )
+    return total // weight
 
 
-def rounded(reals: NDArray[np.float64], fraction_bits: int) -> Integers:
-    """round(x 2^f), halves to even, int64; each at most half a unit off."""
-    scaled = reals * 2.0**fraction_bits if abs(fraction_bits) < 1000 else np.ldexp(reals, fraction_bits)
-    return np.rint(scaled).astype(np.int64)
+def cast_error(dtype: str, magnitude: float) -> float:
+    """How far numbers of up to that magnitude move when they are divided in float64 and rounded to a float type.
+
+    Half a unit in the last place: 2^-p |x| for significands of p bits, or half the smallest number.
+    """
+    twice = _TWICE if FLOATS[dtype] < 24 else 0.0
+    return magnitude * (2.0 ** -FLOATS[dtype] + twice + _FLOAT64) + 2.0 ** max(SMALLEST[dtype] - 1, -1074)
 
 
-def units_of(bound: float, fraction_bits: int) -> int:
-    """The largest magnitude of round(x 2^f) for |x| <= bound."""
-    return math.ceil(math.ldexp(bound, fraction_bits))
-
-
-def _bits_of(entry: Entry, bounds: Mapping[str, float], room: int, asked: int | None) -> int:
+def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int | None) -> Quantizer:
     bound = bounds.get(entry.name, math.nan)
     if not (math.isfinite(bound) and bound > 0):
         raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
     if asked is None:
-        bits = room.bit_length() - math.frexp(bound)[1]
-        return next(b for b in range(bits, bits - 4, -1) if units_of(bound, b) <= room)
+        return Quantizer(bound, most_fraction_bits(bound, room), named(entry), REMEDY)
     if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
         raise FieldRangeError(
             f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
             f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
         )
-    return asked
+    return Quantizer(bound, asked, named(entry), REMEDY)
 
 
 def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.aggregation.encoding import check_finite
+from fgl_secure.aggregation.encoding import named
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.random_rounding import rounded_at_random, rounded_norm
-from fgl_secure.aggregation.rounding import Integers
+from fgl_secure.algebra.quantization import Integers, check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.dp import (
     DiscreteGaussianFamily,
@@ -24,6 +23,8 @@ from fgl_secure.dp import (
     SkellamFamily,
     Unit,
     epsilon_spent,
+    rounded_at_random,
+    rounded_norm,
 )
 from fgl_secure.dp.perturbation import SAMPLING_PART
 from fgl_secure.errors import InputError, ProtocolError
@@ -49,9 +50,9 @@ class DistributedNoise:
     """What all released means together may cost, and how.
 
     A client's update is one vector of all its tensors. The client shortens it to the L2 norm `clip`, rounds it to a
-    grid at random, anew where that would lengthen it beyond a limit that is accounted for (`random_rounding`), and adds
-    integer noise of variance sigma^2 / (threshold - colluding). A sum has at least `threshold` vectors, of whose noise
-    `colluding` clients know their own: what is left has variance sigma^2 or more.
+    grid at random (`rounded_at_random`), anew where that would lengthen it beyond a limit that is accounted for, and
+    adds integer noise of variance sigma^2 / (threshold - colluding). A sum has at least `threshold` vectors, of whose
+    noise `colluding` clients know their own: what is left has variance sigma^2 or more.
 
     Neighbouring inputs differ in one client's update, present or all zero; who takes part is public. Clipping is part
     of the mechanism and moves the mean where updates are longer than the clip: average differences from the last model
@@ -177,7 +178,7 @@ class NoisyEncoding:
             raise InputError("coins must be given where noise is added; found none")
         reals = self.layout.flatten(mapping)
         for entry, place in self.layout.places():
-            check_finite(entry.name, reals[place])
+            check_finite(reals[place], named(entry))
         chosen = self.perturbation
         units = rounded_at_random(reals, self.noise.clip, chosen.grid_clip, chosen.fraction_bits, self.coins)
         noise = chosen.noise.sample(self.coins, units.shape)

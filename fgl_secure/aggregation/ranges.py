@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arrays import LARGEST, SMALLEST, reals_of
-from fgl_secure.aggregation.encoding import bound_for, check_finite
+from fgl_secure.aggregation.encoding import bound_for, named
 from fgl_secure.aggregation.layout import Entry, Layout
-from fgl_secure.aggregation.rounding import Integers, largest_magnitude
+from fgl_secure.algebra.quantization import Integers, check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 
@@ -100,8 +100,7 @@ def _exponents(entry: Entry) -> list[int]:
 
 
 def _reached(entry: Entry, reals: NDArray[np.float64]) -> NDArray[np.bool_]:
-    check_finite(entry.name, reals)
-    magnitude, exponents = largest_magnitude(reals), _exponents(entry)
+    magnitude, exponents = check_finite(reals, named(entry)), _exponents(entry)
     if magnitude > 2.0 ** exponents[-1]:
         raise FieldRangeError(f"numbers under {entry.name!r} must not exceed 2^{exponents[-1]}; at least one does")
     return np.array([magnitude > floor for floor in (0.0, *(2.0**e for e in exponents[:-1]))])

@@ -1,71 +1,48 @@
-"""What the server saw of a round, for reports: messages, bytes, seconds, and what it holds of each client."""
+"""What was seen of a round: its transcript, what the mean is over, and how exact it is."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.rules import Purpose
-from fgl_secure.protocols.staged.envelope import SERVER, Envelope
-from fgl_secure.protocols.staged.interface import SESSION_BYTES, Stage, SumTerms
+from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import MessageBatch, Recording, Role, Traffic, Transcript
 
-HELD_BYTES = 2**18
-"""Of each client's vector as it arrived so many bytes are kept for the report."""
-_NOWHERE = SumTerms(bytes(SESSION_BYTES), 0, 2, 2, 1, 1)
-_BEFORE = len(Envelope(b"    ", _NOWHERE, Stage.VECTORS, 0, SERVER).sealed([b""]))
-"""Bytes of a message before its first field."""
+KEPT_BYTES = 2**28
+"""Messages' contents are kept where the clients' vectors together have at most so many bytes; else sizes alone."""
 
 
-def held_of(message: bytes) -> bytes:
-    """What is kept of a message with a vector: the start of its first field."""
-    return message[_BEFORE : _BEFORE + HELD_BYTES]
-
-
-@dataclass(frozen=True, slots=True)
-class StageRecord:
-    """One stage of one sum.
-
-    Attributes:
-        purpose: of the sum.
-        stage: of the sum.
-        requests: messages to clients.
-        request_bytes: in all of them.
-        answers: messages from clients.
-        answer_bytes: in all of them.
-        seconds: from the first request to the end of the stage, by the server's clock.
-    """
-
-    purpose: Purpose
-    stage: Stage
-    requests: int
-    request_bytes: int
-    answers: int
-    answer_bytes: int
-    seconds: float
+def recording_for(rules: Rules, layout: Layout) -> Recording:
+    """What is kept of a round."""
+    size = 8 * rules.clients * (layout.size + 1)
+    return Recording.everything() if size <= KEPT_BYTES else Recording()
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """What the server saw of a round. Holds no client's numbers but those that reached the server.
+    """A round, as the server saw it or, where all parties are in one process, as it was.
 
     Attributes:
         scheme: its name.
-        modulus: of its field; None where it has none.
+        modulus: of its sums without a bound; None where it has none.
         number: of the round.
         clients: how many there are.
         threshold: least clients that a mean is over.
         included: whose numbers are in the mean.
         dropped: the others.
         layout: of the mappings.
-        stages: in order.
         total_weight: the sum of the included clients' weights.
         bounds: largest magnitude of a float, by tensor; empty under privacy, where the clip is the bound.
         fraction_bits: bits behind the binary point, by tensor; under privacy all the same.
         error_bound: stated bound of the mean's error, by tensor; infinite under privacy.
-        held: the first bytes of each client's vector as it arrived.
+        transcript: of all messages, of server 0 and of clients as silos; attacks read its views.
+        seconds: that the round took.
     """
 
     scheme: str
@@ -76,50 +53,51 @@ class RoundRecord:
     included: tuple[int, ...]
     dropped: tuple[int, ...]
     layout: Layout
-    stages: tuple[StageRecord, ...]
     total_weight: float
     bounds: Mapping[str, float]
     fraction_bits: Mapping[str, int]
     error_bound: Mapping[str, float]
-    held: Mapping[int, bytes] = field(repr=False)
+    transcript: Transcript = field(repr=False)
+    seconds: float = 0.0
 
     @property
     def byte_count(self) -> int:
         """Bytes of all messages."""
-        return sum(stage.request_bytes + stage.answer_bytes for stage in self.stages)
+        return self.transcript.byte_count
 
     @property
-    def seconds(self) -> float:
-        """Of all stages."""
-        return sum(stage.seconds for stage in self.stages)
+    def traffic(self) -> tuple[Traffic, ...]:
+        """Messages and bytes by phase, sending and receiving role."""
+        return self.transcript.traffic()
+
+    @property
+    def purposes(self) -> frozenset[Purpose]:
+        """What sums there were."""
+        return frozenset(Purpose(batch.step.part) for batch in self.transcript.messages)
+
+    def arrived(self, client: int) -> NDArray[np.int64]:
+        """The largest message of a client to the server in the sum of the values, as words of 8 bytes.
+
+        Raises:
+            InputError: contents were not kept.
+        """
+        party = int(self.transcript.parties.ids(Role.SILO)[client])
+        found = [value for batch in self.transcript.messages for value in _sent(batch, party)]
+        if not found:
+            raise InputError(f"contents of messages must be kept, and are up to {KEPT_BYTES:,} bytes; these were not")
+        return _words(max(found, key=lambda value: value.nbytes))
 
 
-@dataclass(slots=True)
-class StageMeter:
-    """Counts what passes in one stage.
+def _sent(batch: MessageBatch, party: int) -> list[NDArray[Any]]:
+    """Fields of what a party sends in the sum of the values."""
+    rows = np.flatnonzero(batch.senders == party)
+    if batch.fields is None or batch.step.part != Purpose.VALUES or not len(rows):
+        return []
+    return [value[rows[0]] for value in batch.fields.values()]
 
-    Attributes:
-        purpose: of the sum.
-        stage: of the sum.
-    """
 
-    purpose: Purpose
-    stage: Stage
-    _sent: list[int] = field(default_factory=list)
-    _got: list[int] = field(default_factory=list)
-    _start: float = field(default_factory=time.perf_counter)
-
-    def sent(self, messages: Iterable[bytes]) -> Self:
-        """Counts requests."""
-        self._sent = [len(message) for message in messages]
-        return self
-
-    def got(self, message: bytes) -> None:
-        """Counts an answer."""
-        self._got.append(len(message))
-
-    def record(self) -> StageRecord:
-        """What was counted until now."""
-        seconds = time.perf_counter() - self._start
-        sent, got = self._sent, self._got
-        return StageRecord(self.purpose, self.stage, len(sent), sum(sent), len(got), sum(got), seconds)
+def _words(value: NDArray[Any]) -> NDArray[np.int64]:
+    if value.dtype.kind in "iu" and value.dtype.itemsize > 1:
+        return value.reshape(-1).astype(np.int64)
+    data = value.tobytes()
+    return np.frombuffer(data, dtype="<i8", count=len(data) // 8).astype(np.int64)

@@ -87,17 +87,16 @@ clients, to within a factor of four</li>{% endif %}
 
 <h2>What it costs</h2>
 <div class="wide"><table>
-<tr><th>sum</th><th>stage</th><th class="n">requests</th><th class="n">bytes</th><th class="n">answers</th>
-<th class="n">bytes</th><th class="n">seconds</th></tr>
-{% for stage in record.stages %}
-<tr><td>{{ stage.purpose.name | lower }}</td><td>{{ stage.stage.name | lower }}</td>
-<td class="n">{{ stage.requests }}</td><td class="n">{{ stage.request_bytes | bytes }}</td>
-<td class="n">{{ stage.answers }}</td><td class="n">{{ stage.answer_bytes | bytes }}</td>
-<td class="n">{{ "%.3f" | format(stage.seconds) }}</td></tr>
+<tr><th>what</th><th>from</th><th>to</th><th class="n">messages</th><th class="n">bytes</th></tr>
+{% for each in record.traffic %}
+<tr><td>{{ each.phase.label }}</td><td>{{ "server" if each.sender_role == "server" else "clients" }}</td>
+<td>{{ "server" if each.receiver_role == "server" else "clients" }}</td>
+<td class="n">{{ "{:,}".format(each.messages) }}</td><td class="n">{{ each.bytes | bytes }}</td></tr>
 {% endfor %}
-<tr><th>all</th><th></th><th></th><th></th><th></th><th class="n">{{ record.byte_count | bytes }}</th>
-<th class="n">{{ "%.3f" | format(record.seconds) }}</th></tr>
+<tr><th>all</th><th></th><th></th><th class="n">{{ "{:,}".format(record.transcript.message_count) }}</th>
+<th class="n">{{ record.byte_count | bytes }}</th></tr>
 </table></div>
+<p class="note">{{ "%.3f" | format(record.seconds) }} seconds.</p>
 
 <h2>How exact the mean is</h2>
 <div class="wide"><table>

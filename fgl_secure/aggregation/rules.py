@@ -10,20 +10,26 @@ from dataclasses import astuple, dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 
-from fgl_secure.aggregation.code import Code
-from fgl_secure.aggregation.encoding import Encoding, bound_for
+from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
 from fgl_secure.aggregation.ranges import RangeLevels
-from fgl_secure.aggregation.rounding import IntegerRule
-from fgl_secure.aggregation.weighing import UNWEIGHTED, Weighing
+from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.coins import Coins
-from fgl_secure.dp import Perturbation
+from fgl_secure.dp import Budget, Perturbation
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.staged.interface import SESSION_BYTES, StagedScheme, SumTerms
+from fgl_secure.protocols.scheme import Scheme, check_range
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Claim, Directory, Role, Step
+from fgl_secure.runtime.messages import SESSION_BYTES
 
+MOST_ROUNDS = 2**32
 MOST_BITS = 1000
 """Most bits behind the binary point, or before it: units are floats then."""
+
+
+LARGEST_SUM = 2**62
+"""Of a scheme that names no limit."""
 
 
 class Purpose(IntEnum):
@@ -51,7 +57,7 @@ class Rules:
         agreed: bytes for whatever else all parties must have been told alike; no sum comes about where they differ.
     """
 
-    scheme: StagedScheme
+    scheme: Scheme
     clients: int
     threshold: int = field(init=False)
     bound: float | None = None
@@ -64,6 +70,9 @@ class Rules:
     def __post_init__(self) -> None:
         if self.clients < 2:
             raise InputError(f"clients must number at least 2, or the mean is one client's own; found {self.clients}")
+        why = self.scheme.refuses(self._sum_of(1, 1))
+        if why is not None:
+            raise InputError(f"scheme must sum vectors of clients for a server; {self.scheme.name} does not: {why}")
         object.__setattr__(self, "threshold", self.scheme.threshold_for(self.clients))
         if self.bound is not None and not (math.isfinite(self.bound) and self.bound > 0):
             raise InputError(f"bound must be a positive number; found {self.bound}")
@@ -80,6 +89,10 @@ class Rules:
     def finds_ranges(self, layout: Layout) -> bool:
         """Whether a first sum must find how large the numbers are."""
         return self.bound is None and self.privacy is None and bool(layout.floats)
+
+    def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
+        """The first sum of a round: that of the values where bounds are found already, or follow from the rules."""
+        return Purpose.RANGES if self.finds_ranges(layout) and bounds is None else Purpose.VALUES
 
     def levels(self, layout: Layout) -> RangeLevels:
         """The levels of that sum."""
@@ -106,7 +119,7 @@ class Rules:
         return Encoding.for_sums(
             layout,
             bounds,
-            limit=self.scheme.limit(self.clients),
+            limit=self.scheme.limit(self.clients) or LARGEST_SUM,
             clients=self.clients,
             weighing=self.weighing,
             fraction_bits=self.fraction_bits,
@@ -119,38 +132,56 @@ class Rules:
             raise InputError("privacy must be asked for where noise is calibrated; found None")
         return _perturbation(self.privacy, layout.size, self.threshold)
 
-    def terms(
-        self, purpose: Purpose, session: bytes, number: int, layout: Layout, bounds: Mapping[str, float] | None
-    ) -> SumTerms:
-        """Those of one sum of a round, as client and server work them out alike.
+    @property
+    def parties(self) -> Directory:
+        """The server, and clients as silos."""
+        return Directory({Role.SERVER: 1, Role.SILO: self.clients})
 
-        Their context is a digest of how vectors are written. A server that told one client a small bound and the others
-        a huge one would have the others' numbers round to 0, and the sum would be that one client's update: with
-        different contexts they have no sum at all.
+    @property
+    def claim(self) -> Claim:
+        """What the scheme promises for so many clients."""
+        return self.scheme.claim_for(self._sum_of(1, 1))
+
+    def topology(self, purpose: Purpose, layout: Layout, bounds: Mapping[str, float] | None) -> Topology:
+        """One sum of a round, as client and server work it out alike.
 
         Args:
             purpose: of the sum.
-            session: 16 public bytes.
-            number: of the round, from 0.
             layout: of the mappings.
             bounds: as found, by name; None where they follow from the rules, or are to be found.
 
         Raises:
             InputError, FieldRangeError: such sums are not exact or not private.
         """
-        if len(session) != SESSION_BYTES or not 0 <= number < 2**32:
-            raise InputError(
-                f"session must have {SESSION_BYTES} bytes and number lie in 0..2^32 - 1; found {len(session)} and "
-                f"{number}"
-            )
         if purpose is Purpose.RANGES:
-            length, bound = self.levels(layout).length, None
-        else:
-            length, bound = layout.size + 1, self.code(layout, bounds).bound
-        context = self._context(layout, bounds)
-        terms = SumTerms(session, 2 * number + purpose, self.clients, self.threshold, length, bound, context)
-        self.scheme.check(terms)
-        return terms
+            return self._sum_of(self.levels(layout).length, None)
+        topology = self._sum_of(layout.size + 1, self.code(layout, bounds).bound)
+        check_range(self.scheme, topology)
+        return topology
+
+    def step(self, purpose: Purpose, number: int) -> Step:
+        """The step of one sum of a round."""
+        if not 0 <= number < MOST_ROUNDS:
+            raise InputError(f"number of a round must lie in 0..2^32 - 1; found {number}")
+        return Step(number, part=int(purpose))
+
+    def session(self, session: bytes, layout: Layout, bounds: Mapping[str, float] | None) -> bytes:
+        """What keys of a sum are bound to: the session, and a digest of how vectors are written.
+
+        A server that told one client a small bound and the others a huge one would have the others' numbers round to 0,
+        and the sum would be that one client's update: bound to different digests they have no sum at all.
+
+        Args:
+            session: 16 public bytes.
+            layout: of the mappings.
+            bounds: as found, by name; None where they follow from the rules, or are to be found.
+        """
+        if len(session) != SESSION_BYTES:
+            raise InputError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
+        return session + self._context(layout, bounds)
+
+    def _sum_of(self, width: int, bound: int | None) -> Topology:
+        return Topology.to_server(self.parties, width, bound)
 
     def _context(self, layout: Layout, bounds: Mapping[str, float] | None) -> bytes:
         """SHA-256 of all that a vector means, beyond the numbers that terms name."""
@@ -175,3 +206,56 @@ def _check_private(rules: Rules) -> None:
         )
     if rules.weighing.fraction_bits:
         raise InputError(f"weight_fraction_bits must be 0 under privacy; found {rules.weighing.fraction_bits}")
+
+
+class Ledger:
+    """Counts each round once, whatever its parties in this process; without privacy it counts nothing.
+
+    Args:
+        rules: of the aggregation.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._budget: Budget | None = None
+        self._size: int | None = None
+        self._earlier = 0
+        self._rounds: set[tuple[bytes, int]] = set()
+
+    @property
+    def rounds(self) -> int:
+        """Rounds counted, those of a life before included."""
+        return self._earlier if self._budget is None else self._budget.spent
+
+    @property
+    def epsilon(self) -> float | None:
+        """What they cost at the target's delta; None without privacy."""
+        if self._rules.privacy is None:
+            return None
+        if self._budget is None and self._earlier:
+            raise InputError("spent must be asked for after the first round of a resumed process, which tells the size")
+        return 0.0 if self._budget is None else self._budget.epsilon_spent
+
+    def resume(self, rounds: int) -> None:
+        """Counts the rounds that an earlier process took part in; wanted before the first round of this one."""
+        if rounds < 0 or self._rounds or self._earlier:
+            raise InputError(f"rounds must be resumed once, before the first, and be at least 0; found {rounds}")
+        self._earlier = rounds
+
+    def spend(self, layout: Layout, session: bytes, number: int) -> None:
+        """Counts a round that is about to be made.
+
+        Raises:
+            BudgetExhaustedError: it does not fit; then nothing may be released.
+            InputError: mappings have another size than before, for which the noise was not made.
+        """
+        if self._rules.privacy is None or (session, number) in self._rounds:
+            return
+        if self._size not in (None, layout.size):
+            raise InputError(f"mappings must keep their size under privacy, {self._size}; found {layout.size}")
+        if self._budget is None:
+            budget = self._rules.perturbation(layout).open_budget()
+            budget.spend(self._earlier)
+            self._budget, self._size = budget, layout.size
+        self._budget.spend()
+        self._rounds.add((session, number))

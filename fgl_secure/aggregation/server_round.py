@@ -1,22 +1,38 @@
-"""The server's part in one round: messages out, messages in, over any transport."""
+"""The server's part in one round: its machines, and bytes out and in over any transport."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from fgl_secure.aggregation.code import Code
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.messages import Opening, Request
-from fgl_secure.aggregation.record import RoundRecord, StageMeter, StageRecord, held_of
+from fgl_secure.aggregation.record import RoundRecord, recording_for
+from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
-from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.staged.interface import Stage, StagedServer
+from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.runtime import Channel, Messages, Recording, Role
+from fgl_secure.runtime.packing import unpacked
+
+OPENING = "opening"
+"""What the first request of a sum is called."""
+
+Ids = NDArray[np.int64]
 
 
 class ServerRound:
     """The server's part in one round: a sum that finds ranges where they are open, and the sum of the vectors.
+
+    Requests go out (`requests`), answers come in (`receive`), and whoever has not answered when the server goes on
+    (`advance`) has dropped out.
 
     Args:
         rules: as all parties agreed on them.
@@ -25,6 +41,7 @@ class ServerRound:
         number: of the round in the session.
         coins: of the server.
         bounds: as a round before found them; None where there was none.
+        recording: what is kept of messages; None keeps them as long as they are not too large.
     """
 
     def __init__(
@@ -35,16 +52,16 @@ class ServerRound:
         number: int,
         coins: Coins,
         bounds: Mapping[str, float] | None = None,
+        recording: Recording | None = None,
     ) -> None:
         self._rules, self._layout, self._coins = rules, layout, coins
         self._session, self._number = session, number
         self._bounds = bounds if rules.finds_ranges(layout) else None
-        self._stages: list[StageRecord] = []
-        self._held: dict[int, bytes] = {}
-        self._mean: dict[str, Any] | None = None
-        first = Purpose.RANGES if rules.finds_ranges(layout) and bounds is None else Purpose.VALUES
-        self._meter = StageMeter(first, Stage.KEYS)
-        self._open(first)
+        self._clients, (self._server,) = rules.parties.ids(Role.SILO), rules.parties.ids(Role.SERVER).tolist()
+        self._channel = Channel(rules.parties, coins, recording or recording_for(rules, layout))
+        self._start, self._seconds = time.perf_counter(), 0.0
+        self._outcome: Outcome | None = None
+        self._open(rules.first(layout, bounds))
 
     @property
     def session(self) -> bytes:
@@ -67,14 +84,21 @@ class ServerRound:
         return self._purpose
 
     @property
-    def stage(self) -> Stage | None:
-        """The stage of that sum that answers are awaited for; None when the round is done."""
-        return self._server.stage
+    def asked(self) -> str:
+        """What the requests at hand carry, in words; "opening" for the first of a sum."""
+        if not self._outbox:
+            return OPENING
+        return " and ".join(dict.fromkeys(messages.phase.label for messages in self._outbox))
+
+    @property
+    def opens(self) -> bool:
+        """Whether the requests at hand open a sum."""
+        return not self._outbox
 
     @property
     def done(self) -> bool:
-        """Whether the mean is there."""
-        return self._purpose is Purpose.VALUES and self._server.stage is None
+        """Whether the round is done."""
+        return self._outcome is not None
 
     @property
     def bounds(self) -> Mapping[str, float] | None:
@@ -84,17 +108,18 @@ class ServerRound:
     @property
     def included(self) -> tuple[int, ...]:
         """Whose numbers are in the mean, ascending; empty until they are in."""
-        return self._server.included if self._purpose is Purpose.VALUES else ()
+        return () if self._outcome is None else self._outcome.included
 
     def requests(self) -> Mapping[int, bytes]:
-        """What to send in this stage, by client; clients that have dropped out of the sum get nothing."""
-        opening = Opening(self._layout, self._bounds) if self._fresh else None
-        wrapped = {
-            client: Request(self._purpose, opening, message).to_bytes()
-            for client, message in self._server.requests().items()
-        }
-        self._meter.sent(wrapped.values())
-        return wrapped
+        """What to send now, by client; clients that have dropped out of the sum get nothing."""
+        if self.done:
+            return {}
+        if self.opens:
+            opened = self._as_request(Opening(self._layout, self._bounds)).to_bytes()
+            return dict.fromkeys(range(self._rules.clients), opened)
+        asked = np.unique(np.concatenate([messages.receivers for messages in self._outbox]))
+        places = np.flatnonzero(np.isin(self._clients, asked)).tolist()
+        return _Requests(tuple(places), self._request)
 
     def receive(self, client: int, message: bytes) -> None:
         """Takes an answer.
@@ -106,28 +131,41 @@ class ServerRound:
         Raises:
             ProtocolError: malformed, stale, from somebody else, or a second answer. The server is as it was before.
         """
-        stage = self._server.stage
-        self._server.receive(client, message)
-        self._meter.got(message)
-        if stage is Stage.VECTORS and self._purpose is Purpose.VALUES:
-            self._held[client] = held_of(message)
+        if self.done or not 0 <= client < self._rules.clients:
+            raise ProtocolError(f"answer must be of a client in a round that is not done; found client {client}")
+        sender = int(self._clients[client])
+        batches = batches_from_bytes(unpacked(message), self._session, sender, self._server)
+        if not batches:
+            raise MalformedMessageError(f"answer must hold a message; that of client {client} holds none")
+        before = self._machine.state() if len(batches) > 1 else None
+        try:
+            for messages in batches:
+                self._machine.take(self._channel.carry(messages))
+        except ProtocolError:
+            if before is not None:
+                self._machine.restore(before)
+            raise
 
     def advance(self) -> None:
-        """Ends the stage: clients that have not answered have dropped out of the sum.
+        """Goes on with what has arrived: clients that have not answered have dropped out of the sum.
 
         Raises:
             TooFewClientsError: fewer than the threshold are left; names the stage and both numbers.
             ProtocolError: answers contradict each other beyond repair.
         """
-        self._server.advance()
-        self._stages.append(self._meter.record())
-        self._fresh = False
-        stage = self._server.stage
-        if stage is not None:
-            self._meter = StageMeter(self._purpose, stage)
-        elif self._purpose is Purpose.RANGES:
-            self._bounds = self._rules.levels(self._layout).bounds(self._server.result())
+        self._outbox = self._spoken() or self._spoken()  # who is silent twice has nothing more to say
+        if self._outbox:
+            return
+        total, included = self._machine.sums, self._machine.included
+        if total is None or included is None:
+            raise ProtocolError("sum must be there when nobody has anything more to say; it is not")
+        places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
+        if self._purpose is Purpose.RANGES:
+            self._bounds = self._rules.levels(self._layout).bounds(total[0])
             self._open(Purpose.VALUES)
+        else:
+            self._seconds = time.perf_counter() - self._start
+            self._outcome = Outcome(self._rules, self._layout, self._code, total[0], places)
 
     @property
     def result(self) -> dict[str, Any]:
@@ -138,12 +176,7 @@ class ServerRound:
                 that a client must have handed in something else.
             InputError: all weights are 0, or a mean of integers is none (names the key).
         """
-        if self._mean is None:
-            self._check_done()
-            total = self._server.result()
-            self._check_weight(int(total[-1]))
-            self._mean = self._code.decode(total)
-        return self._mean
+        return self._done().mean
 
     @property
     def record(self) -> RoundRecord:
@@ -152,43 +185,110 @@ class ServerRound:
         Raises:
             ProtocolError: the round is not done.
         """
-        self._check_done()
-        included, rules, total = self._server.included, self._rules, self._server.result()
+        return self._done().record(self._number, self._channel, self._seconds)
+
+    def _done(self) -> Outcome:
+        if self._outcome is None:
+            raise ProtocolError("round must be done before there is a mean; it is not")
+        return self._outcome
+
+    def _spoken(self) -> list[Messages]:
+        """What the machine says in its turn, recorded."""
+        return [self._channel.carry(messages) for messages in self._machine.turn()]
+
+    def _request(self, client: int) -> bytes:
+        own = [messages.rows(messages.receivers == self._clients[client]) for messages in self._outbox]
+        batches = batches_to_bytes((messages for messages in own if len(messages)), self._session)
+        return self._as_request(None, batches).to_bytes()
+
+    def _as_request(self, opening: Opening | None, batches: tuple[bytes, ...] = ()) -> Request:
+        return Request(self._session, self._number, self._purpose, opening, batches)
+
+    def _open(self, purpose: Purpose) -> None:
+        rules, layout, bounds = self._rules, self._layout, self._bounds
+        if purpose is Purpose.VALUES:
+            self._code: Code = rules.code(layout, bounds)
+        session, topology = rules.session(self._session, layout, bounds), rules.topology(purpose, layout, bounds)
+        hosted = np.array([self._server], dtype=np.int64)
+        (machine,) = rules.scheme.machines(topology, session, self._channel, hosted)
+        machine.begin(rules.step(purpose, self._number))
+        self._machine: SumMachine = machine
+        self._purpose, self._outbox = purpose, list[Messages]()
+
+
+class Outcome:
+    """The sum of a round, and what follows from it.
+
+    Args:
+        rules: of the round.
+        layout: of the mappings.
+        code: how vectors were written.
+        total: int64 [P + 1], the sum.
+        included: whose numbers are in it, ascending.
+    """
+
+    def __init__(self, rules: Rules, layout: Layout, code: Code, total: Integers, included: tuple[int, ...]) -> None:
+        self._rules, self._layout, self._code, self._total = rules, layout, code, total
+        self.included = included
+        self._mean: dict[str, Any] | None = None
+
+    @property
+    def mean(self) -> dict[str, Any]:
+        """See `ServerRound.result`."""
+        if self._mean is None:
+            self._check_weight(int(self._total[-1]))
+            self._mean = self._code.decode(self._total)
+        return self._mean
+
+    def record(self, number: int, channel: Channel, seconds: float) -> RoundRecord:
+        """What was seen.
+
+        Args:
+            number: of the round.
+            channel: over which it went.
+            seconds: that it took.
+        """
+        rules, total = self._rules, self._total
         return RoundRecord(
             scheme=rules.scheme.name,
             modulus=rules.scheme.modulus,
-            number=self._number,
+            number=number,
             clients=rules.clients,
             threshold=rules.threshold,
-            included=included,
-            dropped=tuple(sorted(set(range(rules.clients)) - set(included))),
+            included=self.included,
+            dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
             layout=self._layout,
-            stages=tuple(self._stages),
             total_weight=int(total[-1]) * 2.0**-rules.weighing.fraction_bits,
             bounds=self._code.bounds,
             fraction_bits=self._code.fraction_bits,
-            error_bound=self._code.errors(total, len(included)),
-            held=dict(self._held),
+            error_bound=self._code.errors(total, len(self.included)),
+            transcript=channel.transcript,
+            seconds=seconds,
         )
 
-    def _check_done(self) -> None:
-        if not self.done:
-            raise ProtocolError("round must be done before there is a mean; it is not")
-
     def _check_weight(self, weight: int) -> None:
-        most = len(self._server.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
+        most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
         if weight > most:
             raise ProtocolError(
-                f"weights of {len(self._server.included)} clients must add up to {most:,} units at most; they do not, "
+                f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
                 f"so that a client must have handed in something else"
             )
 
-    def _open(self, purpose: Purpose) -> None:
-        terms = self._rules.terms(purpose, self._session, self._number, self._layout, self._bounds)
-        self._server: StagedServer = self._rules.scheme.server(terms, self._coins)
-        stage = self._server.stage
-        if stage is None:
-            raise ProtocolError(f"scheme {self._rules.scheme.name} must have at least one stage; it has none")
-        self._purpose, self._fresh, self._meter = purpose, True, StageMeter(purpose, stage)
-        if purpose is Purpose.VALUES:
-            self._code: Code = self._rules.code(self._layout, self._bounds)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Requests(Mapping[int, bytes]):
+    """Requests that are made when they are looked up: all together they may be larger than memory."""
+
+    clients: Sequence[int]
+    request_of: Callable[[int], bytes]
+
+    def __getitem__(self, client: int) -> bytes:
+        if client not in self.clients:
+            raise KeyError(client)
+        return self.request_of(client)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.clients)
+
+    def __len__(self) -> int:
+        return len(self.clients)

@@ -1,50 +1,120 @@
-"""All parties of a round in one process, over the same roles that run in several."""
+"""A round with all parties in this process: machines over a channel that records, and clients that it loses."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from fgl_secure.aggregation.client_round import ClientRound
-from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.staged.interface import Stage
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.record import RoundRecord, recording_for
+from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.server_round import Outcome
+from fgl_secure.algebra.quantization import Integers
+from fgl_secure.coins import Coins
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.runtime import Channel, Phase, Role, Step
+
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+EARLY = frozenset({Phase.KEYS, Phase.SECRET_SHARES})
+"""What clients still say that vanish before they hand in a vector."""
 
 
-def drive(
-    server: ServerRound,
-    clients: Mapping[int, ClientRound],
-    mappings: Mapping[int, Mapping[str, Any]],
-    weights: Sequence[float],
-    dropped: Set[int],
-) -> None:
-    """Hands server and clients each other's messages until the round is done.
+@dataclass(frozen=True, slots=True, eq=False)
+class Brought:
+    """What clients bring to a round.
+
+    Attributes:
+        rules: of the round.
+        layout: of the mappings.
+        mappings: what they hold, by number; a client that is not there never came.
+        weights: one for each client, come or not.
+        dropped: clients that say nothing from their vector on.
+        coins: of all parties.
+    """
+
+    rules: Rules
+    layout: Layout
+    mappings: Mapping[int, Mapping[str, Any]]
+    weights: Sequence[float]
+    dropped: Set[int]
+    coins: Coins
+
+    def vectors(self, purpose: Purpose, bounds: Mapping[str, float] | None) -> Integers:
+        """The vector of every client, int64 [n, length]; of zeros for those whose vector goes nowhere.
+
+        Raises:
+            InputError: a client refuses its mapping or weight; names the client.
+        """
+        width = self.rules.topology(purpose, self.layout, bounds).width
+        rows = np.zeros((self.rules.clients, width), dtype=np.int64)
+        for index in self.mappings.keys() - self.dropped:
+            with _named(index):
+                rows[index] = self._vector(index, purpose, bounds)
+        return rows
+
+    def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
+        """Which messages arrive: none from or for clients that never came, and only the first from those that left."""
+        clients = self.rules.parties.ids(Role.SILO)
+        present = np.isin(np.arange(self.rules.clients), list(self.mappings))
+        kept: Flags = ~(np.isin(senders, clients[~present]) | np.isin(receivers, clients[~present]))
+        if phase not in EARLY:
+            kept &= ~np.isin(senders, clients[list(self.dropped)])
+        return kept
+
+    def _vector(self, index: int, purpose: Purpose, bounds: Mapping[str, float] | None) -> Integers:
+        if purpose is Purpose.RANGES:
+            return self.rules.levels(self.layout).encode(self.mappings[index], self.coins)
+        return self.rules.code(self.layout, bounds, self.coins).encode(self.mappings[index], self.weights[index])
+
+
+def simulated(
+    brought: Brought, number: int, known: Mapping[str, float] | None
+) -> tuple[dict[str, Any], RoundRecord, Mapping[str, float] | None]:
+    """One round.
 
     Args:
-        server: its part.
-        clients: those of the clients that came, by number.
-        mappings: what they hold, by number.
-        weights: one for each client, come or not.
-        dropped: clients that answer nothing from the first request for vectors on.
+        brought: what clients bring.
+        number: of the round in the session.
+        known: ranges, as a round before found them.
+
+    Returns:
+        The mean, what was seen of the round, and the ranges that hold now.
 
     Raises:
-        InputError: a client refuses its mapping; names the client.
+        InputError: a client refuses its mapping or weight; names the client.
         TooFewClientsError: fewer than the threshold are left.
     """
-    there = set(clients)
-    for index in mappings.keys() - dropped:
-        with _named(index):
-            clients[index].provide(mappings[index], weights[index])
-    while not server.done:
-        late = server.stage is not None and server.stage >= Stage.VECTORS
-        for index, message in server.requests().items():
-            if index in there and not (late and index in dropped):
-                with _named(index):
-                    server.receive(index, clients[index].reply(message))
-        if late:
-            there -= dropped
-        server.advance()
+    rules, layout, start = brought.rules, brought.layout, time.perf_counter()
+    channel = Channel(rules.parties, brought.coins, recording_for(rules, layout), brought.arrives)
+    bounds = known if rules.finds_ranges(layout) else None
+    if rules.first(layout, bounds) is Purpose.RANGES:
+        total, _ = _summed(brought, channel, Purpose.RANGES, number, None)
+        bounds = rules.levels(layout).bounds(total)
+    total, included = _summed(brought, channel, Purpose.VALUES, number, bounds)
+    outcome = Outcome(rules, layout, rules.code(layout, bounds), total, included)
+    return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), bounds
+
+
+def _summed(
+    brought: Brought, channel: Channel, purpose: Purpose, number: int, bounds: Mapping[str, float] | None
+) -> tuple[Integers, tuple[int, ...]]:
+    """One sum, int64 [length], and whose vectors are in it."""
+    rules, vectors = brought.rules, brought.vectors(purpose, bounds)
+    collective = Collective(rules.scheme, rules.topology(purpose, brought.layout, bounds), channel)
+    total: Integers = collective.sum(vectors, rules.step(purpose, number))[0]
+    included = collective.included
+    if included is None:
+        raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
+    return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())
 
 
 @contextmanager

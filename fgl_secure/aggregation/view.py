@@ -17,7 +17,6 @@ from fgl_secure.errors import InputError
 Reals = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_WORD = np.dtype("<i8")
 SHOWN = 8
 """Entries that are shown of an update."""
 
@@ -120,14 +119,13 @@ def seen(record: RoundRecord, client: int) -> Reals:
     Words of 8 bytes are read as elements of the field, those of the upper half as negative, and divided by 2^f as the
     server decodes a sum. In the clear these are the client's numbers times its weight.
     """
-    held = record.held[client]
-    words = np.frombuffer(held, dtype=_WORD, count=len(held) // _WORD.itemsize).astype(np.int64)
+    words = record.arrived(client)[: record.layout.size]
     if record.modulus is not None:
         words = np.where(words > record.modulus // 2, words - record.modulus, words)
-    bits = np.zeros(len(words), dtype=np.int64)
+    bits = np.zeros(record.layout.size, dtype=np.int64)
     for entry, place in record.layout.places():
         bits[place] = record.fraction_bits.get(entry.name, 0)
-    return np.ldexp(words.astype(np.float64), -bits)
+    return np.ldexp(words.astype(np.float64), -bits[: len(words)])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

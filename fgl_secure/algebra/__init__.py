@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from fgl_secure.algebra.fixed_point import FixedPoint, Overflow
 from fgl_secure.algebra.lagrange import Decoded, LagrangeCode, lagrange_matrix
 from fgl_secure.algebra.prime_field import Elements, PrimeField
+from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, Overflow, Quantizer, Weighing
 from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.segments import Segments
 
 __all__ = [
     "MERSENNE_31",
     "MERSENNE_61",
+    "UNWEIGHTED",
     "Decoded",
     "Elements",
     "FixedPoint",
     "LagrangeCode",
     "Overflow",
     "PrimeField",
+    "Quantizer",
     "Segments",
+    "Weighing",
     "lagrange_matrix",
 ]

@@ -8,8 +8,10 @@ from functools import cache
 from typing import Any
 
 from fgl_secure import __version__
-from fgl_secure.attacks.base import Attack, Measurement, guess_of
-from fgl_secure.attacks.registry import ATTACKS, attack
+from fgl_secure.attacks.base import Attack, Measurement
+from fgl_secure.attacks.registry import attack
+from fgl_secure.attacks.registry import attacks as all_attacks
+from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.figures import accuracy_figures, cost_figures
 from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.plan import Plan, Subject
@@ -21,8 +23,8 @@ from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
-from fgl_secure.protocols.naming import Assignment
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
+from fgl_secure.schemes import Assignment
 from fgl_secure.statistics import exact_proportion, smallest_detectable
 from fgl_secure.training.loop import Progress, TrainingResult
 
@@ -56,7 +58,7 @@ def audit(
         method: what is trained, with its choices.
         data: name of a data set or path of a graph, a configuration such as `Data`, or a graph of the caller's own;
             None takes a data set that needs no download.
-        schemes: for each run its schemes: text as in `fgl_secure.protocols.naming`, or schemes by topology. Those that
+        schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that
             the method demonstrates when empty.
         attacks: names; "all" for all that can read the runs.
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
@@ -73,7 +75,7 @@ def audit(
     named = (schemes,) if isinstance(schemes, str) else tuple(schemes)
     plan = method.plan(data, named, seed=seed, device=device)
     results, records, exposures = {}, [_boundary_record(plan)], []
-    positive = cache(lambda each: _positive_control(each, plan.reference(each.card.reference)))
+    positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = result
@@ -85,10 +87,10 @@ def audit(
     return _report(plan, results, records, exposures, command)
 
 
-def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any], ...]:
+def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
     wanted = (names,) if isinstance(names, str) and names != ALL else tuple(names)
     if names == ALL or not wanted:
-        return tuple(ATTACKS.values())
+        return tuple(all_attacks().values())
     return tuple(attack(name) for name in dict.fromkeys(wanted))
 
 
@@ -110,36 +112,34 @@ def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], P
 
 
 def _records(
-    each: Attack[Any],
+    each: Attack[Any, Any],
     run: RecordedRun,
     subject: Subject,
     plan: Plan,
-    positive: Callable[[Attack[Any]], Mapping[str, float]],
+    positive: Callable[[Attack[Any, Any]], Mapping[str, float]],
 ) -> Iterator[Record]:
-    if each.card.material is not run.material:
-        return
-    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    guess = run.guess(each) if run.is_for(each) else None
     if guess is None:
         return
     reached = positive(each)
-    permuted = {null.metric: null for null in each.score(guess, run.truth.permuted(plan.seed + 1))}
-    for found in each.score(guess, run.truth):
+    permuted = {null.metric: null for null in run.score(each, guess, plan.seed + 1)}
+    for found in run.score(each, guess):
         if found.metric in permuted:  # without a null control a figure is no evidence
             evidence = _Evidence(each, run, found, permuted[found.metric], reached[found.metric])
             yield _record(evidence, subject.claims[subject.name], plan)
 
 
-def _positive_control(each: Attack[Any], reference: RecordedRun) -> dict[str, float]:
-    """By metric: the attack's figure on the reference run, as a share of what a complete break would have."""
-    guess = guess_of(each, reference.transcript.views(each.card.observer), reference.public, reference.auxiliary)
+def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, float]:
+    """By metric: the attack's figure on its control, as a share of what a complete break would have."""
+    guess = broken.guess(each)
     if guess is None:
-        raise AssertionError(f"attack {each.card.name} must be able to read its reference run")
-    return {found.metric: found.value / found.reachable for found in each.score(guess, reference.truth)}
+        raise AssertionError(f"attack {each.card.name} must be able to read its control")
+    return {found.metric: found.value / found.reachable for found in broken.score(each, guess)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Evidence:
-    attack: Attack[Any]
+    attack: Attack[Any, Any]
     run: RecordedRun
     found: Measurement
     null: Measurement
@@ -180,7 +180,7 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
     return Record(**{**_fields(record), "contradicts_claim": True, "claim": _sentence(broken)})
 
 
-def _view(each: Attack[Any], run: RecordedRun) -> str:
+def _view(each: Attack[Any, Any], run: RecordedRun) -> str:
     knows = f"; knows {each.card.auxiliary}" if each.card.auxiliary else ""
     return f"{each.card.observer}, {run.what}{knows}"
 
@@ -245,7 +245,7 @@ def _report(
         run={
             "protocol": main,
             "protocols": list(results),
-            "method": plan.method.name,
+            "method": plan.method,
             "backbone": plan.backbone,
             "dataset": plan.graph.graph.name,
             "devices": plan.graph.num_devices,

@@ -15,7 +15,7 @@ def summary(plan: Plan, protocol: str, result: TrainingResult, cost: PrivacyCost
     Accuracies are fractions; of targets that are values, mean absolute errors stand under a key of that name instead.
     """
     return {
-        "method": plan.method.name,
+        "method": plan.method,
         "backbone": plan.backbone,
         "dataset": plan.graph.graph.name,
         "partition": plan.graph.partition,

@@ -20,8 +20,8 @@ from fgl_secure.graph.graph_sets.data import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan
-    from fgl_secure.protocols.naming import Assignment
-    from fgl_secure.protocols.promising import Promising
+    from fgl_secure.protocols.scheme import Scheme
+    from fgl_secure.schemes import Assignment
     from fgl_secure.tables.table import PaperTable
 
 Source = Data | GraphSets | FederatedGraph
@@ -43,7 +43,7 @@ class Asked:
     """
 
     data: Source
-    runs: tuple[Mapping[str, Promising], ...]
+    runs: tuple[Mapping[str, Scheme], ...]
     named: bool
     seed: int
     device: str
@@ -104,7 +104,7 @@ class Method(ABC):
         Args:
             data: a configuration, the name of a data set, a graph of the caller's own, or None for a data set that
                 needs no download.
-            schemes: for each run its schemes, as text (see `fgl_secure.protocols.naming`) or by topology; those that
+            schemes: for each run its schemes, as text (see `fgl_secure.schemes`) or by topology; those that
                 the method demonstrates when empty.
             seed: of partition, split, initial weights, and of the coins of an audit.
             device: where model compute runs: "auto", "cpu" or "cuda".
@@ -115,7 +115,7 @@ class Method(ABC):
         if not 0 <= seed < SEEDS:
             raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
         named = tuple(schemes)
-        runs: list[Mapping[str, Promising]] = []
+        runs: list[Mapping[str, Scheme]] = []
         for each in map(self._assigned, named or self.demonstrated):
             runs += [each] if each not in runs else []
         asked = Asked(self._source(data), tuple(runs), bool(named), seed, device)
@@ -147,7 +147,7 @@ class Method(ABC):
             raise InputError(f"data must be a name, {kinds} for {self.name}; found {type(data).__name__}")
         return data
 
-    def _assigned(self, schemes: str | Assignment) -> Mapping[str, Promising]:
+    def _assigned(self, schemes: str | Assignment) -> Mapping[str, Scheme]:
         if isinstance(schemes, str):
             return cast("Assignment", loaded(_READER)(schemes, self.topologies, self.usual))
         for topology in schemes:
@@ -164,7 +164,7 @@ def check_method(method: object) -> None:
         raise InputError(f"method must be a configuration such as fgl_secure.methods.HiFGL(); found {method!r}")
 
 
-_READER = "fgl_secure.protocols.naming:assignment"
+_READER = "fgl_secure.schemes:assignment"
 
 
 def loaded(place: str) -> Any:  # whatever stands there

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fgl_secure.attacks.base import Reference
-from fgl_secure.auditing.method import Method
+from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
@@ -63,7 +62,7 @@ class Plan:
     """Checked choices of a method: everything that an audit needs to know.
 
     Attributes:
-        method: the choices.
+        method: its name.
         backbone: the graph neural network that is trained.
         seed: of partition, split, initial weights, and of the coins of an audit.
         graph: who has what.
@@ -74,12 +73,12 @@ class Plan:
         averaged: over what the reported accuracy is taken, in words.
         chosen_on: how the reported round is chosen, in words.
         subjects: in the order of the report.
-        reference: makes the run that an attack must break, once each.
+        controls: make the runs that attacks must break, once each, by name.
         notes: sentences about this method that a reader of the report should know.
         score: what the reported numbers are.
     """
 
-    method: Method
+    method: str
     backbone: str
     seed: int
     graph: FederatedGraph
@@ -90,6 +89,6 @@ class Plan:
     averaged: str
     chosen_on: str
     subjects: tuple[Subject, ...]
-    reference: Callable[[Reference], RecordedRun]
+    controls: Makers
     notes: tuple[str, ...]
     score: Score = Score.ACCURACY

@@ -2,31 +2,110 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, TypeVar
 
-from fgl_secure.attacks.base import Auxiliary, Material
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of
+from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Transcript
+
+Guess = TypeVar("Guess")
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedRun:
-    """A run with everything that was said, and its truth for scoring.
+    """A run with everything that was said, and its truths for scoring.
 
     Attributes:
         protocol: the scheme's name, parameters included.
         what: what was exchanged, in words.
-        material: which attacks can use it.
+        scenario: the kind of run, by the name that attacks have on their cards.
         public: what everybody knows of the scheme.
         transcript: what was said.
-        truth: what was secret.
-        auxiliary: what attackers may know from elsewhere.
+        truths: what was secret, one object of a type.
+        knowledge: what attackers may know from elsewhere, one object of a type.
+
+    Raises:
+        InputError: two truths, or two pieces of knowledge, are of one type.
     """
 
     protocol: str
     what: str
-    material: Material
+    scenario: str
     public: PublicParameters
     transcript: Transcript
-    truth: Truth
-    auxiliary: Auxiliary = field(default_factory=Auxiliary)
+    truths: tuple[Truth, ...]
+    knowledge: tuple[object, ...] = ()
+
+    def __post_init__(self) -> None:
+        by_type("truths", self.truths)
+        by_type("knowledge", self.knowledge)
+
+    def truth(self, kind: type[Kind]) -> Kind:
+        """The secrets of a type.
+
+        Raises:
+            InputError: the run has none of it.
+        """
+        return _only("truths", self.truths, kind)
+
+    def knows(self, kind: type[Kind]) -> Kind:
+        """The knowledge of a type.
+
+        Raises:
+            InputError: the run offers none of it.
+        """
+        return _only("knowledge", self.knowledge, kind)
+
+    def is_for(self, attack: Attack[Any, Any]) -> bool:
+        """Whether an attack reads this kind of run, and whether there is something to score it against."""
+        return attack.card.scenario == self.scenario and attack.card.truth in by_type("truths", self.truths)
+
+    def guess(self, attack: Attack[Guess, Any]) -> Guess | None:
+        """What an attack infers, every party of its role alone; None where it sees, or knows, too little."""
+        view = self.transcript.views(attack.card.observer)
+        return guess_of(attack, view, self.public, self.knowledge)
+
+    def score(self, attack: Attack[Guess, Any], guess: Guess, shuffle: int | None = None) -> tuple[Measurement, ...]:
+        """The figures of a guess.
+
+        Args:
+            attack: whose guess it is.
+            guess: of this run.
+            shuffle: seed of the null control's permutation; None for the truth itself.
+
+        Raises:
+            InputError: the run has no truth of the attack's type.
+        """
+        truth = _only("truths", self.truths, attack.card.truth)
+        return attack.score(guess, truth if shuffle is None else truth.permuted(shuffle))
+
+
+def by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
+    """Objects by their type.
+
+    Args:
+        argument: what they are called where two are of one type.
+        objects: at most one of a type.
+
+    Raises:
+        InputError: two are of one type.
+    """
+    found: dict[type, object] = {}
+    for each in objects:
+        if type(each) in found:
+            raise InputError(f"{argument} must be of different types; found two of {type(each).__name__}")
+        found[type(each)] = each
+    return MappingProxyType(found)
+
+
+def _only(argument: str, objects: Iterable[object], kind: type[Kind]) -> Kind:
+    there = by_type(argument, objects)
+    found = there.get(kind)
+    if not isinstance(found, kind):
+        names = ", ".join(each.__name__ for each in there) or "none"
+        raise InputError(f"{argument} must have a {kind.__name__}; found {names}")
+    return found

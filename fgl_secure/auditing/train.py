@@ -9,8 +9,9 @@ from fgl_secure.auditing.figures import summary
 from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.plan import Plan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.naming import Assignment
+from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
 
 
@@ -47,9 +48,10 @@ def train(
     *,
     seed: int = 0,
     device: str = "auto",
+    coins: Coins | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> Trained:
-    """Trains a method once; masks come from the operating system's entropy.
+    """Trains a method once.
 
         from fgl_secure import train
         from fgl_secure.methods import FedAvg
@@ -62,6 +64,7 @@ def train(
         scheme: the schemes of the run, as text or by topology; None takes those that the method trains under.
         seed: of partition, split and initial weights.
         device: where model compute runs: "auto", "cpu" or "cuda".
+        coins: where masks and noise come from; the operating system's entropy unless given.
         progress: given a run's name, what to call after each of its rounds.
 
     Raises:
@@ -73,7 +76,7 @@ def train(
         raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")
     (subject,) = plan.subjects
     bars = progress or _silent
-    result = subject.train(progress=bars(subject.name))
+    result = subject.train(coins=coins, progress=bars(subject.name))
     return Trained(plan, subject.name, result, subject.privacy_cost(result, bars))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure import schemes
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.method import Method
 from fgl_secure.graph import describe
 from fgl_secure.graph.graph_sets import describe_sets
 from fgl_secure.methods import method
 from fgl_secure.methods import names as method_names
-from fgl_secure.protocols import naming
 
 Rows = list[tuple[str, str]]
 
@@ -29,15 +29,26 @@ def listing(kind: str | None = None) -> str:
 def lines_of(each: type[Method]) -> Rows:
     """The lines of one method: first column and second; the first column is empty but on the first line."""
     lines = [(each.name, f"{each.title}: {each.task}"), ("", f"sums      {each.summed}")]
-    lines += [("", f"sees      {schemes}: {what}") for schemes, what in each.sees.items()]
+    lines += [("", f"sees      {under}: {what}") for under, what in each.sees.items()]
     lines.append(("", f"schemes   {'; '.join(_served(topology) for topology in each.topologies)}"))
     lines.append(("", f"backbones {', '.join(each.backbones()) or 'its own'}"))
     lines.append(("", f"tables    {', '.join(table.name for table in each.tables()) or 'none'}"))
     return lines
 
 
+def matrix() -> str:
+    """Which scheme runs which sums of which method, as Markdown: the table in the README."""
+    header = ["method", "sums", *(f"`{name}`" for name in schemes.names())]
+    rows = [header, ["---"] * len(header)]
+    for kind in map(method, method_names()):
+        for topology in kind.topologies:
+            served = ["yes" if schemes.refusal(name, topology) is None else "" for name in schemes.names()]
+            rows.append([f"`{kind.name}`", f"`{topology}`", *served])
+    return "\n".join("|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows)
+
+
 def _served(topology: str) -> str:
-    return f"{topology}={'|'.join(naming.names(topology))}"
+    return f"{topology}={'|'.join(schemes.names(topology))}"
 
 
 def _table(name: str, rows: Rows) -> str:
@@ -56,15 +67,16 @@ def _datasets() -> Rows:
 
 def _schemes() -> Rows:
     rows = []
-    for name, summary in naming.SUMMARIES.items():
-        serving = [topology for topology in naming.TOPOLOGIES if naming.refusal(name, topology) is None]
-        promises = max(len(naming.parse(name, (topology,))[1].claim.guarantees) for topology in serving)
-        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}"))
+    for name, summary in schemes.SUMMARIES.items():
+        serving = [topology for topology in schemes.TOPOLOGIES if schemes.refusal(name, topology) is None]
+        promises = max(schemes.promises(schemes.parse(name, (topology,))[1], topology) for topology in serving)
+        taken = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
+        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}; takes {taken}"))
     return rows
 
 
 def _attacks() -> Rows:
-    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in ATTACKS.values()]
+    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in attacks().values()]
 
 
 def _methods() -> Rows:

@@ -15,7 +15,7 @@ def describe(done: Trained) -> str:
     shown = _percent if plan.score is Score.ACCURACY else _value
     per_silo = "  ".join(shown(share) for share in accuracy.per_silo)
     rows = {
-        "method": f"{plan.method.name}, {plan.backbone}, {plan.preset} preset",
+        "method": f"{plan.method}, {plan.backbone}, {plan.preset} preset",
         "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
         f"{plan.messages:,} messages a layer, "
         f"{graph.num_silos} silos ({graph.partition})",

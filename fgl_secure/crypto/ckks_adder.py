@@ -88,6 +88,20 @@ class RunningSums:
         self._totals = fresh
         self._terms += 1
 
+    @classmethod
+    def restored(cls, public: PublicKey, count: int, totals: Sequence[bytes]) -> RunningSums:
+        """Sums that go on from what `to_bytes` gave.
+
+        Raises:
+            ProtocolError: they are not as many as a term has, of different numbers of terms, or no sums under this key.
+        """
+        made = cls(public, count)
+        found = [opened(data, public) for data in totals]
+        if found and (len(found) != count or len({one.terms for one in found}) > 1):
+            raise ProtocolError(f"sums must be {count} of as many terms each; found {len(found)}")
+        made._totals, made._terms = [one.cipher for one in found], found[0].terms if found else 0
+        return made
+
     def to_bytes(self) -> list[bytes]:
         """The sums, as `Adder.add` would have made them; empty while there is no term."""
         return [PREFIX.pack(self._public.fingerprint, self._terms) + save(total) for total in self._totals]

@@ -16,6 +16,7 @@ from fgl_secure.dp.accountant import (
     skellam_variance,
 )
 from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget
+from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
     DiscreteGaussianFamily,
@@ -26,7 +27,7 @@ from fgl_secure.dp.mechanisms import (
     sum_divergence,
 )
 from fgl_secure.dp.perturbation import Perturbation
-from fgl_secure.dp.sensitivity import Clipped, Relation, Unit, clip_rows, grid_clip, grid_rows, rounding_excess
+from fgl_secure.dp.sensitivity import Relation, Unit, rounding_excess
 
 __all__ = [
     "Account",
@@ -53,6 +54,8 @@ __all__ = [
     "grid_clip",
     "grid_rows",
     "noise_multiplier",
+    "rounded_at_random",
+    "rounded_norm",
     "rounding_excess",
     "skellam_epsilon",
     "skellam_rdp",

@@ -1,4 +1,4 @@
-"""How much one message, edge or device can change the sums of one pass, and the clipping that keeps it so.
+"""How much one message, edge or device can change the sums of one pass, once rows are clipped.
 
 The grouped sums of one pass are one vector: all groups side by side. A message adds its row to one group, so leaving
 it out moves that vector by the row's norm, at most the clip C. Messages of one unit go to different groups, where
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,6 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 
 Ids = NDArray[np.int64]
-LARGEST_GRID_CLIP = 2**30
-"""Largest clip in grid units: squares of integers and their sums then stay below 2^63."""
-_MARGIN = 1 - 2.0**-40
-"""Shrinks a row a little before it is cut to integers: far more than the rounding of a norm, far less than a unit."""
 
 
 class Unit(StrEnum):
@@ -101,74 +96,6 @@ def _check_cap(senders: Ids, cap: int) -> None:
             f"messages of one device in one pass must not exceed the cap {cap}, for which the noise is made; found "
             f"{int((counts > cap).sum())} devices beyond it, up to {int(counts.max())} messages"
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Clipped:
-    """Rows within a norm.
-
-    Attributes:
-        rows: [n, d], float64 values or int64 grid units.
-        count: how many rows had to be shortened.
-    """
-
-    rows: NDArray[Any]
-    count: int
-
-
-def clip_rows(values: NDArray[np.floating[Any]], clip: float) -> Clipped:
-    """Shortens rows [n, d] beyond the L2 norm `clip` to that norm; the others stay as they are.
-
-    Raises:
-        InputError: a value is NaN or infinite, or `clip` is not a positive number.
-    """
-    if not (math.isfinite(clip) and clip > 0):
-        raise InputError(f"clip must be a positive number; found {clip}")
-    rows = np.array(values, dtype=np.float64)
-    if not np.isfinite(rows).all():
-        raise InputError("values must be finite; found NaN or infinity")
-    peaks = np.abs(rows).max(axis=1, initial=0.0)
-    scaled = rows / np.where(peaks > 0, peaks, 1.0)[:, None]  # the squares of what is left cannot overflow
-    lengths = np.sqrt((scaled**2).sum(axis=1))
-    beyond = peaks > clip / np.maximum(lengths, 1.0)
-    rows[beyond] = scaled[beyond] * (clip / lengths[beyond])[:, None]
-    return Clipped(rows, int(beyond.sum()))
-
-
-def grid_clip(clip: float, fraction_bits: int) -> int:
-    """The clip in units of 2^-fraction_bits, rounded down: the L2 sensitivity of one integer message.
-
-    Raises:
-        InputError: it is below 1 or beyond 2^30.
-    """
-    scaled = clip * 2.0**fraction_bits
-    if not 1 <= scaled < LARGEST_GRID_CLIP + 1:
-        raise InputError(f"clip * 2^fraction_bits must lie in 1..2^30; found {clip:g} * 2^{fraction_bits} = {scaled:g}")
-    return math.floor(scaled)
-
-
-def grid_rows(values: NDArray[np.floating[Any]], clip: float, fraction_bits: int) -> Clipped:
-    """Clips rows, rounds them to integers, and clips again what rounding lengthened.
-
-    Rounding alone may lengthen a row of d coordinates by sqrt(d) / 2 units (`rounding_excess`). Here a row that ends
-    up beyond the clip is rounded towards zero instead, so the sensitivity is the clip exactly, for integers.
-
-    Args:
-        values: [n, d], in the values' own unit.
-        clip: C, in the same unit.
-        fraction_bits: bits behind the binary point of the grid.
-
-    Returns:
-        int64 [n, d] with L2 norms of at most `grid_clip(clip, fraction_bits)`, and how many rows were shortened.
-    """
-    limit = grid_clip(clip, fraction_bits)
-    clipped = clip_rows(values, limit * 2.0**-fraction_bits)
-    scaled = clipped.rows * 2.0**fraction_bits
-    rows = np.rint(scaled).astype(np.int64)
-    beyond = (rows**2).sum(axis=1) > limit**2
-    rows[beyond] = np.trunc(scaled[beyond] * _MARGIN).astype(np.int64)
-    assert ((rows**2).sum(axis=1) <= limit**2).all()
-    return Clipped(rows, clipped.count)
 
 
 def rounding_excess(width: int) -> float:

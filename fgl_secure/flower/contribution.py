@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import Context, Message, MetricRecord
 from flwr.clientapp.typing import ClientAppCallable
 
-from fgl_secure.aggregation.messages import Request as RoundRequest
+from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower import guard
 from fgl_secure.flower.digest import digest_of
@@ -28,7 +28,7 @@ def training_reply(message: Message, terms: RoundTerms, context: Context, call_n
     return guard.trained(call_next, message, context)
 
 
-def check_ranges(stage: RoundRequest) -> None:
+def check_ranges(asked: RoundRequest) -> None:
     """Raises unless ranges that the server names are such as a secure maximum finds.
 
     A server may name others than were found; by powers of two it learns a client's range no more closely.
@@ -36,7 +36,7 @@ def check_ranges(stage: RoundRequest) -> None:
     Raises:
         ProtocolError: one is no power of two.
     """
-    bounds = {} if stage.opening is None or stage.opening.bounds is None else stage.opening.bounds
+    bounds = {} if asked.opening is None or asked.opening.bounds is None else asked.opening.bounds
     if any(math.frexp(bound)[0] != 0.5 for bound in bounds.values()):
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 

@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, Message, RecordDict
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower.records import without_request
-from fgl_secure.protocols.staged.envelope import packed
+from fgl_secure.runtime.packing import packed
 
 LABEL = b"fgl-secure training/v1"
 

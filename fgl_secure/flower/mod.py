@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection
 from flwr.app import Context, Message
 from flwr.clientapp.typing import ClientAppCallable
 
-from fgl_secure.aggregation.messages import Request as RoundRequest
-from fgl_secure.aggregation.roles import ClientRound
-from fgl_secure.aggregation.rules import Purpose
+from fgl_secure.aggregation.client_round import ClientRound
+from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.flower import guard
@@ -27,9 +26,7 @@ from fgl_secure.flower.policy import (
 )
 from fgl_secure.flower.records import Answer, Request
 from fgl_secure.flower.terms import RoundTerms
-from fgl_secure.protocols.staged.envelope import stage_of
-from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import Stage
+from fgl_secure.protocols.identity import Identities, Identity
 
 TRAIN = "train"
 
@@ -38,8 +35,8 @@ class SecureAggregationMod:
     """Goes into `ClientApp(mods=[...])`, the first of all mods, and needs no change in the app.
 
     A message for training is answered only as part of a round of secure aggregation: keys, shares of them, the
-    protected update, what others say of who is in, and what opens the sum. The app trains once in a round, when the
-    update is due; of its reply nothing goes to the server but the arrays, the weight and the metrics that are averaged,
+    protected update, what others say of who is in, and what opens the sum. The app trains once in a round, before its
+    first answer; of its reply nothing goes to the server but the arrays, the weight and the metrics that are averaged,
     all of them inside the sum. A message for training without secure aggregation is refused, and so is one that is not
     for all clients alike: the round's terms name its digest, and clients with different terms have no sum. Other
     messages (evaluate, query) go to the app as they are, and their replies back to the server in the open.
@@ -113,17 +110,17 @@ class SecureAggregationMod:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
         if request.asks_for_identity:
             return Answer(identity=self._own(context).public).to(message)
-        return self._stage(request, message, context, call_next)
+        return self._answered(request, message, context, call_next)
 
-    def _stage(self, request: Request, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+    def _answered(self, request: Request, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         memory = Memory.of(context.state)
         part, terms, trained = (
             self._joined(request, memory, context) if request.terms else self._resumed(memory, context)
         )
-        stage = RoundRequest.from_bytes(request.message)
-        check_ranges(stage)
+        asked = RoundRequest.from_bytes(request.message)
+        check_ranges(asked)
         failures = 0 if memory is None else memory.failures
-        trains = stage_of(stage.message) is Stage.VECTORS and not trained
+        trains = asked.opening is not None and not trained
         reply = training_reply(message, terms, context, call_next) if trains else None
         try:
             if reply is not None:
@@ -132,12 +129,9 @@ class SecureAggregationMod:
         except ProtocolError:
             raise
         except Exception as error:
-            if not (trains or trained):
-                raise
             Memory(terms, b"", trained=True, failures=failures + 1).keep(context.state)
             return guard.takes_no_part(message, error)
-        over = stage.purpose is Purpose.VALUES and stage_of(stage.message) is Stage.OPENING
-        Memory(terms, b"" if over else part.state(), trained or trains, failures).keep(context.state)
+        Memory(terms, b"" if part.over else part.state(), trained or trains, failures).keep(context.state)
         return Answer(answer).to(message)
 
     def _joined(

@@ -17,7 +17,7 @@ LEAST_WEIGHT_BOUND = 2.0**20
 LEAST_BOUND = 1.0
 MAX_FAILURES = 3
 WEIGHT_KEY = "num-examples"
-PROTECTING = ("pairwise-masking", "lightsecagg", "ckks")
+PROTECTING = ("pairwise-masking", "lightsecagg", "ckks-shared-key")
 """Names of the schemes under which the server sees a sum and nothing else."""
 
 

@@ -25,7 +25,7 @@ class Request:
     """What the server asks a client for.
 
     Attributes:
-        message: of a staged sum; empty when the client is asked who it is.
+        message: of a round; empty when the client is asked who it is.
         terms: of the round, as `RoundTerms.to_bytes` gives them, with its first message; empty later.
     """
 
@@ -58,7 +58,7 @@ class Answer:
     """What a client says, and nothing else: none of the app's own records go with it.
 
     Attributes:
-        message: of a staged sum.
+        message: of a round.
         identity: 32 public bytes, where the client was asked for them.
     """
 

@@ -11,7 +11,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.roles import ServerRound
+from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FglSecureError, TooFewClientsError
 from fgl_secure.flower.digest import digest_of
@@ -21,7 +21,8 @@ from fgl_secure.flower.roster import known_nodes
 from fgl_secure.flower.server_round import SILENT, GridRound
 from fgl_secure.flower.settings import RoundReport, Settings
 from fgl_secure.flower.terms import RoundTerms, mapping_of
-from fgl_secure.protocols.staged.interface import SESSION_BYTES
+from fgl_secure.runtime import Recording
+from fgl_secure.runtime.messages import SESSION_BYTES
 
 FEWEST = 2
 
@@ -94,7 +95,7 @@ class Rounds:
         """The layout is that of the arrays that go out, and of the metrics that are averaged with them."""
         arrays = arrays_of(only_arrays(asked[0].content, "message for training"))
         layout = Layout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
-        return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds)
+        return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds, Recording())
 
 
 def _mean_reply(server: ServerRound, asked: Sequence[Message], settings: Settings) -> Message:

@@ -1,4 +1,4 @@
-"""One round of secure aggregation over a Grid: the server's stages, whoever drops out of them, and the mean."""
+"""One round of secure aggregation over a Grid: what the server asks for, whoever drops out of them, and the mean."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from flwr.app import Message, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
-from fgl_secure.aggregation.roles import ServerRound
+from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.errors import ProtocolError
 from fgl_secure.flower.exchange import Patience, exchange
 from fgl_secure.flower.records import Answer, Request
 from fgl_secure.flower.terms import RoundTerms
-from fgl_secure.protocols.staged.interface import Stage
 
 SILENT = "no answer in time"
 """Why a node is out that said nothing, and so nothing against the round."""
@@ -53,13 +52,12 @@ class GridRound:
             ProtocolError: answers contradict each other beyond repair.
         """
         while not self._server.done:
-            stage, purpose = self._server.stage, self._server.purpose
-            assert stage is not None, "a round that is not done awaits answers"
-            trains = stage is Stage.VECTORS and not self._trained
+            asked, purpose = self._server.asked, self._server.purpose
+            trains = self._server.opens and not self._trained
             sent = self._messages(trains)
             replies = exchange(self._grid, sent, training if trains else others)
-            answered = [client for client in sent if self._received(client, stage, replies.get(client))]
-            log(INFO, "secure aggregation: %s %s, %s of %s", purpose.name, stage.name, len(answered), len(sent))
+            answered = [client for client in sent if self._received(client, asked, replies.get(client))]
+            log(INFO, "secure aggregation: %s %s, %s of %s", purpose.name, asked, len(answered), len(sent))
             self._trained = self._trained or trains
             self._server.advance()
 
@@ -89,7 +87,7 @@ class GridRound:
             group_id=asked.metadata.group_id,
         )
 
-    def _received(self, client: int, stage: Stage, reply: Message | None) -> bool:
+    def _received(self, client: int, asked: str, reply: Message | None) -> bool:
         """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
         reason = SILENT
         if reply is not None and reply.has_error():
@@ -102,6 +100,6 @@ class GridRound:
             else:
                 return True
         node = self._node(client)
-        self._lost[node] = f"{stage.name}: {reason}"
-        log(WARNING, "secure aggregation: node %s is out at %s: %s", node, stage.name, reason)
+        self._lost[node] = f"{asked}: {reason}"
+        log(WARNING, "secure aggregation: node %s is out at %s: %s", node, asked, reason)
         return False

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.record import RoundRecord
-from fgl_secure.aggregation.rounding import IntegerRule
 from fgl_secure.errors import InputError
 from fgl_secure.flower.terms import RoundTerms
 
@@ -17,7 +17,7 @@ class Settings:
     """What a server chooses.
 
     Attributes:
-        scheme: name of a staged scheme.
+        scheme: name of a scheme for sums at a server.
         threshold: least clients that must be left at every stage: a number, a share of those sampled (a float below
             1, rounded up), or None for the scheme's default.
         bound: largest magnitude of a number in arrays and metrics; None has ranges found out together in the first

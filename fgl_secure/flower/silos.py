@@ -20,10 +20,11 @@ from flwr.serverapp import Grid
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower.exchange import POLL_SECONDS, Patience, exchange
 from fgl_secure.flower.turns import KEY, WHO, Turn
-from fgl_secure.methods.silos.parcels import Array, named_from_bytes, named_to_bytes
+from fgl_secure.methods.silos.parcels import Array
 from fgl_secure.methods.silos.sealing import SealedParty, carried
 from fgl_secure.methods.silos.sum_server import SumServer
-from fgl_secure.protocols.staged.interface import SESSION_BYTES
+from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 
 MOST_TURNS = 10**6
 FEWEST = 2

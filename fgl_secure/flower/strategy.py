@@ -22,7 +22,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.flower.rounds import Rounds
@@ -59,7 +59,7 @@ class SecureAggregationStrategy(Strategy):
 
     Args:
         strategy: to be wrapped.
-        scheme: name of a staged scheme.
+        scheme: name of a scheme for sums at a server.
         threshold: least clients that must be left at every stage: a number, a share of those sampled, or None for the
             scheme's default.
         bound: largest magnitude of a number in arrays and metrics; None has ranges found out together.

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.aggregation.encoding import Weighing
-from fgl_secure.aggregation.roles import Place
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.client_round import Place
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.rules import Rules
+from fgl_secure.algebra import Weighing
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower.records import ARRAYS, METRICS
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.schemes import server_scheme
 
 MOST_BYTES = 2**26
 MOST_CLIENTS = 2**16
@@ -32,7 +32,7 @@ class RoundTerms:
         index: whose terms these are, 0 .. clients - 1.
         clients: how many take part.
         threshold: least clients that must be left at every stage; None takes the scheme's default.
-        scheme: name of a staged scheme.
+        scheme: name of a scheme for sums at a server.
         bound: largest magnitude of a number; None has ranges found out together first.
         fraction_bits: of the fixed point; None takes as many as there is room for.
         weight_bound: largest weight.
@@ -82,7 +82,7 @@ class RoundTerms:
             InputError: there is no such scheme, or such sums are not private.
         """
         return Rules(
-            staged(self.scheme, self.threshold),
+            server_scheme(self.scheme if self.threshold is None else f"{self.scheme}[threshold={self.threshold}]"),
             self.clients,
             bound=self.bound,
             fraction_bits=self.fraction_bits,

@@ -8,7 +8,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.methods.silos.sealing import Post
-from fgl_secure.protocols.staged.interface import SESSION_BYTES
+from fgl_secure.runtime.messages import SESSION_BYTES
 
 KEY = "fgl-secure.silos"
 WHO = -1

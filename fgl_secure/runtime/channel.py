@@ -244,10 +244,25 @@ class Channel(Draws):
         return Delivery(messages, arrived, None if changed is None else changed.sizes, genuine)
 
     def send_sizes(
-        self, phase: Phase, step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64], item_bytes: int
+        self,
+        phase: Phase,
+        step: Step,
+        senders: NDArray[np.int64],
+        receivers: NDArray[np.int64],
+        item_bytes: int,
+        repeats: int = 1,
     ) -> None:
-        """Records messages whose payload is never laid out row by row: models, and gradients of single devices."""
-        self._record(Messages(phase, step, senders, receivers, {}), item_bytes, None)
+        """Records messages whose payload is never laid out row by row: models, and gradients of single devices.
+
+        Args:
+            phase: what they carry.
+            step: when they are sent.
+            senders: int64 [m], party identifiers.
+            receivers: int64 [m], party identifiers.
+            item_bytes: size of one message.
+            repeats: how many such batches are sent one after another.
+        """
+        self._record(Messages(phase, step, senders, receivers, {}), item_bytes, None, repeats)
 
     @property
     def coins(self) -> Coins:
@@ -262,14 +277,22 @@ class Channel(Draws):
         self._keep(Private.COINS, name, step, owners, values)
         return values
 
-    def note_coins(self, name: str, owners: NDArray[np.int64], values: NDArray[np.int64]) -> None:
+    def note_coins(self, name: str, owners: NDArray[np.int64], values: NDArray[np.int64], step: Step = SETUP) -> None:
         """Records what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
-        self._keep(Private.COINS, name, SETUP, owners, self._on_every_tape(values))
+        self._keep(Private.COINS, name, step, owners, self._on_every_tape(values))
+
+    def note_learnt(self, name: str, owners: NDArray[np.int64], values: NDArray[Any], step: Step = SETUP) -> None:
+        """Records what owners know by ideal means: values [*batch_shape, m, ...]."""
+        self._keep(Private.COINS, name, step, owners, values)
 
     def note_inputs(self, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
         """Records what owners bring into the run: values [m, ...]."""
         if self.recording.keeps(step):
             self._keep(Private.INPUT, name, step, owners, self._on_every_tape(values))
+
+    def note_outputs(self, name: str, step: Step, owners: NDArray[np.int64], values: NDArray[Any]) -> None:
+        """Records what a protocol leaves owners with: values [*batch_shape, m, ...]."""
+        self._keep(Private.OUTPUT, name, step, owners, values)
 
     def name_of(self, party: int) -> str:
         """Its role and index."""
@@ -302,9 +325,12 @@ class Channel(Draws):
         if self.recording.keeps(step):
             self.transcript.private.append(PrivateBatch(kind, name, step, owners, _own_copy(values)))
 
-    def _record(self, messages: Messages, item_bytes: int, fields: Mapping[str, NDArray[Any]] | None) -> None:
+    def _record(
+        self, messages: Messages, item_bytes: int, fields: Mapping[str, NDArray[Any]] | None, repeats: int = 1
+    ) -> None:
         ends = messages.senders, messages.receivers
-        self.transcript.messages.append(MessageBatch(messages.phase, messages.step, *ends, item_bytes, fields))
+        batch = MessageBatch(messages.phase, messages.step, *ends, item_bytes, fields, repeats)
+        self.transcript.messages.append(batch)
 
 
 def _own_copy(values: NDArray[Any]) -> NDArray[Any]:

@@ -45,8 +45,12 @@ class Draws(ABC):
         return f"party {party}"
 
     @abstractmethod
-    def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+    def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
+
+    @abstractmethod
+    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+        """Notes what owners know by ideal means, without a message: values [*batch_shape, m, ...]."""
 
     @abstractmethod
     def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:
@@ -81,7 +85,10 @@ class OwnDraws(Draws):
         """Draws, and notes nothing."""
         return self._coins.uniform(modulus, (len(owners), *shape))
 
-    def note_coins(self, name: str, owners: Ids, values: Array) -> None:
+    def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+        """Notes nothing."""
+
+    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
     def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:

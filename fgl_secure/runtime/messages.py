@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]
 PAYLOAD = "payload"
 """The name of the field of messages that have one alone."""
 
-KINDS = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1")
+KINDS = ("<f4", "<f8", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "|b1", "|i1", "<i2")
 """Types of entries that travel, as numpy spells them."""
 MOST_AXES = 4
 MOST_FIELDS = 16
@@ -148,7 +148,8 @@ def encode(messages: Messages, session: bytes = bytes(SESSION_BYTES)) -> bytes:
         kind = value.dtype.newbyteorder("<").str
         if kind not in KINDS or not 1 <= value.ndim <= MOST_AXES:
             raise InputError(f"field {name} must be of a type that travels and 1 to {MOST_AXES} axes; found {kind}")
-        parts += [_FIELD.pack(len(name), KINDS.index(kind), value.ndim), name.encode()]
+        title = name.encode("ascii")
+        parts += [_FIELD.pack(len(title), KINDS.index(kind), value.ndim), title]
         parts += [struct.pack(f">{value.ndim}Q", *value.shape), np.ascontiguousarray(value, dtype=kind).tobytes()]
     return b"".join(parts)
 
@@ -190,7 +191,10 @@ def _field(reader: _Reader, count: int) -> tuple[str, Array]:
     length, kind, axes = reader.unpack(_FIELD)
     if not 1 <= length <= MOST_NAME_BYTES or kind >= len(KINDS) or not 1 <= axes <= MOST_AXES:
         raise MalformedMessageError("field must have a name, a known type and its number of axes; it has not")
-    title = reader.take(length).decode("utf-8", errors="replace")
+    name = reader.take(length)
+    if not name.isascii():
+        raise MalformedMessageError("field must have a name of ASCII characters; it has another")
+    title = name.decode("ascii")
     shape = struct.unpack(f">{axes}Q", reader.take(8 * axes))
     if shape[0] != count:
         raise MalformedMessageError(f"field must have a row for each of {count} messages; found {shape[0]}")

@@ -30,7 +30,7 @@ class Phase(Enum):
     RESENDS = ("resend requests", "a relay asks a sender for a message that another relay holds")
     SEALED = ("sealed", "a ciphertext on its way between a device and a relay")
     HOP_ENTRIES = ("hop entries", "entries of a client's share of a power of the adjacency, in the clear")
-    VECTORS = ("vectors", "a client's vector of integers, in the clear")
+    VECTORS = ("vectors", "a client's term of a sum over clients, in the clear")
     VECTOR_SUMS = ("vector sums", "the sum of clients' vectors, in the clear")
     ENCRYPTION_KEY = ("encryption keys", "public CKKS parameters and key of the receiver of a sum")
     CIPHERTEXTS = ("ciphertexts", "a client's vector, encrypted for the receiver of the sum")
@@ -47,7 +47,6 @@ class Phase(Enum):
     QUERY_ANSWERS = ("query answers", "weighted sums of structure embeddings of one client's nodes")
     MODEL = ("model", "model parameters")
     GRADIENT = ("parameter gradient", "one device's gradient of the model parameters, in the clear")
-    SUMMANDS = ("summands", "one client's term of a sum for the server, in the clear")
     CORRECT = ("correct predictions", "whether, or how often, a validation or test prediction was right")
 
     def __init__(self, label: str, content: str) -> None:

@@ -13,12 +13,14 @@ from fgl_secure.runtime.machine import Machine
 from fgl_secure.runtime.messages import Messages
 
 MOST_TURNS = 10**6
+SILENT_TURNS = 2
 
 
 def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
-    """Lets machines have their turns, all at one time, until nobody has anything to say.
+    """Lets machines have their turns, all at one time, until nobody has anything to say twice in a row.
 
-    What a machine refuses to take is lost, and noted as an incident of its sender.
+    What a machine refuses to take is lost, and noted as an incident of its sender. A machine that awaits answers is
+    silent for the turn in which others make them; the second silent turn tells it that none will come.
 
     Args:
         machines: no party is hosted by two of them.
@@ -26,23 +28,29 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
         most_turns: after which machines that still talk are given up.
 
     Raises:
-        ProtocolError: a machine finds no way on.
+        ProtocolError: a machine finds no way on; it has a note of every message that was refused before.
     """
+    seen, silent = len(channel.transcript.incidents), 0
     host = np.full(len(channel.parties), -1, dtype=np.int64)
     for place, machine in enumerate(machines):
         host[machine.parties] = place
     for _ in range(most_turns):
-        silent = True
+        silent += 1
         try:
             for outbox in [machine.turn() for machine in machines]:
                 for messages in outbox:
-                    silent = False
+                    silent = 0
                     _deliver(machines, host, channel, messages)
-            going_on = [machine.settle() for machine in machines] if silent else [True]
-            if not any(going_on):
-                return
-        finally:
+            going_on = [machine.settle() for machine in machines] if silent else []
+            silent = 0 if any(going_on) else silent
+        except ProtocolError as error:
             _note_remarks(machines, channel)
+            for incident in channel.transcript.incidents[seen:]:
+                error.add_note(f"{incident.party}: {incident.what}")
+            raise
+        _note_remarks(machines, channel)
+        if silent == SILENT_TURNS:
+            return
     raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
 
 

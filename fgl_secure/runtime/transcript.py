@@ -72,10 +72,11 @@ class MessageBatch:
 
 
 class Private(StrEnum):
-    """What a party has without receiving it."""
+    """What a party has without receiving it: brings, draws, or works out from what it received."""
 
     INPUT = "input"
     COINS = "coins"
+    OUTPUT = "output"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,7 +124,7 @@ class Transcript:
         parties: who took part.
         batch_axes: leading axes of every payload: 0, or 1 when all coin tapes ran at once.
         messages: all messages; sizes always, payloads where recorded.
-        private: inputs and coins of the parties, where recorded.
+        private: inputs, coins and outputs of the parties, where recorded.
         incidents: what went wrong and was dealt with.
     """
 

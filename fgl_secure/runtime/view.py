@@ -55,7 +55,7 @@ class ReceivedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateRows:
-    """Inputs or coins of the observers themselves: values [*batch, m, ...] of owners [m]."""
+    """Inputs, coins or outputs of the observers themselves: values [*batch, m, ...] of owners [m]."""
 
     kind: str
     name: str
@@ -78,7 +78,7 @@ class View:
         name: who observes, in words.
         parties: numbering of the parties (public).
         received: messages that reached the observers.
-        private: inputs and coins of the observers.
+        private: inputs, coins and outputs of the observers.
     """
 
     name: str
@@ -106,5 +106,5 @@ class View:
         )
 
     def own(self, name: str) -> tuple[PrivateRows, ...]:
-        """Inputs or coins of a name, in order."""
+        """Inputs, coins or outputs of a name, in order."""
         return tuple(rows for rows in self.private if rows.name == name)

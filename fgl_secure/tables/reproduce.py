@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fgl_secure.protocols.naming import parse
+from fgl_secure.schemes import parse
 from fgl_secure.tables.rows import Figure, Row, printed_figures
 from fgl_secure.tables.table import Case, Choices, Data, Metric, PaperTable
 from fgl_secure.training.presets import preset

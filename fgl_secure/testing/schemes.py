@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Step
 from fgl_secure.testing.protocol import Inputs, Protocol
 
@@ -47,6 +48,6 @@ class _SchemeRun:
     steps: tuple[Step, ...]
 
     def __call__(self, inputs: Inputs, channel: Channel) -> None:
-        session = self.scheme.open(channel, self.grouping, inputs.shape[-1])
+        session = Collective(self.scheme, Topology(NEIGHBOURS, self.grouping, inputs.shape[-1]), channel)
         for number, step in enumerate(self.steps):
             session.sum(inputs if inputs.ndim == 2 else inputs[:, number], step)

@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Session
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.runtime import Direction, Step
 
 
@@ -18,10 +18,10 @@ class GroupedSum:
     same scheme: the paper leaves these messages out, but they are messages all the same.
 
     Args:
-        session: a scheme that was opened on the grouping.
+        session: sums of the topology.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Collective) -> None:
         self._session = session
 
     def __call__(self, values: torch.Tensor, step: Step) -> torch.Tensor:
@@ -39,7 +39,7 @@ class GroupedSum:
 
 class _SchemeSum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, values: torch.Tensor, session: Session, step: Step) -> torch.Tensor:
+    def forward(ctx: Any, values: torch.Tensor, session: Collective, step: Step) -> torch.Tensor:
         ctx.session, ctx.step = session, step
         return _through(session, values, step)
 
@@ -49,7 +49,7 @@ class _SchemeSum(torch.autograd.Function):
         return _through(ctx.session, gradients[0], step), None, None
 
 
-def _through(session: Session, values: torch.Tensor, step: Step) -> torch.Tensor:
+def _through(session: Collective, values: torch.Tensor, step: Step) -> torch.Tensor:
     rows = values.detach().cpu().contiguous().numpy()
     try:
         sums = session.sum(rows, step)

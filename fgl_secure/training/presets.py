@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.graph import FederatedGraph
 
 
 class Selection(StrEnum):
@@ -118,3 +119,18 @@ def preset(name: str, dataset: str) -> Preset:
     if name not in PRESETS:
         raise UnknownNameError("preset", name, PRESETS)
     return HONEST if name == "honest" else _PUBLISHED_SETTINGS.get(dataset, _PUBLISHED_SETTINGS["Cora"])
+
+
+def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> None:
+    """Raises unless the graph has nodes to choose the reported round on.
+
+    Args:
+        name: the preset's.
+        selection: what the preset chooses the round on.
+        graph: who has what.
+    """
+    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[selection]
+    if not chosen_on.any():
+        raise InputError(
+            f"masks.{selection} must mark at least one node, the {name} preset chooses the round on them; found none"
+        )

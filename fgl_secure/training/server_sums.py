@@ -1,38 +1,41 @@
-"""Sums of one real vector of every client for the server: in the clear, or by a sum in stages.
+"""Sums of one real vector of every client for the server, under any scheme, in the clear among them.
 
 A weighted mean is such a sum: of the weighted rows, and of the weights beside them. So the server learns a mean without
-a single weight, and every method whose server averages something is written against `ServerSums`.
+a single weight, and every method whose server averages something is written against `ServerSums` or `Averaging`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.promising import Promising
-from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.update_sums import StagedSums
+from fgl_secure.algebra import Quantizer
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.collective import Code, Collective, output_of
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER, Topology
+from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
 
 Reals = NDArray[np.float64]
+Ids = NDArray[np.int64]
 
 BOUND = 64.0
 """Largest magnitude of an entry; more is refused."""
 FRACTION_BITS = 32
-"""Bits behind the binary point; fewer where a scheme has no room for them."""
+"""Bits behind the binary point of summands; fewer where a scheme has no room for them."""
+UPDATE_BITS = 30
+"""The same for weighted updates."""
+SERVER_SUM = output_of(SERVER)
+"""What the server is left with, as its view has it: the sum, one row."""
+REMEDY = "scale the features or lower the learning rate"
 
-CLEAR = "plaintext"
-"""The scheme under which every client sends its vector as it is."""
-
-SERVER_SUM = "server sum"
-"""What the server of a secured round learns: the sum, one row."""
-PARTICIPANTS = "participants"
-"""The clients in it, one a row."""
+Averaging = Callable[[NDArray[np.float32], Ids, Step], Reals]
+"""From updates float32 [K, P] and weights int64 [K], at least 1 each, to the weighted mean as the server learns it."""
 
 
 class ServerSums(ABC):
@@ -44,72 +47,127 @@ class ServerSums(ABC):
 
         Args:
             rows: float64 [K, P], the vector of each client, entries of magnitude up to `BOUND`.
-            step: when; rounds ascend from call to call.
+            step: when; another one in each call.
 
         Returns:
             float64 [P], every entry off by K 2^-(f + 1) at most, where f is the number of bits behind the point.
 
         Raises:
-            InputError: an entry is not finite or too large, or under a scheme the round is not above that of the call
-                before; nothing was sent.
+            InputError: an entry is not finite or too large; nothing was sent.
+            ProtocolError: the step was summed before, or too many clients dropped out.
         """
 
 
-class ClearSums(ServerSums):
-    """Every client sends its vector as it is, on the grid that secured sums use: equal seeds give equal bits.
+class CollectiveSums(ServerSums):
+    """Sums under a scheme: on one grid under all, so that equal seeds give equal bits.
 
     Args:
-        channel: between server and clients.
-    """
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._clients = channel.parties.ids(Role.SILO)
-        self._server = np.full(len(self._clients), channel.parties.ids(Role.SERVER)[0])
-
-    def __call__(self, rows: Reals, step: Step) -> Reals:
-        """Records the vectors as messages and adds them up."""
-        units = _units(rows, FRACTION_BITS)
-        sent = units / 2.0**FRACTION_BITS
-        self._channel.send(Phase.SUMMANDS, step, self._clients, self._server, sent)
-        return _reals(units.sum(axis=0), FRACTION_BITS)
-
-
-class SecuredSums(ServerSums):
-    """The server learns the sum, and nothing of a single client.
-
-    Args:
-        scheme: adds integers up.
+        scheme: adds up.
         channel: between server and clients; gives the coins.
+
+    Raises:
+        InputError: the scheme does not sum for servers, or there are too few clients.
+        FieldRangeError: it has no room for such vectors.
     """
 
-    def __init__(self, scheme: StagedScheme, channel: Channel) -> None:
-        self._channel = channel
-        self._sums = StagedSums(scheme, channel)
-        room = np.floor(np.log2(max(self._sums.room / BOUND, 0.5)))
-        self.fraction_bits = int(min(FRACTION_BITS, room))
-        if self.fraction_bits < 1:
-            raise FieldRangeError(
-                f"bound of the entries must leave a bit behind the point under {scheme.name}; found {BOUND:g}"
-            )
+    def __init__(self, scheme: Scheme, channel: Channel) -> None:
+        self.grid = _grid(scheme, channel, "summands", FRACTION_BITS)
+        self._sums = _Widening(scheme, channel, self.grid.largest, self.grid)
 
     def __call__(self, rows: Reals, step: Step) -> Reals:
-        """Runs the stages and notes what the server learns."""
-        units = _units(rows, self.fraction_bits)
-        total = _reals(self._sums(units, int(BOUND * 2.0**self.fraction_bits), step), self.fraction_bits)
-        server = self._channel.parties.ids(Role.SERVER)
-        self._channel.note_inputs(SERVER_SUM, step, server, total[None])
-        self._channel.note_inputs(PARTICIPANTS, step, np.repeat(server, len(rows)), np.arange(len(rows))[:, None])
+        """See `ServerSums.__call__`."""
+        return self._sums(rows, step)
+
+
+class CollectiveMean:
+    """Weighted means under a scheme: an `Averaging`.
+
+    Where a scheme adds integers up, every entry is rounded to a multiple of 2^-f and multiplied by the client's weight,
+    so that the mean is off by 2^-(f + 1) at most.
+
+    Args:
+        scheme: adds up.
+        channel: between server and clients; gives the coins.
+        heaviest: the largest weight that a client may have; public.
+        grid: for entries; one with the most bits that the scheme has room for, up to 30, unless given.
+
+    Raises:
+        InputError: the scheme does not sum for servers, or there are too few clients.
+        FieldRangeError: it has no room for such vectors.
+    """
+
+    def __init__(self, scheme: Scheme, channel: Channel, heaviest: int, grid: Quantizer | None = None) -> None:
+        self._heaviest = heaviest
+        self.grid = grid or _grid(scheme, channel, "updates", UPDATE_BITS, heaviest)
+        code = None if scheme.takes_reals else _Weighted(self.grid)
+        self._sums = _Widening(scheme, channel, self.grid.largest * heaviest, code)
+
+    def __call__(self, rows: NDArray[np.floating[Any]], weights: Ids, step: Step) -> Reals:
+        """The mean.
+
+        Raises:
+            InputError: an entry is not finite or too large, or a weight out of range; nothing was sent.
+            ProtocolError: the step was summed before, or too many clients dropped out.
+        """
+        if int(weights.min()) < 1 or int(weights.max()) > self._heaviest:
+            raise InputError(f"weights must lie in 1..{self._heaviest:,}; at least one does not")
+        wide = weights[:, None].astype(np.float64)
+        total = self._sums(np.concatenate([rows.astype(np.float64) * wide, wide], axis=1), step)
+        mean: Reals = total[:-1] / total[-1]
+        return mean
+
+
+class _Widening:
+    """One collective for each width of rows, opened when it is first needed."""
+
+    def __init__(self, scheme: Scheme, channel: Channel, bound: int, code: Code | None) -> None:
+        self._scheme, self._channel, self._bound, self._code = scheme, channel, bound, code
+        self._opened: dict[int, Collective] = {}
+
+    def __call__(self, rows: Reals, step: Step) -> Reals:
+        width = rows.shape[1]
+        if width not in self._opened:
+            topology = Topology.to_server(self._channel.parties, width, self._bound)
+            self._opened[width] = Collective(self._scheme, topology, self._channel, self._code)
+        total: Reals = self._opened[width].sum(rows, step)[0]
         return total
 
 
-def server_sums(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
-    """The sums of a scheme; in the clear where there is none."""
-    return ClearSums(channel) if scheme is None else SecuredSums(scheme, channel)
+@dataclass(frozen=True, slots=True)
+class _Weighted:
+    """Weighted updates and their weights: of each update the units times the weight, and the weight last."""
+
+    grid: Quantizer
+
+    def encode(self, rows: Reals) -> Ids:
+        weights = np.rint(rows[:, -1:]).astype(np.int64)
+        return np.concatenate([self.grid.encode(rows[:, :-1] / rows[:, -1:]) * weights, weights], axis=1)
+
+    def decode(self, sums: Ids) -> Reals:
+        return np.concatenate([self.grid.decode(sums[..., :-1]), sums[..., -1:]], axis=-1)
 
 
-def hiding(runs: Iterable[Mapping[str, Promising]], clients: int) -> tuple[StagedScheme | None, ...]:
-    """For each run the scheme for its server's sums; None in the clear.
+def _grid(scheme: Scheme, channel: Channel, what: str, most_bits: int, heaviest: int = 1) -> Quantizer:
+    terms = len(channel.parties.ids(Role.SILO))
+    limit = scheme.limit(terms) or 2**62
+    return Quantizer.for_sums(
+        bound=BOUND, limit=limit, terms=terms, heaviest=heaviest, most_bits=most_bits, what=what, remedy=REMEDY
+    )
+
+
+def server_topology(clients: int) -> Topology:
+    """One vector of each of so many clients for the server: what claims are about."""
+    return Topology.to_server(Directory.hierarchy(clients, clients), 1, 1)
+
+
+def promises(scheme: Scheme, clients: int) -> Claim | None:
+    """What a scheme promises for sums for the server over so many clients; None where it promises nothing."""
+    claim = scheme.claim_for(server_topology(clients))
+    return claim if claim.guarantees else None
+
+
+def server_schemes(runs: Iterable[Mapping[str, Scheme]], clients: int) -> tuple[Scheme, ...]:
+    """For each run the scheme for its server's sums.
 
     Args:
         runs: schemes by topology, one of them for "server".
@@ -118,22 +176,7 @@ def hiding(runs: Iterable[Mapping[str, Promising]], clients: int) -> tuple[Stage
     Raises:
         InputError: too few clients for a scheme or its threshold.
     """
-    schemes = tuple(cast(StagedScheme, run["server"]) for run in runs)
-    secured = tuple(None if scheme.name == CLEAR else scheme for scheme in schemes)
-    for scheme in secured:
-        if scheme is not None:
-            scheme.threshold_for(clients)
-    return secured
-
-
-def _units(rows: Reals, fraction_bits: int) -> NDArray[np.int64]:
-    if not np.isfinite(rows).all() or float(np.abs(rows).max(initial=0.0)) > BOUND:
-        raise InputError(
-            f"summands must be finite and of magnitude up to {BOUND:g}; at least one entry is not: scale the features "
-            "or lower the learning rate"
-        )
-    return np.rint(rows.astype(np.float64) * 2.0**fraction_bits).astype(np.int64)
-
-
-def _reals(total: NDArray[np.int64], fraction_bits: int) -> Reals:
-    return total / 2.0**fraction_bits
+    schemes = tuple(run["server"] for run in runs)
+    for scheme in schemes:
+        scheme.threshold_for(clients)
+    return schemes

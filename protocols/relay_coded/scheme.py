@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols import grouped_sum
 from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
@@ -70,7 +70,7 @@ HONEST = Roles()
 
 
 @dataclass(frozen=True, slots=True)
-class RelayCoded(Scheme, grouped_sum.Scheme):
+class RelayCoded(Scheme):
     """The scheme.
 
     Attributes:
@@ -183,6 +183,10 @@ class RelayCoded(Scheme, grouped_sum.Scheme):
         """Field, T and where the binary point is."""
         return PublicParameters(self.field.modulus, self.T, self.fraction_bits)
 
+    def encoding(self, topology: Topology) -> FixedPoint:
+        """As `fixed_point` says; of gradients over the larger field."""
+        return self.fitted(topology).fixed_point(topology.terms)
+
     def fixed_point(self, terms: int) -> FixedPoint:
         """The map into the field for sums of up to `terms` rows.
 
@@ -194,7 +198,13 @@ class RelayCoded(Scheme, grouped_sum.Scheme):
         return FixedPoint.for_sums(self.field, bound=self.bound, terms=terms)
 
     def machines(
-        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None
+        self,
+        topology: Topology,
+        session: bytes,
+        draws: Draws,
+        hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # relays are known to senders by the channel
     ) -> tuple[SumMachine, ...]:
         """Plans both passes; keys are exchanged with the first sum.
 
@@ -203,6 +213,7 @@ class RelayCoded(Scheme, grouped_sum.Scheme):
             session: 16 public bytes, different in every session; not used where one process hosts everybody.
             draws: coins of those parties.
             hosted: int64 [k], party identifiers; all that take part unless given.
+            names: not used.
 
         Raises:
             InputError: the run has fewer relays than R, or padding does not fit the grouping.
@@ -211,7 +222,7 @@ class RelayCoded(Scheme, grouped_sum.Scheme):
             raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
         g, name = topology.grouping, None if hosted is None else session
         crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name)
-        owners = _hosted(hosted, g.row_owner, g.group_owner)
+        owners = _hosted(hosted, g.owners)
         silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []

@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 
 import fgl_secure
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooFewClientsError, UnknownNameError
-from fgl_secure.protocols.staged.interface import Stage
-from fgl_secure.protocols.staged.plain import StagedPlain
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.schemes import names
 from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
 
-FINDS_RANGES = sorted(name for name in STAGED if name != "ckks")
+FINDS_RANGES = sorted(name for name in names("server") if name != "ckks-shared-key")
 
 
 def states(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
@@ -36,7 +35,7 @@ def states(count: int, seed: int = 0) -> list[dict[str, torch.Tensor]]:
 
 
 def aggregator_of(scheme: str, clients: int, **more: Any) -> SecureAggregator:
-    bound = {"bound": 16.0} if scheme == "ckks" else {}
+    bound = {"bound": 16.0} if scheme == "ckks-shared-key" else {}
     return SecureAggregator.for_clients(clients, scheme, coins=SimulationCoins(5), **{**bound, **more})
 
 
@@ -71,7 +70,7 @@ def test_means_of_random_trees_are_within_the_stated_error(data: st.DataObject, 
 
 @settings(max_examples=6)
 @given(st.data(), plans())
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_every_scheme_gives_the_mean(scheme: str, data: st.DataObject, plan: Any) -> None:
     """Under every scheme, with one of four clients gone, the mean over the others is exact within the stated error."""
     mappings = [data.draw(trees(plan, 16.0)) for _ in range(4)]
@@ -81,7 +80,7 @@ def test_every_scheme_gives_the_mean(scheme: str, data: st.DataObject, plan: Any
     check_mean(aggregator, mean, [m for i, m in enumerate(mappings) if i != 1], [2.0, 1.0, 7.0])
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_rounds_follow_each_other(scheme: str) -> None:
     """Several rounds with changing drop-outs, clients that never came among them, are each right."""
     aggregator = aggregator_of(scheme, 5, threshold=3)
@@ -99,7 +98,7 @@ def test_rounds_follow_each_other(scheme: str) -> None:
         assert record.total_weight == sum(i + 1 for i in left)
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_below_the_threshold_nothing_comes_out(scheme: str) -> None:
     """With one client fewer than the threshold the round stops with the numbers, and the next one is fine."""
     aggregator, mappings = aggregator_of(scheme, 4, threshold=3), states(4)
@@ -128,7 +127,7 @@ def test_ranges_are_found_once_and_kept(scheme: str) -> None:
         aggregator.mean(mappings)
         record = aggregator.last_round
         assert record is not None
-        assert {stage.purpose for stage in record.stages} == expected
+        assert record.purposes == expected
     larger = [{**m, "w": m["w"] * 1000} for m in mappings]
     with pytest.raises(FieldRangeError, match=r"client 0: numbers under 'w' must not exceed the bound"):
         aggregator.mean(larger)
@@ -153,11 +152,11 @@ def test_overflow_is_never_silent() -> None:
         ({"clients": 0}, "at least 2"),
         ({"clients": 4, "threshold": 2}, "threshold must lie in 3..4"),
         ({"clients": 4, "threshold": 5}, "threshold must lie in 3..4"),
-        ({"clients": 4, "scheme": "ckks"}, "bound must be given under ckks"),
+        ({"clients": 4, "scheme": "ckks-shared-key"}, "bound must be given under ckks-shared-key"),
         ({"clients": 4, "bound": -1.0}, "bound must be a positive number"),
         ({"clients": 4, "bound": float("inf")}, "bound must be a positive number"),
         ({"clients": 4, "weight_bound": 0}, "weight_bound"),
-        ({"clients": 4, "scheme": StagedPlain(), "threshold": 3}, "threshold must be the scheme's own"),
+        ({"clients": 4, "scheme": Plaintext(), "threshold": 3}, "threshold must be the scheme's own"),
         ({"clients": 4.0}, "clients must be an integer; found float"),
         ({"clients": 4, "threshold": 3.5}, "threshold must be an integer; found float"),
         ({"clients": 4, "bound": "8"}, "bound must be a number; found str"),
@@ -260,18 +259,16 @@ def check_mean_of(mean: dict[str, torch.Tensor], mappings: list[dict[str, torch.
         assert torch.allclose(value.cpu().double(), plain, atol=1e-6)
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_the_record_counts_what_passes(scheme: str) -> None:
-    """The record has every stage with its messages and bytes, and what arrived of each client that is included."""
+    """The record has every message with its bytes, and what arrived of each client that is included."""
     aggregator = aggregator_of(scheme, 4, threshold=3)
     aggregator.mean(states(4), dropped={3})
     record = aggregator.last_round
     assert record is not None
-    vectors = [s for s in record.stages if s.stage is Stage.VECTORS and s.purpose is Purpose.VALUES]
-    assert [stage.answers for stage in vectors] == [3]
-    assert sorted(record.held) == [0, 1, 2]
-    assert vectors[0].answer_bytes >= 8 * 3 * 19
-    assert record.byte_count == sum(s.request_bytes + s.answer_bytes for s in record.stages)
+    assert (record.included, record.dropped) == ((0, 1, 2), (3,))
+    assert all(len(record.arrived(client)) >= 19 for client in record.included)
+    assert record.byte_count == sum(each.bytes for each in record.traffic) >= 8 * 3 * 19
     assert record.seconds > 0
 
 

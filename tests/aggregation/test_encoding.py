@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.aggregation.encoding import Encoding, Weighing
+from fgl_secure.aggregation.encoding import Encoding, IntegerRule
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.algebra import Weighing
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
 

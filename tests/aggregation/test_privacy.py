@@ -12,14 +12,13 @@ import torch
 from scipy import stats
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.code import Code
+from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise, NoiseKind, NoisyEncoding
-from fgl_secure.aggregation.random_rounding import rounded_norm
 from fgl_secure.coins import Coins, SimulationCoins
-from fgl_secure.dp import BudgetExhaustedError, Perturbation, Unit, epsilon_spent, skellam_epsilon
+from fgl_secure.dp import BudgetExhaustedError, Perturbation, Unit, epsilon_spent, rounded_norm, skellam_epsilon
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.schemes import names
 
 WIDTH, CLIENTS, THRESHOLD = 2000, 5, 3
 MAPPING = {"w": torch.zeros(WIDTH)}
@@ -191,7 +190,7 @@ def test_what_has_no_sensitivity_is_refused(mapping: Any, weights: Any, message:
         aggregator_of(noise_of()).mean([mapping] * CLIENTS, weights)
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_every_scheme_carries_the_noise(scheme: str) -> None:
     """Under every scheme, with a drop-out, the mean has noise of the stated width."""
     aggregator = SecureAggregator.for_clients(

@@ -14,10 +14,10 @@ from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.view import LabelTest, compare
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.schemes import names
 
 CLIENTS, CLASSES = 8, 5
-PROTECTING = sorted(name for name in STAGED if name != "plaintext")
+PROTECTING = sorted(name for name in names("server") if name != "plaintext")
 REFERENCE = {"body": torch.zeros(40, 10), "head.bias": torch.zeros(CLASSES)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.messages import Opening, Request
-from fgl_secure.aggregation.roles import ClientRound, ServerRound
+from fgl_secure.aggregation.requests import Opening, Request
 from fgl_secure.aggregation.rules import Purpose
+from fgl_secure.aggregation.server_round import OPENING, ServerRound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import Stage
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.schemes import names
 
 CLIENTS = 4
 MAPPINGS = [{"w": torch.full((3,), float(i)), "n": np.array([2])} for i in range(CLIENTS)]
@@ -29,7 +30,7 @@ MAPPINGS = [{"w": torch.full((3,), float(i)), "n": np.array([2])} for i in range
 
 def aggregator_of(scheme: str, seed: int, **more: Any) -> SecureAggregator:
     """One party's own aggregator, made from the rules that all agreed on."""
-    bound = {"bound": 8.0} if scheme == "ckks" else {}
+    bound = {"bound": 8.0} if scheme == "ckks-shared-key" else {}
     return SecureAggregator.for_clients(CLIENTS, scheme, threshold=3, coins=SimulationCoins(seed), **{**bound, **more})
 
 
@@ -40,21 +41,20 @@ def parties(scheme: str) -> tuple[ServerRound, dict[int, ClientRound]]:
     return server, clients
 
 
-def steps(server: ServerRound) -> Iterator[Stage]:
-    """The stages, each ended when the caller asks for the next."""
+def steps(server: ServerRound) -> Iterator[str]:
+    """What the server asks for, each ended when the caller asks for the next."""
     while not server.done:
-        assert server.stage is not None
-        yield server.stage
+        yield server.asked
         server.advance()
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_processes_that_share_rules_alone_get_the_mean(scheme: str) -> None:
-    """Clients that train late, between the shares and the vectors, and a server that knows the layout, get the mean."""
+    """Clients that train when the first sum is opened, and a server that knows the layout, get the mean."""
     server, clients = parties(scheme)
-    for stage in steps(server):
+    for asked in steps(server):
         for index, message in server.requests().items():
-            if stage is Stage.VECTORS and (server.purpose is Purpose.RANGES or scheme == "ckks"):
+            if asked == OPENING and not clients[index].provided:
                 clients[index].provide(MAPPINGS[index], index + 1)
             server.receive(index, clients[index].reply(message))
     assert torch.allclose(server.result["w"], torch.full((3,), 2.0))
@@ -62,7 +62,7 @@ def test_processes_that_share_rules_alone_get_the_mean(scheme: str) -> None:
     assert server.included == tuple(range(CLIENTS))
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_clients_go_on_in_another_process_after_every_message(scheme: str) -> None:
     """A client that is written down and restored after every answer ends in the same mean."""
     server, clients = parties(scheme)
@@ -75,7 +75,7 @@ def test_clients_go_on_in_another_process_after_every_message(scheme: str) -> No
     assert torch.allclose(server.result["w"], torch.full((3,), 1.5))
 
 
-@pytest.mark.parametrize("scheme", sorted(STAGED))
+@pytest.mark.parametrize("scheme", sorted(names("server")))
 def test_a_client_that_fails_leaves_the_round_unharmed(scheme: str) -> None:
     """A client that refuses its own NaN drops out; the mean is over the others, who can be as many as the threshold."""
     server, clients = parties(scheme)
@@ -92,11 +92,12 @@ def test_a_client_that_fails_leaves_the_round_unharmed(scheme: str) -> None:
     assert torch.allclose(server.result["w"], torch.full((3,), 4 / 3))
 
 
-def test_no_vector_leaves_without_a_mapping() -> None:
+@pytest.mark.parametrize("scheme", sorted(names("server")))
+def test_nothing_leaves_without_a_mapping(scheme: str) -> None:
     """A client that has nothing to add says so, and answers the same request once it has."""
-    server, clients = parties("plaintext")
+    server, clients = parties(scheme)
     message = server.requests()[1]
-    with pytest.raises(InputError, match="provide"):
+    with pytest.raises(InputError, match="provided before a sum is opened"):
         clients[1].reply(message)
     clients[1].provide(MAPPINGS[1])
     server.receive(1, clients[1].reply(message))
@@ -108,9 +109,9 @@ def test_a_mapping_is_provided_once_and_fits() -> None:
     clients[0].provide(MAPPINGS[0])
     with pytest.raises(InputError, match="once in a round"):
         clients[0].provide(MAPPINGS[0])
-    server.receive(1, clients[1].reply(server.requests()[1]))
+    clients[1].provide({"w": torch.zeros(3)})
     with pytest.raises(InputError, match="'n' is missing"):
-        clients[1].provide({"w": torch.zeros(3)})
+        clients[1].reply(server.requests()[1])
     clients[2].provide({"w": torch.zeros(4), "n": np.array([2])})
     with pytest.raises(InputError, match=r"shape of 'w'"):
         clients[2].reply(server.requests()[2])
@@ -129,18 +130,20 @@ def test_a_client_takes_part_in_a_round_once() -> None:
         aggregator.client_round(1, bytes(16), 0)
     with pytest.raises(InputError, match=r"index must lie in 0\.\.3"):
         aggregator.client_round(4, bytes(16), 0)
-    for session, number in ((b"short", 0), (bytes(16), -1), (bytes(16), 2**32)):
-        with pytest.raises(InputError, match="session must have 16 bytes and number"):
-            aggregator.rules.terms(Purpose.VALUES, session, number, Layout.of(MAPPINGS[0]), {"w": 1.0})
+    with pytest.raises(InputError, match="session must have 16 bytes"):
+        aggregator.rules.session(b"short", Layout.of(MAPPINGS[0]), {"w": 1.0})
+    for number in (-1, 2**32):
+        with pytest.raises(InputError, match="number of a round must lie"):
+            aggregator.rules.step(Purpose.VALUES, number)
 
 
 def test_messages_of_another_session_round_or_sum_are_stale() -> None:
     """What belongs elsewhere is refused, and the client answers the right request afterwards."""
     server, clients = parties("pairwise-masking")
-    elsewhere, _ = parties("pairwise-masking")
     elsewhere = aggregator_of("pairwise-masking", 999).server_round(Layout.of(MAPPINGS[0]))
     later = aggregator_of("pairwise-masking", 100)
     later.server_round(Layout.of(MAPPINGS[0]))
+    clients[0].provide(MAPPINGS[0])
     for wrong in (elsewhere.requests()[0], later.server_round(Layout.of(MAPPINGS[0])).requests()[0]):
         with pytest.raises(StaleMessageError):
             clients[0].reply(wrong)
@@ -156,12 +159,12 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
     client.provide(MAPPINGS[0])
     for purpose, bounds in ((Purpose.RANGES, None), (Purpose.VALUES, {"w": 1e-3})):
         with pytest.raises(ProtocolError, match="only where the rules leave them open"):
-            client.reply(Request(purpose, Opening(layout, bounds), b"").to_bytes())
+            client.reply(Request(bytes(16), 0, purpose, Opening(layout, bounds)).to_bytes())
     with pytest.raises(StaleMessageError, match="must open it"):
-        client.reply(Request(Purpose.VALUES, None, b"").to_bytes())
+        client.reply(Request(bytes(16), 0, Purpose.VALUES, None).to_bytes())
     unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
     with pytest.raises(ProtocolError, match="only where the rules leave them open"):
-        unbounded.reply(Request(Purpose.VALUES, Opening(layout, None), b"").to_bytes())
+        unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout, None)).to_bytes())
 
 
 def isolating(scheme: str, others: Opening) -> ServerRound:
@@ -173,7 +176,7 @@ def isolating(scheme: str, others: Opening) -> ServerRound:
         for index, message in server.requests().items():
             said = Request.from_bytes(message)
             if said.purpose is Purpose.VALUES and said.opening is not None and index != 2:
-                said = Request(said.purpose, others, said.message)
+                said = replace(said, opening=others)
             with suppress(ProtocolError):
                 server.receive(index, clients[index].reply(said.to_bytes()))
     return server
@@ -197,21 +200,20 @@ def test_a_server_that_tells_clients_different_bounds_gets_no_sum_with_the_odd_o
 def test_terms_differ_where_anything_that_a_vector_means_differs() -> None:
     """Two parties whose rules, bounds or layouts differ have no keys in common; with equal ones they have."""
     layout, other, bounds = Layout.of(MAPPINGS[0]), Layout.of({"v": np.zeros(3), "n": np.array([2])}), {"w": 4.0}
-    place = Purpose.VALUES, bytes(16), 0
     contexts = [
-        aggregator_of("pairwise-masking", 0, **more).rules.terms(*place, layout, found).context
+        aggregator_of("pairwise-masking", 0, **more).rules.session(bytes(16), layout, found)
         for more, found in (
             ({}, bounds), ({}, {"w": 8.0}), ({"fraction_bits": 5}, bounds), ({"weight_bound": 4.0}, bounds),
             ({"weight_fraction_bits": 2}, bounds), ({"integers": "round"}, bounds), ({"bound": 4.0}, None),
             ({"bound": 8.0}, None),
         )
     ]  # fmt: skip
-    contexts.append(aggregator_of("pairwise-masking", 0).rules.terms(*place, other, {"v": 4.0}).context)
+    contexts.append(aggregator_of("pairwise-masking", 0).rules.session(bytes(16), other, {"v": 4.0}))
     assert len(set(contexts)) == len(contexts)
-    assert aggregator_of("pairwise-masking", 1, bound=8).rules.terms(*place, layout, None).context == contexts[-2]
+    assert aggregator_of("pairwise-masking", 1, bound=8).rules.session(bytes(16), layout, None) == contexts[-2]
 
 
-@pytest.mark.parametrize("scheme", sorted(set(STAGED) - {"plaintext"}))
+@pytest.mark.parametrize("scheme", sorted(set(names("server")) - {"plaintext"}))
 def test_a_client_of_unknown_identity_is_noticed(scheme: str) -> None:
     """With identities the round gives the mean, and one who signs with another key is refused by the others."""
     keys = {i: Identity.generate(SimulationCoins(i)) for i in range(CLIENTS)}

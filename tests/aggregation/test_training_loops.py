@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import SimulationCoins
 from tests.aggregation.trees import exact, exact_mean
 
@@ -54,10 +54,10 @@ def off_by(mean: dict[str, Any], states: list[dict[str, Any]], weights: list[flo
     }
 
 
-@pytest.mark.parametrize("scheme", ["pairwise-masking", "ckks"])
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "ckks-shared-key"])
 def test_a_fedavg_loop_over_pyg_models_is_wrapped(scheme: str) -> None:
     """Three rounds of FedAvg, buffers and all, with weights and a drop-out: each mean is within the stated error."""
-    more: dict[str, Any] = {"bound": 16.0} if scheme == "ckks" else {}
+    more: dict[str, Any] = {"bound": 16.0} if scheme == "ckks-shared-key" else {}
     aggregator = SecureAggregator.for_clients(
         4, scheme, threshold=3, integers=IntegerRule.ROUND, coins=SimulationCoins(0), **more
     )

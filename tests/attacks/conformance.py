@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Attack, Auxiliary, InformedAttack, Measurement, Reference, guess_of
-from fgl_secure.attacks.registry import ATTACKS
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.base import Attack, InformedAttack, Measurement, Truth, guess_of
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph, Graph
@@ -28,7 +27,7 @@ Claims = Counter[Hashable]
 FIRST_DEVICE = 4
 """Number of the first device behind a server and three silos."""
 
-References = Mapping[Reference, RecordedRun]
+References = Mapping[str, RecordedRun]
 
 
 class AttackConformance(ABC):
@@ -44,7 +43,7 @@ class AttackConformance(ABC):
 
     @property
     @abstractmethod
-    def attack(self) -> Attack[Any]:
+    def attack(self) -> Attack[Any, Any]:
         """The attack under test."""
 
     @property
@@ -59,7 +58,7 @@ class AttackConformance(ABC):
     def read(self, run: Run, view: View | None = None) -> Claims:
         """The claims on a run: of all observers side by side unless a view is given."""
         view = view or run.transcript.views(self.attack.card.observer)
-        guess = guess_of(self.attack, view, run.public, run.auxiliary)
+        guess = guess_of(self.attack, view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
     def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
@@ -74,35 +73,35 @@ class AttackConformance(ABC):
         loss: Loss | None = None,
         recording: Recording | None = None,
     ) -> Run:
-        """What is recorded for the attack on a graph: an exchange under the scheme of its reference run."""
-        return record(graph, SCHEMES[self.attack.card.reference], values, loss=loss, recording=recording)
+        """What is recorded for the attack on a graph: an exchange under the scheme of its control."""
+        return record(graph, SCHEMES[self.attack.card.control], values, loss=loss, recording=recording)
 
-    def test_breaks_its_reference_run(self, references: References) -> None:
-        """Positive control: every figure on the reference run reaches the stated share of a complete break."""
-        run = references[self.attack.card.reference]
+    def test_breaks_its_control(self, references: References) -> None:
+        """Positive control: every figure on the control reaches the stated share of a complete break."""
+        run = references[self.attack.card.control]
         guess = _guess(self.attack, run)
         assert guess is not None
-        for found in self.attack.score(guess, run.truth):
+        for found in run.score(self.attack, guess):
             assert found.reachable > 0
             assert found.value / found.reachable >= self.attack.card.minimum
 
     @pytest.mark.parametrize("seed", [1, 2, 3])
     def test_is_at_chance_on_permuted_truth(self, references: References, seed: int) -> None:
         """Null control: against permuted truth no figure lies above both baselines."""
-        run = references[self.attack.card.reference]
+        run = references[self.attack.card.control]
         guess = _guess(self.attack, run)
         assert guess is not None
-        for found in self.attack.score(guess, run.truth.permuted(seed)):
+        for found in run.score(self.attack, guess, seed):
             assert found.interval.low <= max(found.random, found.prior) + MARGIN
             assert found.value <= max(found.reachable / 2, found.prior + MARGIN)
 
     def test_measurements_are_well_formed(self, references: References) -> None:
         """Every figure lies within its interval, rests on some units, and says in words what it found."""
-        run = references[self.attack.card.reference]
+        run = references[self.attack.card.control]
         guess = _guess(self.attack, run)
         assert guess is not None
-        for truth in (run.truth, run.truth.permuted(4)):
-            for found in self.attack.score(guess, truth):
+        for shuffle in (None, 4):
+            for found in run.score(self.attack, guess, shuffle):
                 assert found.interval.contains(found.value, 1e-12)
                 assert -1 <= found.value <= 1
                 assert found.n > 0
@@ -112,11 +111,11 @@ class AttackConformance(ABC):
 
     def test_scores_real_and_permuted_truth_in_the_same_metrics(self, references: References) -> None:
         """A figure and its null control are the same metrics in the same order, each named once."""
-        run = references[self.attack.card.reference]
+        run = references[self.attack.card.control]
         guess = _guess(self.attack, run)
         assert guess is not None
-        real = [found.metric for found in self.attack.score(guess, run.truth)]
-        assert real == [found.metric for found in self.attack.score(guess, run.truth.permuted(1))]
+        real = [found.metric for found in run.score(self.attack, guess)]
+        assert real == [found.metric for found in run.score(self.attack, guess, 1)]
         assert len(set(real)) == len(real)
 
     def test_infers_from_view_and_public_parameters_only(self) -> None:
@@ -128,8 +127,10 @@ class AttackConformance(ABC):
         if isinstance(self.attack, InformedAttack):
             informed = get_type_hints(type(self.attack).infer_with)
             informed.pop("return")
-            assert informed == {**hints, "auxiliary": Auxiliary}
+            assert informed == {**hints, "known": self.attack.card.knowledge}
             assert self.attack.card.auxiliary
+        else:
+            assert self.attack.card.knowledge is None
 
     def test_keeps_no_state(self) -> None:
         """An attack holds nothing between a view and the next, so nothing can slip from a score into a guess."""
@@ -166,7 +167,7 @@ class AttackConformance(ABC):
         """A view of a run in which nothing was said gives no guess, whatever else the attacker knows."""
         run = self.run()
         view = Transcript(run.transcript.parties).views(self.attack.card.observer)
-        assert guess_of(self.attack, view, run.public, run.auxiliary) is None
+        assert guess_of(self.attack, view, run.public, run.knowledge) is None
 
     def test_finds_nothing_in_sizes(self) -> None:
         """A transcript of sizes alone gives no guess, or the very same to an attack that counts messages."""
@@ -205,18 +206,19 @@ class AttackConformance(ABC):
 
     def test_is_registered(self) -> None:
         """The registry knows the attack by the name on its card."""
-        assert type(ATTACKS[self.attack.card.name]) is type(self.attack)
+        assert type(attacks()[self.attack.card.name]) is type(self.attack)
 
 
-def measured(attack: Attack[Any], run: Run | RecordedRun) -> Mapping[str, Measurement]:
+def measured(attack: Attack[Any, Any], run: Run | RecordedRun) -> Mapping[str, Measurement]:
     """The figures of an attack on a run, which must give a guess, by metric."""
-    guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.auxiliary)
+    guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.knowledge)
     assert guess is not None
-    return {found.metric: found for found in attack.score(guess, run.truth)}
+    truth = run.truth(attack.card.truth) if isinstance(run, RecordedRun) else run.truth
+    return {found.metric: found for found in attack.score(guess, truth)}
 
 
-def _guess(attack: Attack[Any], run: RecordedRun) -> Any:
-    return guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.auxiliary)
+def _guess(attack: Attack[Any, Any], run: RecordedRun) -> Any:
+    return run.guess(attack)
 
 
 def losing(phases: frozenset[Phase]) -> Loss:

@@ -3,44 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.algebra import Overflow, PrimeField
-from fgl_secure.attacks.base import Auxiliary, Reference
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.message_passing.knowledge import (
+    CLEAR_GRADIENTS,
+    FRESH_TAGS,
+    PLAINTEXT,
+    SECMP,
+    SECMP_DEVIATING,
+    SECMP_DROP_OUTS,
+    SECMP_STATIC,
+    SHARED_MASKS,
+    SILO_PATH,
+    SMALL_FIELD,
+    UNMASKED_SHARES,
+    PublicRows,
+)
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.methods.hifgl.recorded_exchange import public_of
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.methods.hifgl.scenarios import public_of
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Loss
 
 Ints = NDArray[np.int64]
+Kind = TypeVar("Kind")
 
-SCHEMES: Mapping[Reference, Scheme] = MappingProxyType({
-    Reference.PLAINTEXT: Plaintext(),
-    Reference.SECMP: SecretMessagePassing(),
-    Reference.SMALL_FIELD: SecretMessagePassing(
+SCHEMES: Mapping[str, Scheme] = MappingProxyType({
+    PLAINTEXT: Plaintext(),
+    SECMP: SecretMessagePassing(),
+    SMALL_FIELD: SecretMessagePassing(
         PrimeField(11), bound=1.0, fraction_bits=0, overflow=Overflow.WRAP
     ),
-    Reference.SILO_PATH: Plaintext(Path.SILO),
-    Reference.STATIC: SecretMessagePassing(),
-    Reference.DROP_OUTS: SecretMessagePassing(),
-    Reference.DEVIATING: SecretMessagePassing(),
-    Reference.GRADIENTS: Plaintext(),
-    Reference.TAGS: RelayCoded(k_min=1),
-    Reference.UNMASKED: RelayCoded(R=3, k_min=1),
-    Reference.SHARED_MASKS: RelayCoded(R=3, k_min=1),
+    SILO_PATH: Plaintext(Path.SILO),
+    SECMP_STATIC: SecretMessagePassing(),
+    SECMP_DROP_OUTS: SecretMessagePassing(),
+    SECMP_DEVIATING: SecretMessagePassing(),
+    CLEAR_GRADIENTS: Plaintext(),
+    FRESH_TAGS: RelayCoded(k_min=1),
+    UNMASKED_SHARES: RelayCoded(R=3, k_min=1),
+    SHARED_MASKS: RelayCoded(R=3, k_min=1),
 })  # fmt: skip
 
 
@@ -52,15 +67,27 @@ class Run:
         graph: whose edges carried the messages.
         public: what everybody knows of the scheme.
         transcript: what was said.
-        truth: what was secret.
-        auxiliary: what attackers know from elsewhere: the rows that were exchanged, as a public list.
+        truth: what was secret, of the type that the attack under test is scored against.
+        knowledge: what attackers know from elsewhere, one object of a type.
     """
 
     graph: FederatedGraph
     public: PublicParameters
     transcript: Transcript
-    truth: Truth
-    auxiliary: Auxiliary = field(default_factory=Auxiliary)
+    truth: Any
+    knowledge: tuple[object, ...] = ()
+
+    def knows(self, kind: type[Kind]) -> Kind:
+        """The knowledge of a type, which must be there."""
+        return next(each for each in self.knowledge if isinstance(each, kind))
+
+    def told(self, *knowledge: object) -> Run:
+        """The same run for attackers who know something else."""
+        return replace(self, knowledge=knowledge)
+
+    def recorded(self, scenario: str, what: str = "drawn") -> RecordedRun:
+        """The same as an audit has it."""
+        return RecordedRun("drawn", what, scenario, self.public, self.transcript, (self.truth,), self.knowledge)
 
 
 def record(
@@ -72,10 +99,12 @@ def record(
     recording: Recording | None = None,
 ) -> Run:
     """Every device sends its row of `values` [n, d] to its neighbours, under repeatable coins."""
-    channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), recording or Recording.everything(), loss)
+    channel = Channel(
+        hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording or Recording.everything(), loss
+    )
     exchange(graph, scheme, channel, values)
-    truth = Truth.of(channel.transcript, graph)
-    return Run(graph, public_of(scheme, graph), channel.transcript, truth, Auxiliary(dictionary=values))
+    truth = MessageTruth.of(channel.transcript, graph)
+    return Run(graph, public_of(scheme, graph), channel.transcript, truth, (PublicRows(values),))
 
 
 def federated(edges: ArrayLike, silo_of: ArrayLike) -> FederatedGraph:

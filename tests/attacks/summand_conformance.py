@@ -17,7 +17,7 @@ from tests.attacks.recorded import Run
 class SummandConformance(AttackConformance):
     """Inherit with a `run` of the method's own."""
 
-    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.SUMMANDS}),)
+    rests_on: tuple[frozenset[Phase], ...] = (frozenset({Phase.VECTORS}),)
     needs_edges = False
 
     @abstractmethod

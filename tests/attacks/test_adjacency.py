@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.adjacency import clients_of
+from fgl_secure.attacks.neighbourhoods import clients_of
 from fgl_secure.runtime import Party, Role
-from tests.attacks.hop_runs import record_exchange
 from tests.attacks.recorded import Run, both_ways, federated
+from tests.attacks.structure.hop_runs import record_exchange
 
 
 @pytest.fixture(scope="module")

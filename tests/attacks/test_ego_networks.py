@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.ego_networks import ego_networks, neighbour_degrees, undirected
-from fgl_secure.attacks.nsf_walks import degree_hashes, neighbour_sums, one_hot
-from tests.attacks.structure_runs import fedstar, one_hot_degrees, return_probabilities
+from fgl_secure.attacks.neighbourhoods import ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.structure.nsf_views import degree_hashes, neighbour_sums, one_hot
+from tests.attacks.structure.structure_runs import fedstar, one_hot_degrees, return_probabilities
 
 
 def drawn(seed: int, size: int = 14) -> tuple[nx.Graph, np.ndarray]:

@@ -3,17 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.adjacency import clients_of
-from fgl_secure.attacks.foreign_edges import (
-    ForeignEdges,
-    edges_at_neighbours,
-    foreign_edges,
-    score_foreign_edges,
-    undirected,
-)
+from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, foreign_edges, score_foreign_edges
+from fgl_secure.attacks.edge_claims import linked_pairs as undirected
+from fgl_secure.attacks.neighbourhoods import clients_of
 from fgl_secure.runtime import Role
-from tests.attacks.hop_runs import record_exchange, scale_free
 from tests.attacks.recorded import Run, both_ways, federated
+from tests.attacks.structure.hop_runs import record_exchange, scale_free
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -16,23 +16,32 @@ import fgl_secure.attacks
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Path as Way
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Party, ReceivedRows, Recording, Role, Step, Transcript, View
 from fgl_secure.runtime.view import PrivateRows
 from tests.attacks.conformance import bases
 from tests.attacks.recorded import random_graph, record, secmp, star_and_path, whole_numbers
+from tests.protocols.conformance import opened
 
 FOLDER = Path(fgl_secure.attacks.__file__).parent
 MODULES = sorted(FOLDER.rglob("*.py"))
-"""All files of the attacks, in folders of every depth, whether they hold an attack or help one."""
 
-TRUTHS = [module for module in MODULES if module.name == "truth.py"]
-"""What may know graphs: the truth of all attacks, and that of a family in the family's folder."""
-FORBIDDEN = tuple(f"fgl_secure.{part}" for part in ("protocols", "training", "auditing", "methods", "graph"))
+
+def dotted(module: Path) -> str:
+    """The name under which a module is imported."""
+    return ".".join(["fgl_secure", "attacks", *module.relative_to(FOLDER).with_suffix("").parts])
+
+
+REGISTRY = FOLDER / "registry"
+FAMILIES = sorted(each for each in FOLDER.iterdir() if (each / "__init__.py").exists() and each != REGISTRY)
+SOURCES = {dotted(module): module.read_text(encoding="utf-8") for module in MODULES}
+FORBIDDEN = tuple(
+    f"fgl_secure.{part}" for part in ("protocols", "training", "graph", "methods", "auditing", "aggregation", "tables")
+)
 
 
 def imported(source: str) -> Iterator[str]:
@@ -50,48 +59,122 @@ def forbidden_imports(source: str) -> list[str]:
     return [name for name in imported(source) if any(f"{name}.".startswith(f"{top}.") for top in FORBIDDEN)]
 
 
-def names_of_truth(source: str) -> list[str]:
-    """Names in the bodies of functions called `infer` or `infer_with` that speak of the truth."""
-    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
-    inferring = [function for function in functions if function.name in ("infer", "infer_with")]
-    words = [
+NO_INFERENCE = ("card", "score", "permuted")
+"""Functions that guesses are no part of: a card has to name the type of the truth."""
+
+Definitions = dict[str, list[ast.FunctionDef]]
+
+
+def definitions(source: str) -> Definitions:
+    """The functions behind each name of a module: itself, or all that a class has but how it scores."""
+    found: Definitions = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef):
+            found.setdefault(node.name, []).append(node)
+        elif isinstance(node, ast.ClassDef):
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            found[node.name] = [each for each in methods if each.name not in NO_INFERENCE]
+    return found
+
+
+def reached(source: str, modules: dict[str, str]) -> list[ast.FunctionDef]:
+    """The functions called `infer` and `infer_with`, and all that they may call in turn, in any of some modules."""
+    known = {name: (definitions(text), dict(_handed_over(text))) for name, text in modules.items()}
+    known[""] = (definitions(source), dict(_handed_over(source)))
+    waiting = [("", each) for name in ("infer", "infer_with") for each in known[""][0].get(name, [])]
+    found = {id(function): function for _, function in waiting}
+    while waiting:
+        module, function = waiting.pop()
+        own, elsewhere = known[module]
+        for word in words_of(function):
+            home, there = (module, own) if word in own else (elsewhere.get(word, ""), {})
+            there = there or (known[home][0] if home else {})
+            for each in there.get(word, []):
+                if id(each) not in found and each.name not in NO_INFERENCE:
+                    found[id(each)] = each
+                    waiting.append((home, each))
+    return list(found.values())
+
+
+def _handed_over(source: str) -> Iterator[tuple[str, str]]:
+    """Names that a module imports from modules of attacks, and from which."""
+    for name in imported(source):
+        module, _, last = name.rpartition(".")
+        if module.startswith("fgl_secure.attacks."):
+            yield last, module
+
+
+def words_of(function: ast.FunctionDef) -> list[str]:
+    """All names and attributes in a function, its signature included."""
+    return [
         node.id if isinstance(node, ast.Name) else node.attr
-        for function in inferring
         for node in ast.walk(function)
         if isinstance(node, ast.Name | ast.Attribute)
     ]
+
+
+def names_of_truth(source: str, modules: dict[str, str] | None = None) -> list[str]:
+    """Names that speak of the truth, in `infer` and `infer_with` and in all that these may call."""
+    words = [word for function in reached(source, modules or {}) for word in words_of(function)]
     return [word for word in words if "truth" in word.casefold()]
 
 
-def place(module: Path) -> str:
-    """Where a module is among the attacks."""
+def name_of(module: Path) -> str:
+    """The path of a module below the attacks."""
     return str(module.relative_to(FOLDER))
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if module not in TRUTHS], ids=place)
+def names_a_family(source: str, own: str) -> list[str]:
+    """Imports that reach into families other than the module's own."""
+    others = [f"fgl_secure.attacks.{folder.name}." for folder in FAMILIES if folder.name != own]
+    return [name for name in imported(source) if any(f"{name}.".startswith(other) for other in others)]
+
+
+def test_modules_of_every_depth_are_looked_at() -> None:
+    """Folders of families and those inside them count."""
+    depths = {len(module.relative_to(FOLDER).parts) for module in MODULES}
+    assert depths >= {1, 2, 3}
+    assert len(FAMILIES) >= 6
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.name != "truth.py"], ids=name_of)
 def test_only_the_truth_knows_graphs_and_nobody_knows_schemes(module: Path) -> None:
     """No module of the attacks but the truth imports protocols, learning, methods or graphs."""
     assert not forbidden_imports(module.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("module", TRUTHS, ids=place)
+@pytest.mark.parametrize("module", [m for m in MODULES if m.name == "truth.py"], ids=name_of)
 def test_truth_knows_graphs_but_no_scheme(module: Path) -> None:
     """A truth is gathered from transcript and graph, and imports neither schemes nor models."""
     found = forbidden_imports(module.read_text(encoding="utf-8"))
-    assert all(f"{name}.".startswith("fgl_secure.graph.") for name in found)
+    assert all(name.startswith("fgl_secure.graph.") for name in found)
 
 
-def test_modules_of_all_folders_are_looked_at() -> None:
-    """Every folder of the attacks has files among those that are checked, and some truth is there."""
-    assert {module.parent for module in MODULES} == {FOLDER, *(each for each in FOLDER.rglob("[!_]*") if each.is_dir())}
-    assert len({module.parent for module in MODULES}) > 1
-    assert any(forbidden_imports(module.read_text(encoding="utf-8")) for module in TRUTHS)
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
+def test_only_attacks_import_their_family_s_truth(module: Path) -> None:
+    """What an observer may know is defined without a look at what is secret."""
+    if module.name == "knowledge.py":
+        assert not [name for name in imported(module.read_text(encoding="utf-8")) if ".truth." in f"{name}."]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=place)
+@pytest.mark.parametrize("module", [m for m in MODULES if m.parent != REGISTRY], ids=name_of)
+def test_families_do_not_lean_on_each_other(module: Path) -> None:
+    """What two families need stands beside them, and nothing beside them imports a family."""
+    inside = module.relative_to(FOLDER).parts
+    assert not names_a_family(module.read_text(encoding="utf-8"), inside[0])
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda folder: folder.name)
+def test_every_family_has_its_knowledge_and_its_truth(family: Path) -> None:
+    """Both are where one looks for them."""
+    assert (family / "knowledge.py").exists()
+    assert (family / "truth.py").exists()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=name_of)
 def test_inference_never_speaks_of_the_truth(module: Path) -> None:
-    """The body of no `infer` and no `infer_with` names a truth."""
-    assert not names_of_truth(module.read_text(encoding="utf-8"))
+    """No `infer` and no `infer_with` names a truth, and neither does any helper that they may call."""
+    assert not names_of_truth(SOURCES[dotted(module)], SOURCES)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +183,7 @@ def test_inference_never_speaks_of_the_truth(module: Path) -> None:
         "import fgl_secure.training.loop",
         "from fgl_secure import protocols",
         "from fgl_secure.protocols.secmp import Mu",
+        "import fgl_secure.methods.hifgl.program",
         "def infer(self, view, public):\n    from fgl_secure.graph import load",
     ],
 )
@@ -113,6 +197,17 @@ def test_truth_in_inference_is_noticed() -> None:
     for name in ("infer", "infer_with"):
         assert names_of_truth(f"def {name}(self, view, public):\n    return self.truth.edges")
     assert not names_of_truth("def score(self, guess, truth):\n    return truth.edges")
+
+
+def test_truth_in_a_helper_is_noticed() -> None:
+    """A helper that an inference calls is looked at as well, in its own module and in another one."""
+    helper = "def peek(run):\n    return run.truth.edges"
+    calls = "class A:\n    def infer(self, view, public):\n        return self.step(view)\n"
+    calls += "    def step(self, view):\n        return peek(view)\n"
+    assert names_of_truth(f"{helper}\n{calls}")
+    there = {"fgl_secure.attacks.help": helper}
+    assert names_of_truth(f"from fgl_secure.attacks.help import peek\n{calls}", there)
+    assert not names_of_truth(calls, there)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -163,9 +258,9 @@ def test_what_devices_put_in_is_in_the_view_of_one_alone(scheme: Scheme) -> None
 def test_recorded_arrays_cannot_be_written_to(scheme: Scheme) -> None:
     """Neither a recorded array nor any array that it is a window into takes another value."""
     transcript = record(star_and_path(), scheme, whole_numbers(9, 4, 40)).transcript
-    payloads = [batch.payload for batch in transcript.messages if batch.payload is not None]
+    payloads = [field for batch in transcript.messages if batch.fields for field in batch.fields.values()]
     recorded = [*payloads, *(batch.values for batch in transcript.private)]
-    assert len(payloads) == len(transcript.messages) > 0
+    assert len(payloads) >= len(transcript.messages) > 0
     for array in recorded:
         for each in (array, *bases(array)):
             with pytest.raises(ValueError, match="read-only"):
@@ -174,7 +269,7 @@ def test_recorded_arrays_cannot_be_written_to(scheme: Scheme) -> None:
 
 def _summed_both_ways(graph: FederatedGraph, grouping: Grouping, delivery: MuDelivery) -> Transcript:
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    session = secmp(101, delivery=delivery).open(channel, grouping, 3)
+    session = opened(secmp(101, delivery=delivery), channel, grouping, 3)
     values = whole_numbers(graph.num_devices, 3, 40)
     session.sum(values, Step(0, 0))
     session.sum(values, Step(0, 0, Direction.BACKWARD))
@@ -197,4 +292,6 @@ def _content(view: View) -> list[list[object]]:
 
 
 def _plain(value: NDArray[Any] | object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
     return (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value

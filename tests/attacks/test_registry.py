@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.registry import ATTACKS, attack
+from fgl_secure.attacks.registry import attack, attacks
 from fgl_secure.errors import UnknownNameError
 
 EXPECTED = {
@@ -29,7 +29,7 @@ EXPECTED = {
 
 def test_all_attacks_are_there() -> None:
     """Those on message passing, and those on shared structure and on updates."""
-    assert set(ATTACKS) == EXPECTED
+    assert set(attacks()) == EXPECTED
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))

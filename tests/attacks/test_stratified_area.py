@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.ranking_area import area
-from fgl_secure.attacks.stratified_area import area_within, mean_area
+from fgl_secure.attacks.areas import area, area_within, mean_area
 
 
 def test_one_group_is_the_plain_area() -> None:

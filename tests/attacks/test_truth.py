@@ -8,14 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.truth import ClientBatch, Truth
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, UpdateTruth
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.rooted_trees.truth import TreeTruth
+from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.attacks.truth import foreign_neighbours, only_source
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Recording, Role, Step
+from tests.attacks.message_passing.recovered import messages_of
 from tests.attacks.recorded import Run, random_graph, record, star_and_path
-from tests.attacks.recovered import messages_of
 
 SEEDS = st.integers(0, 10_000)
 
@@ -28,7 +34,7 @@ def test_foreign_neighbours_match_a_walk_over_the_edges(seed: int) -> None:
     for source, target in messages_of(graph):
         if graph.silo_of[source] != graph.silo_of[target]:
             slow[source, graph.silo_of[target]] = slow[target, graph.silo_of[source]] = True
-    assert np.array_equal(_numbered(seed).truth.foreign_neighbours, slow)
+    assert np.array_equal(foreign_neighbours(_numbered(seed).truth), slow)
 
 
 @given(SEEDS)
@@ -39,7 +45,7 @@ def test_only_sources_match_a_walk_over_the_edges(seed: int) -> None:
     for source, target in messages_of(run.graph):
         heard.setdefault(target, []).append(source)
     slow = [heard[node][0] if len(heard.get(node, [])) == 1 else -1 for node in range(9)]
-    assert run.truth.only_source.tolist() == slow
+    assert only_source(run.truth).tolist() == slow
 
 
 def test_embeddings_are_the_inputs_of_each_step() -> None:
@@ -88,7 +94,7 @@ def test_refuses_inputs_that_are_not_one_row_a_device() -> None:
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
     channel.note_inputs("values", Step(0, 0), channel.parties.ids(Role.DEVICE)[:3], np.zeros((3, 2)))
     with pytest.raises(InputError, match="one input row a device"):
-        Truth.of(channel.transcript, graph)
+        MessageTruth.of(channel.transcript, graph)
 
 
 def _numbered(seed: int) -> Run:
@@ -100,11 +106,10 @@ def _numbered(seed: int) -> Run:
 def test_permuting_moves_batches_within_silos(seed: int) -> None:
     """Batches keep their size and their silo, no node of one stays in place, and rows that enter move along."""
     graph = random_graph(seed, directed=False)
-    parties = hierarchy_of(graph)
     members = [np.flatnonzero(graph.silo_of == silo) for silo in range(3)]
     batches = tuple(ClientBatch(0, silo, nodes[:1], nodes[:4]) for silo, nodes in enumerate(members))
-    rows, updates = np.arange(24.0)[:, None], {0: np.arange(3.0)[:, None]}
-    truth = replace(Truth.of_graph(parties, graph), batches=batches, entering={"0.weight": rows}, updates=updates)
+    rows = np.arange(24.0)[:, None]
+    truth = replace(GradientTruth.of(graph), batches=batches, entering={"0.weight": rows})
     permuted = truth.permuted(seed)
     for before, after in zip(truth.batches, permuted.batches, strict=True):
         assert (before.round, before.client, len(before.receptive)) == (after.round, after.client, len(after.receptive))
@@ -112,4 +117,36 @@ def test_permuting_moves_batches_within_silos(seed: int) -> None:
         assert not (before.nodes == after.nodes).any()
         assert np.isin(after.nodes, after.receptive).all()
     assert not (permuted.entering["0.weight"] == rows).any()
-    assert permuted.updates[0].ravel().tolist() == [2.0, 0.0, 1.0]
+
+
+def test_every_family_moves_what_it_hides() -> None:
+    """The null control's truth has other secrets in the same places, and the truth itself stays as it was."""
+    graph = random_graph(1, directed=False)
+    rows, clients = np.arange(24.0)[:, None], np.arange(3)
+    shares = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]])
+    structure = StructureTruth.of(hierarchy_of(graph), graph, {Step(0): rows})
+    tree, update = TreeTruth.of(graph, rows), UpdateTruth({0: rows[:3]})
+    proxies = ProxyTruth(clients[:, None, None], rows[:3, :, None, None], rows[:3, :, None], clients[:, None])
+    virtual = VirtualNodeTruth(clients, shares, shares[2])
+    hidden = [
+        (structure.identity, structure.permuted(1).identity),
+        (structure.embeddings[Step(0)], structure.permuted(1).embeddings[Step(0)]),
+        (tree.features, tree.permuted(1).features),
+        (update.updates[0], update.permuted(1).updates[0]),
+        (proxies.labelled, proxies.permuted(1).labelled),
+        (proxies.singles, proxies.permuted(1).singles),
+        (proxies.added, proxies.permuted(1).added),
+        (virtual.clients, virtual.permuted(1).clients),
+    ]
+    for before, after in hidden:
+        assert not (before == after).any()
+        assert sorted(before.ravel().tolist()) == sorted(after.ravel().tolist())
+    assert virtual.permuted(1).population is not None
+    assert np.array_equal(proxies.permuted(1).sizes, proxies.sizes)
+
+
+def test_targets_without_labels_hide_names_alone() -> None:
+    """Where graphs have values, there are no label shares to move."""
+    moved = VirtualNodeTruth(np.arange(3)).permuted(1)
+    assert (moved.label_shares, moved.population) == (None, None)
+    assert moved.clients.tolist() == [2, 0, 1]

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import Attack, Measurement
-from fgl_secure.attacks.registry import ATTACKS, attack
-from fgl_secure.auditing import Record, Report, Verdict, contradictions
+from fgl_secure.attacks.registry import attack, attacks
 from fgl_secure.auditing.audit import audit
-from fgl_secure.auditing.report import render_json
+from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.report import Report, render_json
+from fgl_secure.auditing.schema import contradictions
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
 from fgl_secure.graph import Data, FederatedGraph, Graph, random_split
 from fgl_secure.methods import HiFGL
@@ -95,7 +97,7 @@ def test_deviating_devices_contradict_no_claim_of_semi_honest_parties(audited: R
 def test_knowledge_from_elsewhere_is_named(audited: Report) -> None:
     """A record of an attack that knows more than its view says what that is."""
     for record in audited.records:
-        knows = ATTACKS[record.attack].card.auxiliary if record.attack in ATTACKS else ""
+        knows = attacks()[record.attack].card.auxiliary if record.attack in attacks() else ""
         assert ("; knows " in record.view) is bool(knows)
         assert record.view.endswith(knows)
 
@@ -230,10 +232,10 @@ def test_few_certain_readings_contradict_a_claim() -> None:
     assert exact.contradicts_claim
 
 
-class _Tampered(Attack[Any]):
+class _Tampered(Attack[Any, Any]):
     """A working attack whose score is bent, under its own name."""
 
-    def __init__(self, real: Attack[Any], *, blind: bool) -> None:
+    def __init__(self, real: Attack[Any, Any], *, blind: bool) -> None:
         self._real, self._blind, self._scores = real, blind, 0
 
     @property
@@ -256,8 +258,8 @@ class _Tampered(Attack[Any]):
 @pytest.mark.parametrize("blind", [True, False])
 def test_no_contradiction_rests_on_a_failed_control(monkeypatch: pytest.MonkeyPatch, blind: bool) -> None:
     """An attack that misses its reference run, or finds the same in permuted truth, contradicts nothing."""
-    tampered = {**ATTACKS, "all-codes": _Tampered(attack("all-codes"), blind=blind)}
-    monkeypatch.setattr("fgl_secure.attacks.registry.ATTACKS", tampered)
+    tampered = _Tampered(attack("all-codes"), blind=blind)
+    monkeypatch.setattr("fgl_secure.attacks.registry.IN_TREE", (tampered,))
     report = audit(QUICK, None, ("secmp",), ("all-codes",))
     (record, *_) = _found(report, "all-codes")
     assert record.verdict is Verdict.BROKEN
@@ -267,8 +269,8 @@ def test_no_contradiction_rests_on_a_failed_control(monkeypatch: pytest.MonkeyPa
 
 def test_declared_circumstances_are_few() -> None:
     """Only attacks on sums, on features that all hold, and those of deviating devices rest on a circumstance."""
-    limited = {name: each.card.circumstance for name, each in ATTACKS.items()}
-    expected = dict.fromkeys(ATTACKS, Circumstance.ANY)
+    limited = {name: each.card.circumstance for name, each in attacks().items()}
+    expected = dict.fromkeys(attacks(), Circumstance.ANY)
     for who in ("device", "silo"):
         expected[f"single-neighbour-{who}"] = Circumstance.SINGLE_NEIGHBOUR
         expected[f"fingerprint-{who}"] = expected[f"containment-{who}"] = Circumstance.SPARSE_SUM

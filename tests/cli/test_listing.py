@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure import schemes
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli.listing import lines_of, listing
 from fgl_secure.graph import available
 from fgl_secure.graph.graph_sets import available_sets
 from fgl_secure.methods import method, names
-from fgl_secure.protocols import naming
 
 EVERYTHING = {
     "datasets": (*available(), *available_sets()),
-    "schemes": naming.names(),
-    "attacks": ATTACKS,
+    "schemes": schemes.names(),
+    "attacks": attacks(),
     "methods": names(),
 }
 
@@ -33,9 +33,9 @@ def test_a_method_says_what_is_summed_who_sees_what_and_which_tables_reproduce()
         lines = [line for _, line in lines_of(each)]
         seen = ["sees" for _ in each.sees]
         assert [line.split()[0] for line in lines[1:]] == ["sums", *seen, "schemes", "backbones", "tables"]
-        schemes = {name for group in each.sees for name in group.split(", ")}
-        assert "plaintext" in schemes
-        assert all(any(naming.refusal(name, where) is None for where in each.topologies) for name in schemes)
+        known = {name for group in each.sees for name in group.split(", ")}
+        assert "plaintext" in known
+        assert all(any(schemes.refusal(name, where) is None for where in each.topologies) for name in known)
         assert bool(each.tables()) is (each.name != "fedavg")
 
 
@@ -47,5 +47,5 @@ def test_no_kind_lists_all_kinds() -> None:
 def test_what_promises_nothing_says_so() -> None:
     """The listing says of plaintext that it promises nothing, and counts the promises of the others."""
     lines = {line.split()[0]: line for line in listing("schemes").splitlines()[1:]}
-    assert lines["plaintext"].endswith("promises nothing")
-    assert lines["secmp"].endswith("promises 4")
+    assert "promises nothing; takes nothing" in lines["plaintext"]
+    assert "promises 4; takes [field, T, " in lines["secmp"]

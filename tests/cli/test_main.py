@@ -15,11 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure import __version__
-from fgl_secure.attacks.registry import ATTACKS
+from fgl_secure import __version__, schemes
+from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.graph import available
-from fgl_secure.protocols import naming
 from fgl_secure.runtime import Channel
 
 INSTALLED = Path(sys.executable).with_name("fgl-secure")
@@ -209,7 +208,7 @@ class TestList:
         result = cli("list")
         assert (result.status, result.err) == (OK, "")
         names = {line.split()[0] for line in result.out.splitlines() if line.strip()}
-        assert names >= {*available(), *naming.names(), *ATTACKS, "hifgl"}
+        assert names >= {*available(), *schemes.names(), *attacks(), "hifgl"}
 
     @pytest.mark.parametrize("kind", ["datasets", "schemes", "attacks", "methods"])
     def test_names_one_kind(self, cli: Cli, kind: str) -> None:
@@ -262,7 +261,7 @@ BAD = {
     "unknown device": ("audit", "--device", "tpu"),
     "unknown mu": ("audit", "--scheme", "secmp[mu=server]"),
     "unknown topology": ("audit", "--scheme", "neighbors=secmp"),
-    "topology of another method": ("audit", "--scheme", "server=ckks"),
+    "topology of another method": ("audit", "--scheme", "server=ckks-shared-key"),
     "scheme of another topology": ("audit", "--scheme", "ckks"),
     "unknown parameter": ("audit", "--scheme", "secmp[k_min=3]"),
     "scheme that is none": ("audit", "--scheme", "secmp["),
@@ -385,9 +384,9 @@ class TestBadInput:
         ("words", "known"),
         [
             (("--dataset", "Imagenet"), available()),
-            (("--scheme", "magic"), naming.names()),
-            (("--scheme", "magic=secmp"), tuple(naming.TOPOLOGIES)),
-            (("--attack", "x-ray"), tuple(ATTACKS)),
+            (("--scheme", "magic"), schemes.names()),
+            (("--scheme", "magic=secmp"), tuple(schemes.TOPOLOGIES)),
+            (("--attack", "x-ray"), tuple(attacks())),
         ],
         ids=["data set", "scheme", "topology", "attack"],
     )

@@ -32,7 +32,7 @@ def own(kind: type) -> list[tuple[str, Any, Choice]]:
     return [(name, each, says) for name, (each, says) in choices_of(kind).items() if says.part is None]
 
 
-@pytest.mark.parametrize("kind", [*METHODS, *{each.data for each in METHODS}, EmbeddingPrivacy])
+@pytest.mark.parametrize("kind", [*METHODS, *dict.fromkeys(each.data for each in METHODS), EmbeddingPrivacy])
 def test_every_field_says_what_it_means(kind: type) -> None:
     """No choice is without words, and a default that must be among known names is."""
     assert len(fields(kind)) == len(choices_of(kind)) > 0

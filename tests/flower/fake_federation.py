@@ -15,23 +15,37 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.messages import Request as RoundRequest
+from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower.records import Request
-from fgl_secure.protocols.staged.envelope import stage_of
-from fgl_secure.protocols.staged.interface import Stage
+from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.runtime import Phase, decode
 
 Numbers = NDArray[np.float32]
 Tamper = Callable[[int, Stage | None, Message], Message | None]
+
+
+ASKED = {
+    Phase.KEYS: Stage.SHARES,
+    Phase.SECRET_SHARES: Stage.VECTORS,
+    Phase.ROSTERS: Stage.AGREEMENT,
+    Phase.UNMASKING: Stage.OPENING,
+}
+"""The stage that the server's messages ask for."""
+WORDS = {Stage.KEYS: "opening", **{stage: phase.label for phase, stage in ASKED.items()}}
+"""What that is called where nodes drop out."""
 
 
 def stage_asked(message: Message) -> Stage | None:
     """The stage that a server's message is of; None if it is no stage."""
     try:
         request = Request.of(message.content)
-        return None if request is None else stage_of(RoundRequest.from_bytes(request.message).message)
+        asked = None if request is None else RoundRequest.from_bytes(request.message)
     except MalformedMessageError:
         return None
+    if asked is None:
+        return None
+    return ASKED[decode(asked.batches[0], asked.session).phase] if asked.batches else Stage.KEYS
 
 
 def app_of(mod: Mod, train: Callable[[Message, Context], RecordDict]) -> ClientApp:

@@ -13,8 +13,8 @@ from flwr.serverapp.strategy import FedAvg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.aggregation.messages import Request as RoundRequest
-from fgl_secure.aggregation.rounding import IntegerRule
+from fgl_secure.aggregation.encoding import IntegerRule
+from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
@@ -22,8 +22,8 @@ from fgl_secure.flower.memory import Memory
 from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
 from fgl_secure.flower.records import KEY, Request
 from fgl_secure.flower.terms import RoundTerms
-from fgl_secure.protocols.staged.identity import Identity
-from fgl_secure.protocols.staged.interface import Stage
+from fgl_secure.protocols.identity import Identity
+from fgl_secure.protocols.one_sum.terms import Stage
 from tests.flower.fake_federation import FakeGrid, app_of, record, stage_asked, update
 
 
@@ -337,11 +337,13 @@ def test_round_is_over_for_a_client_that_takes_no_part() -> None:
     """Asked again for its update, a client that refused does not train again, and its secrets are gone."""
     grid = weighing(1.0, SecureAggregationMod(), values=9.0)
     played(grid)
-    (asked,) = [m for node, m in grid.delivered if node == 101 and stage_asked(m) is Stage.VECTORS]
+    (asked,) = [m for node, m in grid.delivered if node == 101 and stage_asked(m) is Stage.KEYS]
     memory = Memory.of(grid.contexts[101].state)
     assert memory is not None
     assert (memory.secrets, memory.failures) == (b"", 1)
-    assert "none is" in str(grid.run_app(101, asked).error.reason)
+    assert "must come after round 0" in str(grid.run_app(101, asked).error.reason)
+    later = next(m for node, m in grid.delivered if node == 100 and stage_asked(m) is Stage.VECTORS)
+    assert "none is" in str(grid.run_app(101, later).error.reason)
 
 
 def test_ranges_that_no_maximum_gives_are_refused() -> None:

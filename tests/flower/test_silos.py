@@ -26,16 +26,16 @@ from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company
+from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Recording
 from tests.flower.fake_federation import FakeGrid
 from tests.graphs import two_communities
 from tests.methods.silos.runs import FEDSTRUCT, HIFGL, fedstruct_makes, hifgl_makes, same_everywhere, together
 
 SILOS = 3
-SCHEME = StagedPairwiseMasking()
+SCHEME = PairwiseMasking()
 RELAYS = RelayCoded(k_min=1)
 FEDSTRUCT_TASK = FedStructTask(replace(FEDSTRUCT, epochs=1, hops=2))
 HIFGL_TASK = HiFGLTask(replace(HIFGL, epochs=1))

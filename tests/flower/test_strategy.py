@@ -16,9 +16,9 @@ from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 from fgl_secure.flower.guard import NO_PART
 from fgl_secure.flower.records import KEY, Answer
 from fgl_secure.flower.server_round import REFUSED
-from fgl_secure.protocols.staged.identity import Identity
-from fgl_secure.protocols.staged.interface import Stage
-from tests.flower.fake_federation import FakeGrid, Numbers, app_of, record, update
+from fgl_secure.protocols.identity import Identity
+from fgl_secure.protocols.one_sum.terms import Stage
+from tests.flower.fake_federation import WORDS, FakeGrid, Numbers, app_of, record, update
 
 VALUES = np.array([[1.0, -2.0, 0.5], [3.0, 0.25, 1.5], [-0.75, 4.0, 2.0], [5.0, -1.0, -3.0]], dtype=np.float32)
 WEIGHTS = (1, 2, 3, 6)
@@ -65,7 +65,7 @@ def test_mean_is_that_of_fedavg() -> None:
     np.testing.assert_allclose(found, mean([0, 1, 2, 3]), atol=NEAR)
 
 
-@pytest.mark.parametrize("scheme", ["lightsecagg", "ckks", "plaintext"])
+@pytest.mark.parametrize("scheme", ["lightsecagg", "ckks-shared-key", "plaintext"])
 def test_every_scheme_gives_the_mean(scheme: str) -> None:
     """The scheme is a setting; clients that trust it take part."""
     grid = federation(schemes=[scheme])
@@ -91,7 +91,7 @@ def test_dead_node_is_left_out(stage: Stage) -> None:
     np.testing.assert_allclose(run(grid, secure), mean(stayed), atol=NEAR)
     assert set(secure.rounds[0].included) == {100 + index for index in stayed}
     assert list(secure.rounds[0].lost) == [102]
-    assert stage.name in secure.rounds[0].lost[102]
+    assert WORDS[stage] in secure.rounds[0].lost[102]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -130,7 +130,7 @@ def test_garbage_counts_as_no_answer(stage: Stage, what: str) -> None:
         wrong = {"empty": b"", "noise": bytes(range(256)), "cut": answer[:-1], "another's": others}
         if what == "error":
             return Message(Error(2, "it broke"), reply_to=sent[node])
-        garbage = wrong.get(what, first[node] if stage is not Stage.KEYS else b"FGLS")
+        garbage = wrong.get(what, first[node] if stage is not Stage.KEYS else b"FGLM")
         return Message(RecordDict({KEY: ConfigRecord({"message": garbage, "identity": b""})}), reply_to=sent[node])
 
     sent: dict[int, Message] = {}
@@ -185,15 +185,20 @@ def test_server_keeps_nothing_of_what_an_error_says(caplog: pytest.LogCaptureFix
     grid.before, grid.tamper = before, tamper
     with caplog.at_level("DEBUG", "flwr"):
         run(grid, secure)
-    assert secure.rounds[0].lost == {101: f"VECTORS: {REFUSED}"}
+    assert secure.rounds[0].lost == {101: f"{WORDS[Stage.VECTORS]}: {REFUSED}"}
     assert "1234" not in caplog.text
+
+
+def sums_of(secure: SecureAggregationStrategy) -> list[int]:
+    """How many sums each round was."""
+    return [len(report.record.purposes) for report in secure.rounds if report.record is not None]
 
 
 def test_ranges_are_found_together_once() -> None:
     """Without a bound the first round finds one under the same protection, and later rounds use it."""
     grid, secure = federation(), strategy(bound=None)
     np.testing.assert_allclose(run(grid, secure, rounds=2), mean([0, 1, 2, 3]), atol=NEAR)
-    assert [len(report.record.stages) for report in secure.rounds if report.record is not None] == [10, 5]
+    assert sums_of(secure) == [2, 1]
 
 
 def test_ranges_are_found_anew_after_somebody_outgrew_them() -> None:
@@ -204,8 +209,7 @@ def test_ranges_are_found_anew_after_somebody_outgrew_them() -> None:
     scale[0] = 1e6
     found = run(grid, secure, rounds=2)
     assert [len(report.included) for report in secure.rounds] == [4, 3, 4]
-    stages = [len(report.record.stages) for report in secure.rounds if report.record is not None]
-    assert stages == [10, 5, 10]
+    assert sums_of(secure) == [2, 1, 2]
     expected = np.average([VALUES[0], VALUES[1] * 1e6, VALUES[2], VALUES[3]], axis=0, weights=WEIGHTS)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 

@@ -21,7 +21,7 @@ from tests.golden.figures import Figures, Loose, Row
 NAMES: Mapping[str, str] = MappingProxyType({})
 """Today's name of a scheme, an attack, a metric, an observer, a role or a phase: its name in the golden files."""
 
-SERVER_SUMS = ("plaintext", "pairwise-masking", "lightsecagg", "ckks")
+SERVER_SUMS = ("plaintext", "pairwise-masking", "lightsecagg", "ckks-shared-key")
 UPDATE_ATTACKS = (
     "gradient-labels", "gradient-single-row", "gradient-single-neighbours", "gradient-span", "gradient-filter",
     "sum-membership", "round-disaggregation",
@@ -120,7 +120,7 @@ _TRAININGS = {
     "fed2gnn/plaintext+plaintext": ("--scheme", "neighbours=plaintext,server=plaintext"),
     "fed2gnn/plaintext+lightsecagg": ("--scheme", "neighbours=plaintext,server=lightsecagg"),
     "fed2gnn/relay-coded+pairwise-masking": ("--scheme", "neighbours=relay-coded,server=pairwise-masking"),
-    "fed2gnn/relay-coded+ckks": ("--scheme", "neighbours=relay-coded,server=ckks"),
+    "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
 }
 _SKETCHES = ("fedstruct/ckks", "fedstruct/pairwise-masking")
 

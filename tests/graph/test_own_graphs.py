@@ -62,7 +62,7 @@ def test_values_must_keep_the_bound() -> None:
     graph = star_and_path()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     values = np.full((9, 2), 1.5)
-    with pytest.raises(FieldRangeError, match=r"must not exceed the bound 1; found magnitude 1\.5"):
+    with pytest.raises(FieldRangeError, match=r"must not exceed the bound 1; at least one does"):
         exchange(graph, SecretMessagePassing(bound=1.0), channel, values)
     assert channel.transcript.message_count == 0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.topology import Grouping, Reals
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Reals, Topology
 from fgl_secure.runtime import (
     PAYLOAD,
     Channel,
@@ -37,7 +38,7 @@ from fgl_secure.runtime import (
     Tampered,
     Transcript,
 )
-from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime.channel import Loss, Tamper
 from tests.strategies import Parties, grouping_over, groupings, reals
 
 Traffic = Mapping[tuple[Phase, Role, Role], tuple[int, int]]
@@ -67,6 +68,16 @@ def channel_of(parties: Directory, loss: Loss | None = None) -> Channel:
 def counted(transcript: Transcript) -> Traffic:
     """Traffic as the transcript counts it."""
     return {(t.phase, t.sender_role, t.receiver_role): (t.messages, t.bytes) for t in transcript.traffic()}
+
+
+def opened(scheme: Scheme, channel: Channel, grouping: Grouping, width: int) -> Collective:
+    """Sums of neighbours' rows under a scheme."""
+    return Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel)
+
+
+def helpers_of(scheme: Scheme) -> int:
+    """Relays that a scheme needs."""
+    return scheme.helpers.get(Role.RELAY, 0)
 
 
 def triangle() -> Parties:
@@ -106,7 +117,7 @@ class SchemeConformance(ABC):
     def fit(self, case: Parties) -> Parties:
         """The drawn case with the relays that the scheme needs."""
         counts = case.directory.counts
-        directory = Directory.hierarchy(counts[Role.SILO], counts[Role.DEVICE], self.scheme.relays)
+        directory = Directory.hierarchy(counts[Role.SILO], counts[Role.DEVICE], helpers_of(self.scheme))
         return replace(case, directory=directory)
 
     @given(st.data(), groupings(), st.sampled_from(Direction))
@@ -115,7 +126,7 @@ class SchemeConformance(ABC):
         case = self.fit(case)
         way, width = along(case.grouping, direction), data.draw(st.integers(1, 3))
         values = data.draw(reals(BOUND, (len(way.row_owner), width)))
-        session = self.scheme.open(channel_of(case.directory), case.grouping, width)
+        session = opened(self.scheme, channel_of(case.directory), case.grouping, width)
         sums = session.sum(values, Step(0, 0, direction))
         assert sums.dtype == np.float64
         assert sums.shape == (len(way.group_owner), width)
@@ -127,7 +138,7 @@ class SchemeConformance(ABC):
         """A group that nothing is sent to gets exactly zero."""
         case = self.fit(case)
         way = along(case.grouping, direction)
-        session = self.scheme.open(channel_of(case.directory), case.grouping, 2)
+        session = opened(self.scheme, channel_of(case.directory), case.grouping, 2)
         sums = session.sum(np.ones((len(way.row_owner), 2)), Step(0, 0, direction))
         assert (sums[np.bincount(way.target, minlength=len(sums)) == 0] == 0).all()
 
@@ -135,7 +146,7 @@ class SchemeConformance(ABC):
     def test_steps_do_not_disturb_each_other(self, data: st.DataObject, case: Parties) -> None:
         """A session gives the ideal sums in any order of rounds, layers, widths and passes."""
         case = self.fit(case)
-        session = self.scheme.open(channel_of(case.directory), case.grouping, 3)
+        session = opened(self.scheme, channel_of(case.directory), case.grouping, 3)
         step = st.builds(Step, st.integers(0, 2), st.integers(0, 1), st.sampled_from(Direction))
         for now in data.draw(st.lists(step, min_size=1, max_size=4, unique=True)):
             way = along(case.grouping, now.direction)
@@ -147,7 +158,7 @@ class SchemeConformance(ABC):
         """The first sum sends exactly the messages and bytes that follow from the scheme's description."""
         case = self.fit(case)
         channel = channel_of(case.directory)
-        self.scheme.open(channel, case.grouping, width).sum(np.zeros((len(case.grouping.row_owner), width)), FORWARD)
+        opened(self.scheme, channel, case.grouping, width).sum(np.zeros((len(case.grouping.row_owner), width)), FORWARD)
         sent = {key: entry for key, entry in counted(channel.transcript).items() if entry[0]}
         claimed = self.expected_traffic(case.grouping, width)
         assert sent == {key: entry for key, entry in claimed.items() if entry[0]}
@@ -157,7 +168,7 @@ class SchemeConformance(ABC):
         """Before the first sum no message has been sent."""
         case = self.fit(case)
         channel = channel_of(case.directory)
-        self.scheme.open(channel, case.grouping, 2)
+        opened(self.scheme, channel, case.grouping, 2)
         assert channel.transcript.message_count == 0
 
     @given(groupings())
@@ -165,12 +176,12 @@ class SchemeConformance(ABC):
         """Messages run between owners and custodians of rows and groups, and relays; nobody else takes part."""
         case = self.fit(case)
         channel, g = channel_of(case.directory), case.grouping
-        session = self.scheme.open(channel, g, 1)
+        session = opened(self.scheme, channel, g, 1)
         for step, way in ((FORWARD, g), (BACKWARD, g.reversed())):
             session.sum(np.zeros((len(way.row_owner), 1)), step)
         involved = {*g.row_owner.tolist(), *g.group_owner.tolist()}
         involved |= {*g.row_custodian.tolist(), *g.group_custodian.tolist()}
-        involved |= {*case.directory.ids(Role.RELAY).tolist()} if self.scheme.relays else set()
+        involved |= {*case.directory.ids(Role.RELAY).tolist()} if helpers_of(self.scheme) else set()
         for batch in channel.transcript.messages:
             assert {*batch.senders.tolist(), *batch.receivers.tolist()} <= involved
 
@@ -178,7 +189,7 @@ class SchemeConformance(ABC):
         """A value that the scheme cannot take raises, no message was sent, and the session works on."""
         case = self.fit(triangle())
         channel = channel_of(case.directory)
-        session = self.scheme.open(channel, case.grouping, 1)
+        session = opened(self.scheme, channel, case.grouping, 1)
         for value in self.refused:
             for position in range(4):
                 values = np.ones((4, 1))
@@ -193,7 +204,7 @@ class SchemeConformance(ABC):
         """Values are a matrix with one row an owner; any other shape raises before a message is sent."""
         case = self.fit(triangle())
         channel = channel_of(case.directory)
-        session = self.scheme.open(channel, case.grouping, 1)
+        session = opened(self.scheme, channel, case.grouping, 1)
         with pytest.raises(InputError):
             session.sum(np.ones(shape), FORWARD)
         assert channel.transcript.messages == []
@@ -209,14 +220,14 @@ class SchemeConformance(ABC):
 
         expected = ideal(case.grouping, values)
         expected[case.grouping.target[lost]] -= values[case.grouping.source[lost]]
-        session = self.scheme.open(channel_of(case.directory, arrives), case.grouping, 1)
+        session = opened(self.scheme, channel_of(case.directory, arrives), case.grouping, 1)
         assert np.allclose(session.sum(values, FORWARD), expected, atol=1e-3)
 
     def test_the_bystander_sees_nothing(self) -> None:
         """A device without neighbours receives no value of anybody in either pass."""
         case = self.fit(triangle())
         channel = channel_of(case.directory)
-        session = self.scheme.open(channel, case.grouping, 1)
+        session = opened(self.scheme, channel, case.grouping, 1)
         for step in (FORWARD, BACKWARD):
             session.sum(np.ones((4, 1)), step)
         received = channel.transcript.view([Party(Role.DEVICE, 3)]).received
@@ -224,32 +235,32 @@ class SchemeConformance(ABC):
 
     def test_grouping_without_messages_needs_none(self) -> None:
         """Where nobody sends anything all sums are zero."""
-        directory, everyone = Directory.hierarchy(1, 2, self.scheme.relays), np.arange(2)
+        directory, everyone = Directory.hierarchy(1, 2, helpers_of(self.scheme)), np.arange(2)
         alone = grouping_over(directory, np.zeros(2, dtype=np.int64), everyone, everyone, np.zeros((2, 0), dtype=int))
-        assert self.scheme.open(channel_of(directory), alone, 1).sum(np.ones((2, 1)), FORWARD).tolist() == [
+        assert opened(self.scheme, channel_of(directory), alone, 1).sum(np.ones((2, 1)), FORWARD).tolist() == [
             [0.0],
             [0.0],
         ]
 
     def test_claim_and_names_are_stated(self) -> None:
-        """A guarantee names its source, a coalition and a statement; variants have names of their own."""
-        for guarantee in self.scheme.claim.guarantees:
+        """A guarantee names its source, a coalition and a statement, and the name has the label."""
+        claim = self.scheme.claim_for(Topology(NEIGHBOURS, triangle().grouping, 1))
+        for guarantee in claim.guarantees:
             assert guarantee.source
             assert guarantee.statement
             assert any(guarantee.coalition.values())
             assert guarantee.strength in Strength
-        names = [self.scheme.name, *(variant.name for variant in self.scheme.variants)]
-        assert len(set(names)) == len(names)
+        assert self.scheme.label in self.scheme.name
 
     def test_delivery_decides_the_sum(self) -> None:
         """The sums come from what the channel delivered, not from what was handed in: tampering shows."""
         case = self.fit(triangle())
         channel = Channel(case.directory, SimulationCoins(0), tamper=doubling(self.lossy_phase))
-        session = self.scheme.open(channel, case.grouping, 1)
+        session = opened(self.scheme, channel, case.grouping, 1)
         assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
 
-def doubling(phase: Phase) -> Callable[[Messages], Tampered | None]:
+def doubling(phase: Phase) -> Tamper:
     """A network that doubles what messages of one phase carry, as their senders might."""
 
     def tamper(messages: Messages) -> Tampered | None:

@@ -15,7 +15,7 @@ from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.protocols import hop_adjacency
 from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers, check_term, term
 from fgl_secure.protocols.hop_threshold import CommonThreshold
-from fgl_secure.protocols.plain_vectors import PlainVectors
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, TermSums
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
 
@@ -36,7 +36,7 @@ def channel(held: Holdings) -> Channel:
 
 
 def packed(held: Holdings, bits: int | None = BITS, *, dense: bool = False) -> PackedTerms:
-    return PackedTerms(PlainVectors(), int(held.looped.sum(axis=1).max()), bits, dense)
+    return PackedTerms(Plaintext(), int(held.looped.sum(axis=1).max()), bits, dense)
 
 
 def central(held: Holdings, hops: int) -> list[np.ndarray]:
@@ -77,7 +77,7 @@ def test_all_ways_agree_to_the_last_bit_in_fixed_point(pruning: Pruning) -> None
 
 
 def threshold(pruning: Pruning) -> CommonThreshold | None:
-    return CommonThreshold(PlainVectors()) if pruning is Pruning.MATRIX else None
+    return CommonThreshold(Plaintext()) if pruning is Pruning.MATRIX else None
 
 
 def test_wrong_sums_are_noticed_by_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_the_common_threshold_keeps_the_largest_entries_of_all_clients() -> None
     held = holdings(3, n=60, clients=4, density=0.2)
     whole = sparse.csr_array(central(held, 2)[1])
     for count in (1, 50, 300, 10**6):
-        kept = CommonThreshold(PlainVectors()).pruned(channel(held), held.client_of, whole, count, Step(0, 2))
+        kept = CommonThreshold(Plaintext()).pruned(channel(held), held.client_of, whole, count, Step(0, 2))
         assert kept.nnz <= count
         left = np.sort(whole.data)[::-1][kept.nnz :]
         assert not len(left) or kept.nnz == 0 or kept.data.min() >= left.max()
@@ -172,8 +172,8 @@ def test_a_client_without_edges_to_others_gets_its_rows_all_the_same() -> None:
         (lambda: HopSettings(0), "hops must be at least 1; found 0"),
         (lambda: HopSettings(2, Pruning.SHARES, 0), "kept must be at least 1 entry a node; found 0"),
         (lambda: Holdings(np.zeros(3, dtype=np.int64), sparse.csr_array(np.eye(4))), r"looped must have shape \[3, 3"),
-        (lambda: PackedTerms(PlainVectors(), 0), "largest_degree must be at least 1; found 0"),
-        (lambda: PackedTerms(PlainVectors(), 3, 25), "fraction_bits must lie in 1..24; found 25"),
+        (lambda: PackedTerms(Plaintext(), 0), "largest_degree must be at least 1; found 0"),
+        (lambda: PackedTerms(Plaintext(), 3, 25), "fraction_bits must lie in 1..24; found 25"),
         (lambda: acquire_powers(channel(holdings(0)), ClearTerms(), holdings(0), HopSettings(2, Pruning.MATRIX)),
          "threshold must be given for pruning matrix"),
     ],
@@ -200,7 +200,7 @@ def test_too_many_bits_are_refused() -> None:
     """Where a field of 2^62 has no room for the bits asked for, the message says how many there are."""
     held = Holdings(np.arange(40) % 2, sparse.csr_array(np.eye(40)))
     with pytest.raises(InputError, match="fraction_bits must be at most"):
-        PackedTerms(PlainVectors(), 2**40, 20).bits((20, len(held.client_of)), 1)
+        PackedTerms(Plaintext(), 2**40, 20).bits((20, len(held.client_of)), 1)
 
 
 def test_a_receiver_asks_for_more_room_until_the_sum_fits() -> None:

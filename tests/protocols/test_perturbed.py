@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import (
     Account,
@@ -31,12 +31,13 @@ from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme, Session
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import PerMessage, Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import (
     Channel,
     Claim,
@@ -46,7 +47,6 @@ from fgl_secure.runtime import (
     Party,
     Phase,
     Private,
-    PublicParameters,
     Recording,
     Role,
     Secret,
@@ -64,9 +64,11 @@ from tests.protocols.conformance import (
     channel_of,
     counted,
     ideal,
+    opened,
     triangle,
 )
-from tests.strategies import Parties, grouping_over, groupings
+from tests.protocols.processes import Processes
+from tests.strategies import Parties, grouping_over, groupings, reals
 
 BITS = 16
 TARGET = PrivacyTarget(8.0, 1e-5, Relation(Unit.MESSAGE), 20)
@@ -136,7 +138,7 @@ class TestOverSecmp(SchemeConformance):
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         """What the inner scheme sends for rows without noise."""
         channel = channel_of(hierarchy_around(grouping))
-        session = SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS).open(channel, grouping, width)
+        session = opened(SecretMessagePassing(bound=2 * BOUND, fraction_bits=BITS), channel, grouping, width)
         session.sum(np.zeros((len(grouping.row_owner), width)), FORWARD)
         return counted(channel.transcript)
 
@@ -153,7 +155,7 @@ def test_sums_hold_one_fresh_share_a_message(
     settings, channel = noisy(), channel_of(case.directory)
     way = along(case.grouping, direction)
     values = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=len(way.row_owner), max_size=len(way.row_owner))))
-    sums = Perturbed(inner, settings).open(channel, case.grouping, 1).sum(values[:, None], Step(0, 0, direction))
+    sums = opened(Perturbed(inner, settings), channel, case.grouping, 1).sum(values[:, None], Step(0, 0, direction))
     (drawn,) = (batch for batch in channel.transcript.private if batch.kind is Private.COINS and batch.name == "noise")
     assert np.array_equal(drawn.owners, way.row_owner[way.source])
     exact = np.zeros((len(way.group_owner), 1), dtype=np.int64)
@@ -167,13 +169,13 @@ def test_relays_sum_noisy_rows_in_both_passes(profile: Profile) -> None:
     """Over relays that answer groups of 3 and more, both passes are exact and single neighbours stay unanswered."""
     settings = noisy(honest=3)
     scheme = Perturbed(RelayCoded(bound=settings.largest, profile=profile), settings)
-    directory, everyone = Directory.hierarchy(1, 7, scheme.relays), np.arange(7)
+    directory, everyone = Directory.hierarchy(1, 7, scheme.helpers[Role.RELAY]), np.arange(7)
     ring = np.concatenate([everyone[:5]] * 4)
     around = (ring + np.repeat([1, 2, 3, 4], 5)) % 5  # five devices that all know each other, and a pair
     edges = np.stack([np.append(ring, [5, 6]), np.append(around, [6, 5])])
     grouping = grouping_over(directory, np.zeros(7, dtype=np.int64), everyone, everyone, edges)
     channel = channel_of(directory)
-    session = scheme.open(channel, grouping, 3)
+    session = opened(scheme, channel, grouping, 3)
     for step in (FORWARD, BACKWARD):
         sums = session.sum(np.ones((7, 3)) / 2, step)
         drawn = [batch.values for batch in channel.transcript.private if batch.name == "noise"][-1]
@@ -202,7 +204,7 @@ def test_groups_below_the_inner_minimum_stay_unanswered(step: Step) -> None:
     case = triangle()
     inner = Plaintext(minimum_group=2)
     plain, wrapped = (
-        scheme.open(channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), step)
+        opened(scheme, channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), step)
         for scheme in (inner, Perturbed(inner, silent()))
     )
     assert np.array_equal(plain, wrapped)
@@ -225,7 +227,7 @@ def test_noise_of_a_sum_has_the_calibrated_variance(honest: int) -> None:
     """Sums of as many messages as shares have the variance sigma^2, within 5 standard errors."""
     case, settings = star(honest, 2000), noisy(honest=honest)
     values = np.zeros((len(case.grouping.row_owner), 3))
-    sums = Perturbed(Plaintext(), settings).open(channel_of(case.directory), case.grouping, 3).sum(values, FORWARD)
+    sums = opened(Perturbed(Plaintext(), settings), channel_of(case.directory), case.grouping, 3).sum(values, FORWARD)
     assert sums.var() / settings.sigma**2 == pytest.approx(1, abs=5 * (2 / sums.size) ** 0.5)
     assert np.abs(np.corrcoef(sums.T) - np.eye(3)).max() < 0.12
 
@@ -234,7 +236,7 @@ def test_every_message_of_one_row_has_noise_of_its_own() -> None:
     """Two neighbours of one sender see different noise, and so do two rounds: nothing cancels."""
     case = triangle()
     two = replace(case.grouping, source=np.array([0, 0]), target=np.array([1, 2]))
-    session = Perturbed(Plaintext(), noisy()).open(channel_of(case.directory), two, 3)
+    session = opened(Perturbed(Plaintext(), noisy()), channel_of(case.directory), two, 3)
     first, second = (session.sum(np.zeros((4, 3)), Step(number)) for number in (0, 1))
     noise = np.concatenate([first[1:3], second[1:3]])
     assert len(np.unique(noise, axis=0)) == 4
@@ -244,7 +246,7 @@ def test_every_message_of_one_row_has_noise_of_its_own() -> None:
 def test_nothing_is_sent_beyond_the_budget() -> None:
     """The release after the last raises before a message, a coin or a note, and so does every later one."""
     case, channel = triangle(), channel_of(triangle().directory)
-    session = Perturbed(Plaintext(), noisy()).open(channel, case.grouping, 1)
+    session = opened(Perturbed(Plaintext(), noisy()), channel, case.grouping, 1)
     for number in range(TARGET.releases):
         session.sum(np.ones((4, 1)), Step(number, 0, list(Direction)[number % 2]))
     before = len(channel.transcript.messages), len(channel.transcript.private)
@@ -257,7 +259,7 @@ def test_nothing_is_sent_beyond_the_budget() -> None:
 def test_refused_values_cost_nothing() -> None:
     """Values that are not finite or too wide raise without a release being counted."""
     case = triangle()
-    session = Perturbed(Plaintext(), noisy(width=1)).open(channel_of(case.directory), case.grouping, 1)
+    session = opened(Perturbed(Plaintext(), noisy(width=1)), channel_of(case.directory), case.grouping, 1)
     for bad in (np.full((4, 1), np.nan), np.ones((4, 2))):
         for number in range(TARGET.releases + 1):
             with pytest.raises(InputError, match="values"):
@@ -272,7 +274,7 @@ def test_senders_beyond_the_cap_are_refused_in_both_passes() -> None:
     scheme = Perturbed(Plaintext(), Perturbation.calibrated(target, clip=1.0, width=1, honest=1))
     for grouping in (case.grouping, case.grouping.reversed()):
         with pytest.raises(InputError, match="must not exceed the cap 2"):
-            scheme.open(channel_of(case.directory), grouping, 1)
+            opened(scheme, channel_of(case.directory), grouping, 1)
 
 
 def test_inner_schemes_must_hold_noisy_rows_as_they_are() -> None:
@@ -280,14 +282,14 @@ def test_inner_schemes_must_hold_noisy_rows_as_they_are() -> None:
     case, settings = triangle(), noisy()
     too_coarse = SecretMessagePassing(bound=64.0, fraction_bits=settings.fraction_bits - 1)
     with pytest.raises(InputError, match=f"at least those of the noise, {settings.fraction_bits}; found"):
-        Perturbed(too_coarse, settings).open(channel_of(case.directory), case.grouping, 1)
+        opened(Perturbed(too_coarse, settings), channel_of(case.directory), case.grouping, 1)
     too_small = SecretMessagePassing(bound=settings.largest * 0.99)
     with pytest.raises(FieldRangeError, match="must hold a clipped row and the largest noise"):
-        Perturbed(too_small, settings).open(channel_of(case.directory), case.grouping, 1)
+        opened(Perturbed(too_small, settings), channel_of(case.directory), case.grouping, 1)
     exactly = SecretMessagePassing(bound=settings.largest)
-    Perturbed(exactly, settings).open(channel_of(case.directory), case.grouping, 1)
+    opened(Perturbed(exactly, settings), channel_of(case.directory), case.grouping, 1)
     with pytest.raises(InputError, match="width must be at most the settings' 3"):
-        Perturbed(Plaintext(), settings).open(channel_of(case.directory), case.grouping, 4)
+        opened(Perturbed(Plaintext(), settings), channel_of(case.directory), case.grouping, 4)
 
 
 @pytest.mark.parametrize("inner", INNER)
@@ -299,7 +301,7 @@ def test_truth_is_the_rows_without_noise(inner: Scheme) -> None:
     channel = channel_of(Directory.hierarchy(graph.num_silos, graph.num_devices))
     values = np.random.default_rng(0).normal(size=(graph.num_devices, 8)) / 4
     exchange(graph, scheme, channel, values, both_ways=True)
-    truth = Truth.of(channel.transcript, graph)
+    truth = MessageTruth.of(channel.transcript, graph)
     rows = grid_rows(values, settings.clip, settings.fraction_bits).rows * 2.0**-settings.fraction_bits
     sums = neighbour_sums(graph)
     fixed = inner.fixed_point(max(sums.largest_group, sums.reversed().largest_group))
@@ -319,15 +321,15 @@ def test_truth_survives_a_graph_in_which_every_device_sends_once() -> None:
     ring = Grouping(ids, ids, np.arange(8), (np.arange(8) + 1) % 8, silos, silos)
     channel = channel_of(devices)
     note_membership(channel, graph.silo_of)
-    Perturbed(Plaintext(), noisy()).open(channel, ring, 1).sum(np.ones((8, 1)), FORWARD)
-    assert (Truth.of(channel.transcript, graph).embeddings[FORWARD] == 1).all()
+    opened(Perturbed(Plaintext(), noisy()), channel, ring, 1).sum(np.ones((8, 1)), FORWARD)
+    assert (MessageTruth.of(channel.transcript, graph).embeddings[FORWARD] == 1).all()
 
 
 def test_views_show_their_owners_noise_and_no_secret() -> None:
     """A device knows the noise that it drew and no one else's; side by side no rows are shown, noisy ones neither."""
     case = triangle()
     channel = channel_of(case.directory)
-    Perturbed(Plaintext(), noisy()).open(channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+    opened(Perturbed(Plaintext(), noisy()), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
     (own,) = channel.transcript.view([Party(Role.DEVICE, 0)]).own("noise")
     assert (own.owners == case.directory.id_of(Party(Role.DEVICE, 0))).all()
     assert channel.transcript.views(Role.DEVICE).own("values") == ()
@@ -339,58 +341,46 @@ def test_noise_is_recorded_only_where_payloads_are() -> None:
     case = triangle()
     for recording, kept in ((Recording(), 0), (Recording.everything(1), 1)):
         channel = Channel(case.directory, SimulationCoins(0), recording)
-        session = Perturbed(Plaintext(), noisy()).open(channel, case.grouping, 1)
+        session = opened(Perturbed(Plaintext(), noisy()), channel, case.grouping, 1)
         for number in range(3):
             session.sum(np.ones((4, 1)), Step(number))
         assert sum(batch.name == "noise" for batch in channel.transcript.private) == kept
 
 
 @dataclass(frozen=True, slots=True)
-class Hiding(Scheme):
+class Hiding(Plaintext):
     """An ideal scheme: sums of at least `minimum_group` rows, and a promise that hides each from all but one relay."""
 
     minimum_group: int = 6
-    name: str = "ideal"
-    relays: int = 0
-    variants: tuple[Scheme, ...] = ()
 
-    def gradient_scheme(self, members: int) -> None:  # noqa: ARG002  # none, for any silo
-        return None
-
-    def fixed_point(self, terms: int) -> None:
-        """It sums real numbers."""
-
-    @property
-    def public(self) -> PublicParameters:
-        return PublicParameters()
-
-    @property
-    def claim(self) -> Claim:
+    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # whatever it is
         everyone = {Role.DEVICE: 1000, Role.SILO: 1000, Role.RELAY: 1}
         promise = Guarantee(Secret.EMBEDDING, everyone, Strength.PERFECT, "rows are hidden", "by definition")
         return Claim((promise,), (), ())
 
-    def open(self, channel: Channel, grouping: Grouping, width: int) -> Session:
-        return Plaintext(minimum_group=self.minimum_group).open(channel, grouping, width)
+
+def claimed(scheme: Scheme) -> Claim:
+    """What a scheme promises of neighbours' rows."""
+    return scheme.claim_for(Topology.example(NEIGHBOURS))
 
 
 def test_claim_over_a_scheme_that_hides_messages() -> None:
     """All shares count, and of a sum's senders those beyond the honest ones may collude with its target."""
-    promise = Perturbed(Hiding(), noisy(honest=4)).claim.guarantees[-1]
+    promise = claimed(Perturbed(Hiding(), noisy(honest=4))).guarantees[-1]
     assert "4 of 4 shares" in promise.statement
     assert promise.covers({Role.DEVICE: 3, Role.SILO: 5, Role.RELAY: 1})
     for too_many in ({Role.DEVICE: 4}, {Role.RELAY: 2}, {Role.SERVER: 1}):
         assert not promise.covers(too_many)
     short = Perturbed(Hiding(minimum_group=3), noisy(honest=4))
     assert short.shares == 3
-    assert not short.claim.guarantees[-1].covers({Role.DEVICE: 2})
+    assert not claimed(short).guarantees[-1].covers({Role.DEVICE: 2})
 
 
 def test_claim_states_what_is_really_seen() -> None:
     """Over a scheme that shows single messages only one share of four counts, and the stated epsilon is larger."""
     settings = noisy(honest=4)
     local = Perturbed(Plaintext(minimum_group=4), settings)
-    (promise,) = local.claim.guarantees
+    (promise,) = claimed(local).guarantees
     assert local.shares == 1
     assert promise.strength is Strength.DIFFERENTIAL_PRIVACY
     assert promise.secret is Secret.EMBEDDING
@@ -401,14 +391,52 @@ def test_claim_states_what_is_really_seen() -> None:
 
 
 def test_delegated_properties() -> None:
-    """Name, public parameters, relays and least group are the inner scheme's; there are no variants."""
+    """Name, public parameters, helpers, least group and what is refused are the inner scheme's."""
     inner = SecretMessagePassing(PrimeField(32749), T=2)
     scheme = Perturbed(inner, noisy())
     assert scheme.name == "secmp[p=32749,T=2]+dp"
-    assert (scheme.public, scheme.relays, scheme.minimum_group) == (inner.public, 0, 1)
-    assert scheme.variants == ()
-    assert scheme.claim.guarantees[:-1] == inner.claim.guarantees
-    assert set(scheme.claim.assumptions) > set(inner.claim.assumptions)
+    assert (scheme.public, dict(scheme.helpers), least_group(scheme)) == (inner.public, {}, 1)
+    assert least_group(Perturbed(Plaintext(minimum_group=5), noisy())) == 5
+    assert claimed(scheme).guarantees[:-1] == claimed(inner).guarantees
+    assert set(claimed(scheme).assumptions) > set(claimed(inner).assumptions)
+    members = Topology.example(MEMBERS)
+    assert scheme.refuses(members) == inner.refuses(members) is not None
+
+
+def test_other_rows_pass_without_noise() -> None:
+    """What is not a neighbour's row goes to the inner scheme as it is, and costs nothing."""
+    scheme, topology = Perturbed(Plaintext(), noisy()), Topology.example(MEMBERS)
+    channel = channel_of(Directory.hierarchy(3, 3))
+    collective = Collective(scheme, topology, channel)
+    for number in range(TARGET.releases + 2):
+        sums = collective.sum(np.array([[1.5], [2.0], [0.0]]), Step(number))
+    assert sums[:, 0].tolist() == [0, 0, 3.5]
+    assert claimed(scheme) != scheme.claim_for(topology) == Plaintext().claim_for(topology)
+
+
+def test_gradients_go_through_as_the_inner_scheme_sums_them() -> None:
+    """Over relays members' rows may be far larger than neighbours', which a larger field makes room for."""
+    scheme = Perturbed(RelayCoded(bound=noisy().largest, k_min=1), noisy())
+    parties = Directory.hierarchy(3, 3, scheme.helpers[Role.RELAY])
+    sums = Collective(scheme, Topology.example(MEMBERS), channel_of(parties)).sum(np.full((3, 1), 30000.25), Step(0))
+    assert sums[:, 0].tolist() == [0, 0, 60000.5]
+
+
+@given(st.data(), groupings())
+def test_the_budget_is_part_of_the_state(data: st.DataObject, case: Parties) -> None:
+    """Each party in a process of its own, with coins of its own: sums hold one share of noise a message, and a state
+    that is written and read spends nothing twice.
+    """
+    width, settings = 2, silent()
+    topology, scheme = Topology(NEIGHBOURS, case.grouping, width), Perturbed(Plaintext(), settings)
+    apart = Processes(scheme, topology, case.directory)
+    encoding = scheme.encoding(topology)
+    assert encoding is not None
+    rows = encoding.encode(data.draw(reals(1.0, (len(case.grouping.row_owner), width))))
+    for number in range(TARGET.releases):
+        assert np.array_equal(apart.sum(rows, Step(number)), ideal(case.grouping, rows))
+    with pytest.raises(BudgetExhaustedError):
+        apart.sum(rows, Step(99))
 
 
 def test_skellam_noise_runs_the_same_way() -> None:
@@ -416,7 +444,9 @@ def test_skellam_noise_runs_the_same_way() -> None:
     case = triangle()
     settings = Perturbation.calibrated(TARGET, clip=2.0, width=2, honest=2, family=SkellamFamily())
     inner = SecretMessagePassing(bound=2 * settings.largest)
-    sums = Perturbed(inner, settings).open(channel_of(case.directory), case.grouping, 2).sum(np.ones((4, 2)), FORWARD)
+    sums = opened(Perturbed(inner, settings), channel_of(case.directory), case.grouping, 2).sum(
+        np.ones((4, 2)), FORWARD
+    )
     off = (sums - ideal(case.grouping, np.ones((4, 2)))) * 2.0**settings.fraction_bits
     assert np.array_equal(off, np.rint(off))
     assert 0 < np.abs(off).max() <= 2 * settings.noise.largest

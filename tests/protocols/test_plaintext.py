@@ -1,17 +1,53 @@
-"""The plaintext scheme: exact sums, one message an edge, nothing promised."""
+"""The plaintext scheme: exact sums, one message an edge or a client, nothing promised."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
-from fgl_secure.coins import TapeCoins
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.errors import (
+    FieldRangeError,
+    InputError,
+    MalformedMessageError,
+    ProtocolError,
+    StaleMessageError,
+    TooFewClientsError,
+)
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Channel, Party, Phase, Role
-from tests.protocols.conformance import FORWARD, SchemeConformance, Traffic, channel_of, triangle
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
+from fgl_secure.runtime import (
+    Channel,
+    Direction,
+    Directory,
+    Messages,
+    OwnDraws,
+    Party,
+    Phase,
+    Role,
+    Step,
+)
+from fgl_secure.runtime.channel import Loss
+from tests.protocols.conformance import (
+    FORWARD,
+    SchemeConformance,
+    Traffic,
+    along,
+    channel_of,
+    ideal,
+    opened,
+    triangle,
+)
+from tests.protocols.processes import SESSION, Processes
+from tests.strategies import Ints, Parties, groupings, reals
 
 FLOAT64_BYTES = 8
 ADDRESS_BYTES = 4
@@ -33,15 +69,16 @@ class TestDirect(SchemeConformance):
 
     def test_nothing_is_promised(self) -> None:
         """The claim is empty: no guarantee, no leak, no assumption, no public parameter."""
-        assert not self.scheme.claim.guarantees
-        assert not self.scheme.claim.leaks_by_design
+        claim = self.scheme.claim_for(Topology(NEIGHBOURS, triangle().grouping, 1))
+        assert not claim.guarantees
+        assert not claim.leaks_by_design
         assert self.scheme.public.modulus is self.scheme.public.T is None
 
     def test_receiver_sees_the_values(self) -> None:
         """The owner of a sum sees each value bit for bit: the positive control of every attack."""
         case, values = triangle(), np.array([[0.1], [0.2], [0.3], [0.4]])
         channel = channel_of(case.directory)
-        self.scheme.open(channel, case.grouping, 1).sum(values, FORWARD)
+        opened(self.scheme, channel, case.grouping, 1).sum(values, FORWARD)
         (seen,) = channel.transcript.view([Party(Role.DEVICE, 2)]).messages(Phase.VALUES)
         assert np.asarray(seen.payload).tolist() == [[0.1], [0.2]]
 
@@ -49,7 +86,12 @@ class TestDirect(SchemeConformance):
         """Under enumeration the payload has the tapes in front and is the same on all of them."""
         case = triangle()
         channel = Channel(case.directory, TapeCoins(3, 1))
-        assert self.scheme.open(channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)[:, 0].tolist() == [1, 0, 2, 0]
+        assert opened(self.scheme, channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)[:, 0].tolist() == [
+            1,
+            0,
+            2,
+            0,
+        ]
 
 
 class TestThroughSilos(SchemeConformance):
@@ -74,7 +116,7 @@ class TestThroughSilos(SchemeConformance):
         """The silo reads values, senders and addresses of all messages to its devices."""
         case, values = triangle(), np.array([[0.1], [0.2], [0.3], [0.4]])
         channel = channel_of(case.directory)
-        self.scheme.open(channel, case.grouping, 1).sum(values, FORWARD)
+        opened(self.scheme, channel, case.grouping, 1).sum(values, FORWARD)
         view = channel.transcript.view([Party(Role.SILO, 1)])
         (seen,), (addresses,) = view.messages(Phase.VALUES), view.messages(Phase.ADDRESSES)
         devices = case.directory.ids(Role.DEVICE)
@@ -85,9 +127,219 @@ class TestThroughSilos(SchemeConformance):
     def test_sums_belong_to_the_caller(self) -> None:
         """The caller may write into the sums, as torch assumes of every array that it shares."""
         case = triangle()
-        sums = self.scheme.open(channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+        sums = opened(self.scheme, channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
         assert sums.flags.writeable
 
-    def test_path_is_in_the_name(self) -> None:
-        """The two paths are told apart by name."""
-        assert (Plaintext().name, Plaintext(Path.SILO).name) == ("plaintext", "plaintext[path=silo]")
+    def test_a_lost_answer_leaves_zero(self) -> None:
+        """A device that is not told its sum has zero; the others have theirs."""
+        case = triangle()
+        channel = channel_of(case.directory, lambda p, _, senders, __: np.arange(len(senders)) >= (p is Phase.SUMS))
+        sums = opened(self.scheme, channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+        assert sums[:, 0].tolist() == [0, 0, 2, 0]
+
+
+def test_parameters_are_in_the_name() -> None:
+    """Schemes with other parameters have other names, and parameters that make no sense are refused."""
+    assert (Plaintext().name, Plaintext(Path.SILO).name) == ("plaintext", "plaintext[path=silo]")
+    assert Plaintext(minimum_group=3, threshold=2).name == "plaintext[k_min=3,threshold=2]"
+    for bad in ({"minimum_group": 0}, {"threshold": 0}):
+        with pytest.raises(InputError, match="must be at least 1; found 0"):
+            Plaintext(**bad)  # type: ignore[arg-type]
+
+
+@given(st.data(), groupings(), st.sampled_from(Path), st.sampled_from(Direction))
+def test_separate_processes_have_the_same_sums(
+    data: st.DataObject, case: Parties, path: Path, direction: Direction
+) -> None:
+    """Each party in a process of its own, state written and read between turns: the bits of one process."""
+    topology, step = Topology(NEIGHBOURS, case.grouping, 2), Step(0, 0, direction)
+    values = data.draw(reals(4.0, (len(along(case.grouping, direction).row_owner), 2)))
+    expected = Collective(Plaintext(path), topology, channel_of(case.directory)).sum(values, step)
+    order = data.draw(st.permutations(range(len(case.directory))))
+    assert np.array_equal(Processes(Plaintext(path), topology, case.directory).sum(values, step, order), expected)
+
+
+@given(st.data(), groupings())
+def test_integers_stay_integers(data: st.DataObject, case: Parties) -> None:
+    """Rows of integers up to the bound are summed exactly, for neighbours and for members."""
+    values = data.draw(hnp.arrays(np.int64, (len(case.grouping.row_owner), 2), elements=st.integers(-(2**50), 2**50)))
+    for name in (NEIGHBOURS, MEMBERS):
+        topology = Topology(name, case.grouping, 2, 2**50)
+        sums = Collective(Plaintext(), topology, channel_of(case.directory)).sum(values, FORWARD)
+        assert sums.dtype == np.int64
+        exact = np.zeros_like(sums)
+        np.add.at(exact, case.grouping.target, values[case.grouping.source])
+        assert np.array_equal(sums, exact)
+
+
+CLIENT_COUNT = 5
+
+
+def clients(split: bool, width: int = 3, bound: int | None = 1000) -> tuple[Directory, Topology]:
+    """Five silos whose vectors the server adds up for itself, or that send them to a sixth."""
+    directory = Directory.hierarchy(CLIENT_COUNT + 1, 1)
+    silos = directory.ids(Role.SILO)
+    if split:
+        return directory, Topology.to_client(directory, silos[:CLIENT_COUNT], int(silos[-1]), width, bound)
+    server = int(directory.ids(Role.SERVER)[0])
+    return directory, Topology.to_one(SERVER, silos[:CLIENT_COUNT], server, server, width, bound)
+
+
+def vectors(width: int = 3) -> Ints:
+    """One vector of each."""
+    return np.arange(CLIENT_COUNT * width, dtype=np.int64).reshape(CLIENT_COUNT, width) ** 2 - 40
+
+
+def losing(*gone: int) -> Loss:
+    """A network on which some senders' vectors never arrive."""
+    return lambda phase, _, senders, __: ~(np.isin(senders, gone) & (phase is Phase.VECTORS))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_one_sum_of_all_clients(split: bool) -> None:
+    """The receiver sees every vector, has the sum step after step, and says whose vectors are in it."""
+    directory, topology = clients(split)
+    channel = channel_of(directory)
+    collective = Collective(Plaintext(), topology, channel)
+    for step in (FORWARD, Step(1), FORWARD):
+        assert collective.sum(vectors(), step).tolist() == [vectors().sum(axis=0).tolist()]
+        assert collective.included is not None
+        assert collective.included.tolist() == topology.senders.tolist()
+    assert topology.receiver is not None
+    seen = channel.transcript.view([directory.party_of(topology.receiver)]).messages(Phase.VECTORS)
+    assert [np.asarray(rows.payload).tolist() for rows in seen] == [vectors().tolist()] * 3
+
+
+@pytest.mark.parametrize("lost", range(CLIENT_COUNT))
+def test_a_client_that_drops_out_is_left_out(lost: int) -> None:
+    """The sum is that of the others."""
+    directory, topology = clients(split=False)
+    collective = Collective(Plaintext(), topology, channel_of(directory, losing(int(topology.senders[lost]))))
+    left = np.delete(np.arange(CLIENT_COUNT), lost)
+    assert collective.sum(vectors(), FORWARD).tolist() == [vectors()[left].sum(axis=0).tolist()]
+    assert collective.included is not None
+    assert collective.included.tolist() == topology.senders[left].tolist()
+
+
+def test_too_few_clients_have_no_sum() -> None:
+    """Below the threshold, floor(2 n / 3) + 1 where none is given, there is no sum; one may be enough."""
+    directory, topology = clients(split=False)
+    gone = losing(*topology.senders[:2].tolist())
+    with pytest.raises(TooFewClientsError, match="threshold = 4 of 5 clients must hand in a vector; found 3"):
+        Collective(Plaintext(), topology, channel_of(directory, gone)).sum(vectors(), FORWARD)
+    alone = losing(*topology.senders[1:].tolist())
+    lone = Collective(Plaintext(threshold=1), topology, channel_of(directory, alone))
+    assert lone.sum(vectors(), FORWARD).tolist() == vectors()[:1].tolist()
+    nobody = losing(*topology.senders.tolist())
+    with pytest.raises(TooFewClientsError, match="found 0"):
+        Collective(Plaintext(threshold=1), topology, channel_of(directory, nobody)).sum(vectors(), FORWARD)
+    with pytest.raises(InputError, match="at most the number of clients, 5; found 6"):
+        Collective(Plaintext(threshold=6), topology, channel_of(directory))
+
+
+def test_sums_without_a_bound_are_residues() -> None:
+    """Elements 0 .. p - 1 add up modulo p = 2^61 - 1, whether they come together or one by one."""
+    directory, topology = clients(split=False, bound=None)
+    rows = np.full((CLIENT_COUNT, 3), MERSENNE_61 - 1, dtype=np.int64)
+    assert Collective(Plaintext(), topology, channel_of(directory)).sum(rows, FORWARD).tolist() == [
+        [MERSENNE_61 - 5] * 3
+    ]
+    adder, messages = taking(topology)
+    for row in range(CLIENT_COUNT):
+        adder.take(messages(row, np.full((1, 3), MERSENNE_61 - 1, dtype=np.int64)))
+    assert list(adder.turn()) == []
+    assert adder.sums is not None
+    assert adder.sums.tolist() == [[MERSENNE_61 - 5] * 3]
+
+
+def test_sums_that_do_not_fit_are_refused() -> None:
+    """Beyond 2^62 nothing is opened; a value beyond the bound, or of another kind, raises before a message."""
+    directory, topology = clients(split=False, bound=2**62 // CLIENT_COUNT + 1)
+    with pytest.raises(FieldRangeError, match=r"bound must satisfy terms \* bound <= 4,611,686,018,427,387,904 under"):
+        Collective(Plaintext(), topology, channel_of(directory))
+    directory, topology = clients(split=False)
+    channel = channel_of(directory)
+    collective = Collective(Plaintext(), topology, channel)
+    for rows in (vectors() * 20, vectors().astype(np.int32), vectors(4), vectors()[:4]):
+        with pytest.raises(InputError) as error:
+            collective.sum(rows, FORWARD)
+        assert "3120" not in str(error.value)
+        assert channel.transcript.messages == []
+    assert collective.sum(vectors(), FORWARD).tolist() == [vectors().sum(axis=0).tolist()]
+
+
+def taking(topology: Topology):  # type: ignore[no-untyped-def]  # a machine, and what makes messages
+    """The adder at its first step, and what makes the message of a client."""
+    draws = OwnDraws(SimulationCoins(0))
+    (adder,) = Plaintext().machines(topology, SESSION, draws, topology.grouping.group_owner)
+    adder.begin(FORWARD)
+
+    def messages(row: int, said: Ints, phase: Phase = Phase.VECTORS, step: Step = FORWARD) -> Messages:
+        ends = topology.senders[row : row + 1], topology.grouping.group_owner
+        return Messages(phase, step, *ends, {"payload": said})
+
+    return adder, messages
+
+
+def test_what_no_honest_client_sends_is_refused() -> None:
+    """Bad messages raise, leave the state as it was, and the client may still send a good one."""
+    _, topology = clients(split=False)
+    adder, messages = taking(topology)
+    good = vectors()[:1]
+    adder.take(messages(0, good))
+    before = dict(adder.state())
+    bad: list[tuple[type[ProtocolError], Messages]] = [
+        (ProtocolError, messages(0, good)),
+        (StaleMessageError, messages(1, good, step=Step(1))),
+        (MalformedMessageError, messages(1, good, Phase.VALUES)),
+        (MalformedMessageError, messages(1, good + 2000)),
+        (MalformedMessageError, messages(1, good[:, :2])),
+        (MalformedMessageError, messages(1, good.astype(np.int32))),
+        (
+            ProtocolError,
+            Messages(Phase.VECTORS, FORWARD, np.array([0]), topology.grouping.group_owner, {"payload": good}),
+        ),
+    ]
+    for error, message in bad:
+        with pytest.raises(error):
+            adder.take(message)
+        assert {name: value.tolist() for name, value in adder.state().items()} == {
+            name: value.tolist() for name, value in before.items()
+        }
+    for row in range(1, 4):
+        adder.take(messages(row, vectors()[row : row + 1]))
+    adder.turn()
+    assert adder.sums is not None
+    assert adder.sums.tolist() == [vectors()[:4].sum(axis=0).tolist()]
+    with pytest.raises(MalformedMessageError):
+        adder.take(messages(4, good))
+    with pytest.raises(MalformedMessageError, match="other names"):
+        adder.restore({"progress": np.zeros(7, dtype=np.int64), "more": good})
+
+
+def test_messages_that_nobody_can_tell_apart_are_dropped() -> None:
+    """Of two messages between the same two parties one is lost: neither counts, and their sender is named."""
+    directory = Directory.hierarchy(1, 2)
+    devices, silo = directory.ids(Role.DEVICE), np.repeat(directory.ids(Role.SILO), 2)
+    grouping = Grouping(devices, devices[[1, 1]], np.array([0, 0]), np.array([0, 1]), silo, silo)
+    channel = channel_of(directory, lambda _, __, senders, ___: np.arange(len(senders)) > 0)
+    collective = Collective(Plaintext(), Topology(NEIGHBOURS, grouping, 1), channel)
+    assert collective.sum(np.ones((2, 1)), FORWARD).tolist() == [[0], [0]]
+    (incident,) = channel.transcript.incidents
+    assert incident.party == Party(Role.DEVICE, 0)
+
+
+def test_silos_may_own_rows() -> None:
+    """Clients that are their own silos send themselves what is theirs: the sums are the same."""
+    case, values = triangle(), np.array([[1.0], [2.0], [3.0], [4.0]])
+    g = case.grouping
+    own = Grouping(g.row_custodian, g.group_custodian, g.source, g.target, g.row_custodian, g.group_custodian)
+    sums = opened(Plaintext(Path.SILO), channel_of(case.directory), own, 1).sum(values, FORWARD)
+    assert np.array_equal(sums, ideal(own, values))
+
+
+def test_one_sum_of_many_groups_is_refused() -> None:
+    """One sum of all clients is added up by one party."""
+    case = triangle()
+    with pytest.raises(InputError, match="does not, because it adds up one vector of each client"):
+        Collective(Plaintext(), Topology(SERVER, case.grouping, 1), channel_of(case.directory))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fgl_secure.algebra import MERSENNE_31, Overflow, PrimeField, Segments
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.secmp import (
     Mu,
     MuDelivery,
@@ -22,18 +22,32 @@ from fgl_secure.protocols.secmp import (
     source_encode,
     target_aggregate,
 )
-from fgl_secure.protocols.topology import Grouping, Ids
-from fgl_secure.runtime import Channel, Delivery, Direction, Directory, Party, Phase, Recording, Role, Step
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.runtime import (
+    Channel,
+    Direction,
+    Directory,
+    Messages,
+    Party,
+    Phase,
+    Recording,
+    Role,
+    Step,
+    Tampered,
+)
 from tests.protocols.conformance import (
     BACKWARD,
     BOUND,
     FORWARD,
     SchemeConformance,
     Traffic,
+    along,
     channel_of,
+    opened,
     triangle,
 )
-from tests.strategies import elements, grouping_over, prime_fields
+from tests.protocols.processes import Processes
+from tests.strategies import Parties, elements, grouping_over, groupings, prime_fields, reals
 
 
 class SecmpConformance(SchemeConformance):
@@ -164,7 +178,7 @@ def test_points_of_a_silo_are_distinct(seed: int, parameters: tuple[int, int]) -
     (p, T), case = parameters, triangle()
     scheme = SecretMessagePassing(PrimeField(p), T, bound=1.0, fraction_bits=0)
     channel = Channel(case.directory, SimulationCoins(seed), channel_of(case.directory).recording)
-    scheme.open(channel, case.grouping, 2)
+    opened(scheme, channel, case.grouping, 2)
     for silo in range(2):
         view = channel.transcript.view([Party(Role.SILO, silo)])
         (points,), (z,) = view.own("alphas and betas"), view.own("z")
@@ -182,7 +196,7 @@ def messages_of(channel: Channel, phase: Phase) -> list[tuple[Step, int]]:
 def run_steps(grouping: Grouping, directory: Directory, steps: list[Step], delivery: MuDelivery) -> Channel:
     """Sums of ones at the given steps."""
     channel = channel_of(directory)
-    session = SecretMessagePassing(delivery=delivery).open(channel, grouping, 1)
+    session = opened(SecretMessagePassing(delivery=delivery), channel, grouping, 1)
     for step in steps:
         session.sum(np.ones((4, 1)), step)
     return channel
@@ -248,38 +262,28 @@ def test_lost_parameters_stop_the_source(delivery: MuDelivery) -> None:
     """A source whose mu was lost cannot encode: the run stops with a message that names both parties and the round."""
     case = triangle()
     channel = channel_of(case.directory, lambda p, _, senders, __: np.arange(len(senders)) >= (p is Phase.PARAMETERS))
-    session = SecretMessagePassing(delivery=delivery).open(channel, case.grouping, 1)
+    session = opened(SecretMessagePassing(delivery=delivery), channel, case.grouping, 1)
     with pytest.raises(ProtocolError, match=r"cannot encode: .* party \d+ .* in round 0 did not arrive"):
         session.sum(np.ones((4, 1)), FORWARD)
     assert messages_of(channel, Phase.CODES) == []
 
 
-class _OtherParameters(Channel):
-    """Delivers the last mask of every mu as another than the silo drew."""
-
-    def send(
-        self,
-        phase: Phase,
-        step: Step,
-        senders: Ids,
-        receivers: Ids,
-        payload: np.ndarray,
-        *,
-        wire_bytes: int | None = None,
-    ) -> Delivery:
-        if phase is Phase.PARAMETERS:
-            payload = payload.copy()
-            payload[..., -1] = (payload[..., -1] + 1) % MERSENNE_31
-        return super().send(phase, step, senders, receivers, payload, wire_bytes=wire_bytes)
+def other_mu(sent: Messages) -> Tampered | None:
+    """The last mask of every mu is another than the silo drew."""
+    if sent.phase is not Phase.PARAMETERS:
+        return None
+    payload = sent["payload"].copy()
+    payload[..., -1] = (payload[..., -1] + 1) % MERSENNE_31
+    return Tampered.of_payload(np.arange(len(sent)), payload)
 
 
 @pytest.mark.parametrize("delivery", MuDelivery)
 def test_sources_encode_with_what_they_were_delivered(delivery: MuDelivery) -> None:
     """A source knows mu from its messages alone: other parameters on the way make other codes."""
     case, codes = triangle(), []
-    for kind in (Channel, _OtherParameters):
-        channel = kind(case.directory, SimulationCoins(0), Recording.everything())
-        SecretMessagePassing(delivery=delivery).open(channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+    for tamper in (None, other_mu):
+        channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), tamper=tamper)
+        opened(SecretMessagePassing(delivery=delivery), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
         codes += [np.asarray(batch.payload) for batch in channel.transcript.messages if batch.phase is Phase.CODES]
     assert (codes[0] != codes[1]).all()
 
@@ -289,7 +293,7 @@ def test_a_lost_answer_leaves_its_device_without_a_sum(phase: Phase) -> None:
     """A device whose aggregate or answer is lost has zero; the others have their sums."""
     case = triangle()
     channel = channel_of(case.directory, lambda p, _, senders, __: np.arange(len(senders)) >= (p is phase))
-    sums = SecretMessagePassing().open(channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+    sums = opened(SecretMessagePassing(), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
     assert np.allclose(sums[:, 0], [0, 0, 2, 0])
 
 
@@ -327,20 +331,20 @@ def test_eleven_elements_wrap_only_when_asked_to() -> None:
     small = PrimeField(11)
     for refusing in (SecretMessagePassing(small, bound=1.0), SecretMessagePassing(small, bound=1.0, fraction_bits=0)):
         with pytest.raises(FieldRangeError, match=r"p / 2 = 5.5; found 6 \* 1 \* 2\^0 = 6"):
-            refusing.open(channel_of(directory), grouping, 1)
+            opened(refusing, channel_of(directory), grouping, 1)
     wrapping = SecretMessagePassing(small, bound=1.0, fraction_bits=0, overflow=Overflow.WRAP)
-    assert wrapping.open(channel_of(directory), grouping, 1).sum(np.ones((7, 1)), FORWARD)[0, 0] == -5
+    assert opened(wrapping, channel_of(directory), grouping, 1).sum(np.ones((7, 1)), FORWARD)[0, 0] == -5
     five = star(5)
     refusing = SecretMessagePassing(small, bound=1.0)
-    assert refusing.open(channel_of(five[0]), five[1], 1).sum(np.ones((6, 1)), FORWARD)[0, 0] == 5
+    assert opened(refusing, channel_of(five[0]), five[1], 1).sum(np.ones((6, 1)), FORWARD)[0, 0] == 5
 
 
-@pytest.mark.parametrize("opened", [1, 2])
-def test_values_wider_than_the_masks_are_refused(opened: int) -> None:
+@pytest.mark.parametrize("width", [1, 2])
+def test_values_wider_than_the_masks_are_refused(width: int) -> None:
     """A row with more coordinates than were opened has no masks of its own: it raises and nothing is sent."""
     case = triangle()
     channel = channel_of(case.directory)
-    session = SecretMessagePassing().open(channel, case.grouping, opened)
+    session = opened(SecretMessagePassing(), channel, case.grouping, width)
     with pytest.raises(InputError):
         session.sum(np.ones((4, 3)), FORWARD)
     assert channel.transcript.messages == []
@@ -350,7 +354,7 @@ def test_a_grouping_without_rows_has_no_sums() -> None:
     """Nobody to send and nobody to receive: the result is empty."""
     directory, nobody = Directory.hierarchy(1, 1), np.zeros(0, dtype=np.int64)
     empty = grouping_over(directory, np.zeros(1, dtype=np.int64), nobody, nobody, np.zeros((2, 0), dtype=np.int64))
-    session: object = SecretMessagePassing().open(channel_of(directory), empty, 1)
+    session: object = opened(SecretMessagePassing(), channel_of(directory), empty, 1)
     assert session is not None
 
 
@@ -362,11 +366,41 @@ def test_names_and_public_parameters_say_what_differs() -> None:
     assert (other.public.modulus, other.public.T) == (11, 2)
 
 
-def test_variants_are_the_papers_field_and_the_other_delivery() -> None:
-    """An audit also runs F_11 with wrapping and the other reading of who hands out mu."""
-    scheme: Scheme = SecretMessagePassing(T=8)
-    small, other = scheme.variants
-    assert isinstance(small, SecretMessagePassing)
-    assert isinstance(other, SecretMessagePassing)
-    assert (small.field.modulus, small.T, small.overflow) == (11, 4, Overflow.WRAP)
-    assert (other.T, other.delivery) == (8, MuDelivery.TARGET)
+def test_other_topologies_are_refused() -> None:
+    """The paper sums embeddings of neighbours, reals, and nothing else; gradients it sends in the clear."""
+    case, scheme = triangle(), SecretMessagePassing()
+    assert scheme.refuses(Topology(NEIGHBOURS, case.grouping, 1)) is None
+    for topology, why in (
+        (Topology(MEMBERS, case.grouping, 1), r"gradients not to be private .* \(4.3\)"),
+        (Topology(CLIENTS, case.grouping, 1), "over neighbours alone"),
+        (Topology(NEIGHBOURS, case.grouping, 1, 5), "sums real numbers"),
+    ):
+        with pytest.raises(InputError, match=why):
+            Collective(scheme, topology, channel_of(case.directory))
+
+
+@given(st.data(), groupings(), st.sampled_from(MuDelivery))
+def test_separate_processes_have_the_same_sums(data: st.DataObject, case: Parties, delivery: MuDelivery) -> None:
+    """Each party in a process of its own, state written and read between turns: the sums of one process."""
+    scheme = SecretMessagePassing(bound=BOUND, delivery=delivery)
+    topology = Topology(NEIGHBOURS, case.grouping, 2)
+    collective = Collective(scheme, topology, channel_of(case.directory))
+    apart = Processes(scheme, topology, case.directory)
+    order = data.draw(st.permutations(range(len(case.directory))))
+    encoding = scheme.encoding(topology)
+    assert encoding is not None
+    for step in (FORWARD, Step(0, 1), BACKWARD, Step(1)):
+        values = data.draw(reals(BOUND, (len(along(case.grouping, step.direction).row_owner), 2)))
+        found = apart.sum(encoding.encode(values), step, order)
+        assert np.array_equal(encoding.decode(found), collective.sum(values, step))
+
+
+@pytest.mark.parametrize("delivery", MuDelivery)
+def test_silos_may_be_their_own_devices(delivery: MuDelivery) -> None:
+    """Clients that own rows and decode as well ask themselves for mu: the sums are right."""
+    case, values = triangle(), np.array([[1.0], [2.0], [3.0], [4.0]])
+    g = case.grouping
+    own = Grouping(g.row_custodian, g.group_custodian, g.source, g.target, g.row_custodian, g.group_custodian)
+    session = opened(SecretMessagePassing(delivery=delivery), channel_of(case.directory), own, 1)
+    assert np.allclose(session.sum(values, FORWARD)[:, 0], [3, 0, 3, 0])
+    assert np.allclose(session.sum(values, BACKWARD)[:, 0], [3, 3, 1, 0])

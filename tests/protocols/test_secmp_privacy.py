@@ -12,6 +12,7 @@ from fgl_secure.coins import TapeCoins
 from fgl_secure.protocols.secmp import Points, SecretMessagePassing
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step
 from tests.enumeration import Secret, View, largest_distance, smallest_distance
+from tests.protocols.conformance import opened
 from tests.strategies import Ints, grouping_over
 
 PRIMES = (5, 7, 11)
@@ -28,7 +29,7 @@ def codes_on_all_tapes(p: int, sent: Secret, targets: Ints, silo_of: Ints, round
     grouping = grouping_over(directory, silo_of, everyone, everyone, edges)
     scheme = SecretMessagePassing(PrimeField(p), bound=1.0, fraction_bits=0, overflow=Overflow.WRAP, points=POINTS)
     channel = Channel(directory, TapeCoins(p, directory.counts[Role.SILO]), Recording.everything())
-    session = scheme.open(channel, grouping, 1)
+    session = opened(scheme, channel, grouping, 1)
     values = np.zeros((devices, 1))
     values[:senders, 0] = sent
     for number in range(rounds):
@@ -92,7 +93,7 @@ def test_all_tapes_give_the_sum(p: int) -> None:
     directory, everyone = Directory.hierarchy(1, 3), np.arange(3)
     grouping = grouping_over(directory, np.zeros(3, dtype=np.int64), everyone, everyone, np.array([[0, 1], [2, 2]]))
     scheme = SecretMessagePassing(PrimeField(p), bound=1.0, fraction_bits=0, overflow=Overflow.WRAP, points=POINTS)
-    session = scheme.open(Channel(directory, TapeCoins(p, 1)), grouping, 1)
+    session = opened(scheme, Channel(directory, TapeCoins(p, 1)), grouping, 1)
     sums = session.sum(np.ones((3, 1)), Step(0))
     assert sums.shape == (p, 3, 1)
     assert (sums[:, :, 0] == [0, 0, 2]).all()

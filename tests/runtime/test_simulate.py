@@ -80,7 +80,7 @@ def test_everybody_has_turns_at_one_time(first: bool) -> None:
     """Whatever the order of machines, the adder has its turn when all have sent."""
     adder, others = Adder(), senders(1, 2, 4)
     simulate([adder, *others] if first else [*others[:2], adder, others[2]], Channel(PARTIES, SimulationCoins(0)))
-    assert adder.turns == [0, 7, 0]
+    assert [heard for heard in adder.turns if heard] == [7]
 
 
 def test_what_is_refused_is_noted_and_lost() -> None:
@@ -110,7 +110,7 @@ def test_lost_messages_are_not_there() -> None:
     adder = Adder()
     channel = Channel(PARTIES, SimulationCoins(0), loss=lambda _, __, ends, ___: ends != SILOS[1])
     simulate([adder, *senders(1, 2, 4)], channel)
-    assert adder.turns == [0, 5, 0]
+    assert [heard for heard in adder.turns if heard] == [5]
 
 
 def test_messages_for_parties_without_a_machine_are_recorded() -> None:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import (
     Channel,

@@ -16,7 +16,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Step
 from fgl_secure.training.backbones import Degrees, GCNLayer, MessageLayer, PublishedGCNLayer, SAGELayer, make_layers
 from fgl_secure.training.grouped_sum import GroupedSum
-from tests.protocols.conformance import channel_of
+from tests.protocols.conformance import channel_of, opened
 from tests.strategies import federated_graphs
 
 with warnings.catch_warnings():
@@ -31,7 +31,7 @@ def degrees_of(graph: FederatedGraph) -> Degrees:
 
 def through_sums(layer: MessageLayer, graph: FederatedGraph, h: torch.Tensor) -> torch.Tensor:
     """One layer whose neighbourhood sum runs through the plaintext scheme."""
-    sums = GroupedSum(Plaintext().open(channel_of(hierarchy_of(graph)), neighbour_sums(graph), 4))
+    sums = GroupedSum(opened(Plaintext(), channel_of(hierarchy_of(graph)), neighbour_sums(graph), 4))
     degrees = degrees_of(graph)
     return layer.update(h, sums(layer.message(h, degrees), Step(0)), degrees)
 

@@ -19,8 +19,8 @@ from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sums import Company
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.training.presets import HONEST, Preset
 
 NODES = 300
@@ -48,7 +48,7 @@ def hifgl(rounds: int) -> Preset:
 
 def company(silos: int, session: bytes) -> Company:
     """Silos add up under pairwise masking."""
-    return Company(silos, StagedPairwiseMasking(), session)
+    return Company(silos, PairwiseMasking(), session)
 
 
 def parties(method: str, silos: int) -> int:

@@ -9,14 +9,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.cli.bench.report import Report, copy_timing
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.crypto.ckks_rows import RowVectors
-from fgl_secure.protocols.ckks_vectors import CkksVectors
-from fgl_secure.protocols.vector_sum import Integers, VectorGroup
+from fgl_secure.protocols.ckks import Ckks
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Directory, Role, Step
 
 SHAPE = (271, 2708)
@@ -128,8 +130,8 @@ def _under_ckks(vectors: Integers, bound: int) -> tuple[Integers, int]:
     """The sum of vectors [TERMS, length] and the bytes it took: a new channel each time, so the key is paid for."""
     parties = Directory.hierarchy(TERMS + 1, 1)
     channel, clients = Channel(parties, SystemCoins()), parties.ids(Role.SILO)
-    group = VectorGroup(clients[1:], int(clients[0]), int(parties.ids(Role.SERVER)[0]))
-    total = CkksVectors().open(channel, group, vectors.shape[1], bound).sum(vectors, Step(0))
+    topology = Topology.to_client(parties, clients[1:], int(clients[0]), vectors.shape[1], bound)
+    total = Collective(Ckks(), topology, channel).sum(vectors, Step(0))[0]
     return total, sum(batch.bytes for batch in channel.transcript.messages)
 
 

@@ -18,7 +18,7 @@ from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import load, partition
 from fgl_secure.graph.adjacency_powers import looped_adjacency
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, Terms, TermSums
@@ -86,12 +86,12 @@ def _held(name: str) -> Holdings:
 def _ways(held: Holdings, hops: int) -> Mapping[str, tuple[Callable[[], TermSums], int]]:
     largest, most = int(held.looped.sum(axis=1).max()), SETTINGS.most_a_row(CLIENTS)
     ways: dict[str, tuple[Callable[[], TermSums], int]] = {
-        "ckks, sketches": (lambda: PackedTerms(CkksVectors(), largest, most_a_row=most), hops),
+        "ckks, sketches": (lambda: PackedTerms(Ckks(), largest, most_a_row=most), hops),
         "pairwise masking, sketches": (lambda: PackedTerms(PairwiseMasking(), largest, most_a_row=most), hops),
         "in the clear": (ClearTerms, hops),
     }
     if held.looped.shape[0] <= DENSE_NODES:
-        ways["ckks, dense"] = (lambda: PackedTerms(CkksVectors(), largest, dense=True), DENSE_HOPS)
+        ways["ckks, dense"] = (lambda: PackedTerms(Ckks(), largest, dense=True), DENSE_HOPS)
     return ways
 
 

@@ -18,14 +18,14 @@ from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
 from fgl_secure.cli.bench.report import Report, copy_timing
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
-from fgl_secure.protocols.masking.expansion import add_masks
+from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.staged.registry import STAGED, staged
+from fgl_secure.schemes import names, server_scheme
 
 CLIENTS: tuple[int, ...] = (10, 50, 100, 200)
 LENGTH, BOUND = 10**6, 2**27
 """A million parameters of magnitude up to 8 with 24 bits behind the binary point."""
-IN_FULL: Mapping[str, int] = {"plaintext": 200, "pairwise-masking": 100, "lightsecagg": 10, "ckks": 10}
+IN_FULL: Mapping[str, int] = {"plaintext": 200, "pairwise-masking": 100, "lightsecagg": 10, "ckks-shared-key": 10}
 """Up to so many clients a round is run at its full length; beyond, at two shorter ones."""
 REPEATS: Mapping[str, int] = {"plaintext": 3}
 """Rounds of which the median counts, where others are held against it."""
@@ -67,15 +67,15 @@ def _rounds() -> Rounds:
     threads = numba.get_num_threads()
     numba.set_num_threads(1)  # processor time is then the time on one core
     try:
-        for name in STAGED:
-            timed_round(staged(name), min(CLIENTS), 1, BOUND)  # compiles what is compiled at the first call
-        return {(name, n, gone): _round(name, n, gone) for name in STAGED for n in CLIENTS for gone in GONE}
+        for name in names("server"):
+            timed_round(server_scheme(name), min(CLIENTS), 1, BOUND)  # compiles what is compiled at the first call
+        return {(name, n, gone): _round(name, n, gone) for name in names("server") for n in CLIENTS for gone in GONE}
     finally:
         numba.set_num_threads(threads)
 
 
 def _round(name: str, clients: int, gone: int) -> Round:
-    scheme = staged(name)
+    scheme = server_scheme(name)
     if clients <= IN_FULL[name]:
         tries = [timed_round(scheme, clients, LENGTH, BOUND, gone) for _ in range(REPEATS.get(name, 1))]
         return sorted(tries, key=lambda found: found.seconds)[len(tries) // 2]

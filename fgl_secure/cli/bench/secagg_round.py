@@ -1,17 +1,25 @@
-"""One round of a staged sum: the processor time that its parties take, and the bytes between them."""
+"""One round of a sum over clients: the processor time that its parties take, and the bytes between them."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fgl_secure.coins import SystemCoins
-from fgl_secure.protocols.staged.interface import Integers, Stage, StagedScheme, SumTerms
+from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Directory, Messages, OwnDraws, Phase, Role, Step
+from fgl_secure.runtime.simulate import SILENT_TURNS
 
-SESSION = bytes(16)
+Ids = NDArray[np.int64]
+
+SESSION, STEP = bytes(16), Step(0)
+EARLY = frozenset({Phase.KEYS, Phase.SECRET_SHARES})
+"""What passes before vectors are asked for."""
 TENTHS = 10
 
 
@@ -60,7 +68,7 @@ class Round:
         return Round(agreement, agreed, rest, up, down)
 
 
-def timed_round(scheme: StagedScheme, clients: int, length: int, bound: int, gone: int = 0) -> Round:
+def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int = 0) -> Round:
     """Plays a round and checks its sum.
 
     Args:
@@ -70,35 +78,76 @@ def timed_round(scheme: StagedScheme, clients: int, length: int, bound: int, gon
         bound: of their entries.
         gone: tenths of the clients that fall silent when they are asked for their vectors.
     """
-    terms = SumTerms(SESSION, 0, clients, scheme.threshold_for(clients), length, bound)
+    parties = Directory({Role.SERVER: 1, Role.SILO: clients})
+    silos, topology = parties.ids(Role.SILO), Topology.to_server(parties, length, bound)
     many = clients * gone // TENTHS
-    silent = {place * clients // many for place in range(many)}
+    silent = silos[[place * clients // many for place in range(many)]]
     vector = np.arange(length, dtype=np.int64) % (2 * bound + 1) - bound
     began = time.process_time()
-    parts = [scheme.client(terms, u, SystemCoins()) for u in range(clients)]
-    server = scheme.server(terms, SystemCoins())
-    seconds = {True: time.process_time() - began, False: 0.0}
-    agreed = 0
-    up: dict[int, int] = defaultdict(int)
-    down: dict[int, int] = defaultdict(int)
-    while (stage := server.stage) is not None:
-        began = time.process_time()
-        for u, request in server.requests().items():
-            if stage is Stage.VECTORS:
-                if u in silent:
-                    continue
-                parts[u].provide(vector)
-            reply = parts[u].reply(request)
-            server.receive(u, reply)
-            up[u], down[u] = up[u] + len(reply), down[u] + len(request)
-            agreed += (stage < Stage.VECTORS) * (len(request) + len(reply))
-        server.advance()
-        seconds[stage < Stage.VECTORS] += time.process_time() - began
-    _check(server.result(), vector * len(server.included))
-    stayed = server.included
-    means = (sum(moved[u] for u in stayed) / len(stayed) for moved in (up, down))
-    return Round(seconds[True], agreed, seconds[False], *means)
+    draws = OwnDraws(SystemCoins())
+    leader, member = (
+        scheme.machines(topology, SESSION, draws, hosted)[0] for hosted in (parties.ids(Role.SERVER), silos)
+    )
+    leader.begin(STEP)
+    member.begin(STEP, np.broadcast_to(vector, (clients, length)))
+    meter = _Meter(time.process_time() - began, silent)
+    quiet = 0
+    while quiet < SILENT_TURNS:  # as drivers do
+        said = [meter.handed(member, leader, up=True), meter.handed(leader, member, up=False)]
+        quiet = 0 if any(said) else quiet + 1
+    total, stayed = leader.sums, leader.included
+    assert total is not None, "a round that is timed comes to its end"
+    assert stayed is not None, "and says whose vectors are in it"
+    assert (total[0] == vector * len(stayed)).all(), "a round that is timed is exact"
+    up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.up, meter.down))
+    return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down)
 
 
-def _check(found: Integers, expected: Integers) -> None:
-    assert (found == expected).all(), "a round that is timed is exact"
+@dataclass(slots=True)
+class _Meter:
+    """Hands messages on, and keeps the time and the bytes.
+
+    Attributes:
+        began: seconds that were spent before.
+        silent: int64 [k], parties that say nothing from their vectors on.
+        seconds: of processor time, before vectors are asked for (True) and from then on.
+        agreed: bytes that pass until then, all together.
+        up: bytes by client that it sends.
+        down: bytes by client that it gets.
+    """
+
+    began: float
+    silent: Ids
+    seconds: dict[bool, float] = field(default_factory=dict)
+    agreed: int = 0
+    up: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    down: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _early: bool = True
+
+    def __post_init__(self) -> None:
+        self.seconds = {True: self.began, False: 0.0}
+
+    def handed(self, speaker: SumMachine, hearer: SumMachine, *, up: bool) -> bool:
+        """One turn of a machine, whose messages another takes; whether it had anything to say."""
+        said, start = False, time.process_time()
+        for messages in speaker.turn():
+            if up and messages.phase not in EARLY:
+                self._early = False
+                messages = messages.rows(~np.isin(messages.senders, self.silent))  # noqa: PLW2901  # what is left
+            said = True
+            self._count(messages, up=up)
+            hearer.take(messages)
+            if not up and messages.phase is Phase.SECRET_SHARES:  # what clients do next is to make their vectors
+                self._lap(start)
+                self._early, start = False, time.process_time()
+        self._lap(start)
+        return said
+
+    def _lap(self, start: float) -> None:
+        self.seconds[self._early] += time.process_time() - start
+
+    def _count(self, messages: Messages, *, up: bool) -> None:
+        moved, ends = (self.up, messages.senders) if up else (self.down, messages.receivers)
+        for party in ends.tolist():
+            moved[party] += messages.item_bytes
+        self.agreed += self._early * len(messages) * messages.item_bytes

@@ -21,8 +21,8 @@ from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.program import HiFGL as Program
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.relay_coded.wire import FETCH_BYTES, HEADER_BYTES, SEAL_BYTES
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase
 
 DATASETS = ("digits", "Cora", "PubMed")
@@ -124,7 +124,7 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
 
 
 def _secured(prepared: Prepared, scheme: Scheme) -> _Case:
-    channel = Channel(hierarchy_of(prepared.graph, scheme.relays), SystemCoins())
+    channel = Channel(hierarchy_of(prepared.graph, scheme.helpers), SystemCoins())
     method = Program(prepared.graph, scheme, channel, prepared.preset, device=torch.device("cpu"))
     return _Case(scheme.name, method.round, channel)
 

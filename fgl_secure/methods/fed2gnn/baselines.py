@@ -21,9 +21,10 @@ from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings,
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.rounds import train_averaged
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.server_sums import ServerSums, server_sums
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 Ids = NDArray[np.int64]
 
@@ -90,7 +91,7 @@ def train_fed2gnn_baseline(
     start, place = time.perf_counter(), device or torch.device("cpu")
     graph = graph.in_one_silo() if baseline is Fed2GNNBaseline.CENTRAL else graph
     channel = channel or Channel(hierarchy_of(graph), SystemCoins())
-    adding, kind = sums or server_sums(None, channel), backbone_of(backbone).propagation
+    adding, kind = sums or CollectiveSums(Plaintext(), channel), backbone_of(backbone).propagation
     seen, rounds = graph, 0
     if preset.latent is not None and preset.shared_latent and baseline is not Fed2GNNBaseline.CENTRAL:
         latent = learn_latent(graph, channel, preset.latent, adding, seed=seed, device=place)

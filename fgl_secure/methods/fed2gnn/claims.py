@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fgl_secure.methods.fedavg.claims import SUM_LEAKS
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.training.server_sums import promises
 
 REFUSAL = "refusal of sums over fewer than k_min clients"
 
@@ -89,12 +90,12 @@ PAIR_LEAKS = (
 """What two clients learn of each other, whatever adds the models up."""
 
 
-def claim_of(scheme: Scheme, averaging: StagedScheme | None, clients: int) -> Claim:
+def claim_of(scheme: Scheme, averaging: Scheme, clients: int) -> Claim:
     """The claim of a run. The paper promises nothing: it names privacy as work for the future (its conclusion).
 
     Args:
         scheme: computes the hop sums.
-        averaging: adds up the models; None in the clear.
+        averaging: adds up the models; one that promises nothing sends them in the clear.
         clients: how many there are.
     """
     parts = (_hops(scheme), _averaging(averaging, clients))
@@ -104,16 +105,16 @@ def claim_of(scheme: Scheme, averaging: StagedScheme | None, clients: int) -> Cl
 
 
 def _hops(scheme: Scheme) -> Claim:
-    inner = scheme.claim
+    inner, least = scheme.claim_for(Topology.example(NEIGHBOURS)), least_group(scheme)
     hidden = next((each for each in inner.guarantees if each.secret is Secret.EMBEDDING), None)
     if hidden is None:
         return Claim((), (*IN_THE_CLEAR, *HOP_LEAKS), inner.assumptions)
     relays = hidden.coalition.get(Role.RELAY, 0)
     leaks = tuple(each for each in inner.leaks_by_design if each.role in (Role.SERVER, Role.RELAY))
-    assumptions = (*inner.assumptions, _honest(scheme.minimum_group))
-    if scheme.minimum_group < 2:
+    assumptions = (*inner.assumptions, _honest(least))
+    if least < 2:
         return Claim((_hidden(hidden, relays),), (*leaks, ONE_CLIENT, *HOP_LEAKS), assumptions)
-    promises = (_hidden(hidden, relays), _sums_alone(scheme.minimum_group, relays))
+    promises = (_hidden(hidden, relays), _sums_alone(least, relays))
     return Claim(promises, (*leaks, *HOP_LEAKS), assumptions)
 
 
@@ -145,9 +146,9 @@ def _honest(least: int) -> str:
     )
 
 
-def _averaging(averaging: StagedScheme | None, clients: int) -> Claim:
-    if averaging is None:
+def _averaging(averaging: Scheme, clients: int) -> Claim:
+    inner = promises(averaging, clients)
+    if inner is None:
         return Claim((), MODELS_IN_THE_CLEAR, ())
-    inner = averaging.claim_for(clients)
     pair = PAIR_LEAKS if clients == 2 else ()
     return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)

@@ -73,7 +73,7 @@ def client_pairs(
 
     Args:
         graph: who has what; every edge in both directions.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         neighbours: int64 [2, m], nodes above the neighbours at other clients that their clients ask for; None asks
             for all.
         minimum: least rows of a sum that the scheme computes. Nobody asks for a smaller one, and a node without a sum

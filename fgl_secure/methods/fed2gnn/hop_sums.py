@@ -19,8 +19,9 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import client_pairs, send_requests
 from fgl_secure.methods.fed2gnn.row_range import RowRange
 from fgl_secure.methods.fed2gnn.walks import Walks
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.topology import Ids
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.topology import NEIGHBOURS, Ids, Topology
 from fgl_secure.runtime import Channel, Role, Step
 
 __all__ = ["HOP_SUMS", "HopExchange", "HopSums", "RowRange", "hop_sums"]
@@ -52,7 +53,7 @@ class HopExchange:
     Args:
         graph: who has what; every edge in both directions.
         scheme: computes the sums. It is asked for none that it would refuse.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         width: d, columns of the values.
         neighbours: int64 [2, m], nodes above the neighbours that are asked for; None for all.
         rows: how large rows may get; None sends them as they are, up to the scheme's own bound.
@@ -76,9 +77,9 @@ class HopExchange:
     ) -> None:
         if width < 1:
             raise InputError(f"width must be at least 1 column; found {width}")
-        self.grouping, self.pairs = client_pairs(graph, channel, neighbours, scheme.minimum_group)
+        self.grouping, self.pairs = client_pairs(graph, channel, neighbours, least_group(scheme))
         send_requests(graph, channel, self.pairs, Step(round))
-        self._session = scheme.open(channel, self.grouping, width)
+        self._session = Collective(scheme, Topology(NEIGHBOURS, self.grouping, width), channel)
         self._graph, self._channel, self._round, self._range = graph, channel, round, rows
         fixed = scheme.fixed_point(1)
         self._bound = None if fixed is None or rows is None else fixed.bound

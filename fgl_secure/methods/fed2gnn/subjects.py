@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import numpy as np
 import torch
@@ -19,24 +18,23 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
 from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
+from fgl_secure.methods.fed2gnn.controls import CONTROLS
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.references import hop_reference
-from fgl_secure.methods.fed2gnn.runs import trained_hops
 from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
+from fgl_secure.methods.fed2gnn.scenarios import trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.methods.hifgl.prepared import check_selection
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.naming import parse
-from fgl_secure.protocols.promising import Promising
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.schemes import parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.presets import check_selection
+from fgl_secure.training.server_sums import CollectiveSums
 
-AVERAGING: StagedScheme = StagedPairwiseMasking()
+AVERAGING: Scheme = PairwiseMasking()
 """What adds up the models beside a protocol that hides messages, when no scheme is named."""
 
 CLEAR = "plaintext"
@@ -65,7 +63,7 @@ class Fed2GNNSubject(Subject):
         graph: who has what.
         preset: how to train.
         scheme: computes the hop sums.
-        averaging: adds up the models; None in the clear.
+        averaging: adds up the models.
         device: where model compute runs.
     """
 
@@ -74,7 +72,7 @@ class Fed2GNNSubject(Subject):
     graph: FederatedGraph
     preset: Fed2GNNPreset
     scheme: Scheme
-    averaging: StagedScheme | None
+    averaging: Scheme
     device: torch.device
 
     @property
@@ -91,14 +89,14 @@ class Fed2GNNSubject(Subject):
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Exchanges hop sums and trains."""
-        parties = hierarchy_of(self.graph, self.scheme.relays)
+        parties = hierarchy_of(self.graph, self.scheme.helpers)
         channel = Channel(parties, coins or SystemCoins(), recording)
         return train_fed2gnn(
             self.graph,
             channel,
             self.preset,
             self.scheme,
-            server_sums(self.averaging, channel),
+            CollectiveSums(self.averaging, channel),
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,
@@ -135,7 +133,7 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         _check_run(graph, preset, scheme, averaging, asked.seed)
     check_selection(preset.name, preset.selection, graph)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,
@@ -146,12 +144,12 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {preset.selection} accuracy",
         tuple(Fed2GNNSubject(method, asked.seed, graph, preset, *run, device) for run in runs),
-        hop_reference,
+        CONTROLS,
         NOTES,
     )
 
 
-def _schemes(method: Fed2GNN, run: Mapping[str, Promising]) -> tuple[Scheme, StagedScheme | None]:
+def _schemes(method: Fed2GNN, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme]:
     """What computes the hop sums, and what adds up the models: None in the clear."""
     named = run.get("neighbours") or parse(method.trained, ("neighbours",), method.usual)[1]
     if isinstance(named, SecretMessagePassing):
@@ -159,25 +157,22 @@ def _schemes(method: Fed2GNN, run: Mapping[str, Promising]) -> tuple[Scheme, Sta
             "scheme must not be secmp for fed2gnn: the client that gets a sum would be the silo that decodes it, and "
             f"reads every part; found {named.name}"
         )
-    scheme = cast(Scheme, named)
-    usual = None if scheme.name.split("[")[0] == CLEAR else AVERAGING
-    averaging = cast("StagedScheme | None", run.get("server", usual))
-    return scheme, None if averaging is None or averaging.name == CLEAR else averaging
+    scheme = named
+    usual = Plaintext() if scheme.name.split("[")[0] == CLEAR else AVERAGING
+    return scheme, run.get("server", usual)
 
 
-def _check_run(
-    graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: StagedScheme | None, seed: int
-) -> None:
+def _check_run(graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: Scheme, seed: int) -> None:
     """Raises unless some sum can be computed, and models added up."""
     asked = sampled_neighbours(graph, preset.neighbours, seed)
     most = int(_clients_around(asked).max(initial=0))
-    if 1 < scheme.minimum_group > most:
+    least = least_group(scheme)
+    if 1 < least > most:
         raise InputError(
-            f"k_min must leave some node a sum under {scheme.name}: neighbours at {scheme.minimum_group} other clients "
+            f"k_min must leave some node a sum under {scheme.name}: neighbours at {least} other clients "
             f"or more; found at most {most} over {graph.num_silos} silos and {preset.neighbours} sampled neighbours"
         )
-    if averaging is not None:
-        averaging.threshold_for(graph.num_silos)
+    averaging.threshold_for(graph.num_silos)
 
 
 def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:

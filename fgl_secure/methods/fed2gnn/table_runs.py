@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,12 @@ from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.naming import parse
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
+from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Over the test nodes of all clients together."""
@@ -80,9 +79,9 @@ class Fed2GNNRun:
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the choices' scheme computes the sums over neighbours."""
-        graph, scheme = self.setting.federated(data, seed), cast(Scheme, parse(choices.scheme, ("neighbours",))[1])
-        channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(seed))
-        preset, sums = self.setting.preset(data, choices), server_sums(None, channel)
+        graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
+        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed))
+        preset, sums = self.setting.preset(data, choices), CollectiveSums(Plaintext(), channel)
         backbone = self.setting.backbone
         return _measured(train_fed2gnn(graph, channel, preset, scheme, sums, backbone=backbone, seed=seed))
 

@@ -26,7 +26,7 @@ from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren, TrueChildren
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Step
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.server_sums import ServerSums
@@ -91,7 +91,7 @@ def train_fed2gnn(
 
     Args:
         graph: who has what; every edge in both directions.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         preset: how to train.
         scheme: how sums over neighbours are computed.
         sums: adds the clients' rows up for the server.
@@ -194,7 +194,7 @@ def _usual(had: Exchanged, client: int) -> float:
 
 def _check(graph: FederatedGraph, channel: Channel, scheme: Scheme) -> None:
     check_undirected(graph)
-    parties = hierarchy_of(graph, scheme.relays)
+    parties = hierarchy_of(graph, scheme.helpers)
     if channel.parties != parties:
         raise InputError(
             f"channel must join the parties of the graph and the scheme, {dict(parties.counts)}; "

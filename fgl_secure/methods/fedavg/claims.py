@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.methods.fedavg.runs import UpdateRule
+from fgl_secure.methods.fedavg.scenarios import UpdateRule
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.training.server_sums import promises
 
 SUM_LEAKS = (
     Leak(
@@ -37,9 +38,9 @@ def claim_of(rule: UpdateRule, clients: int) -> Claim:
         rule: how updates become their mean; in the clear it promises nothing.
         clients: how many there are.
     """
-    if rule.scheme is None:
+    inner = promises(rule.scheme, clients)
+    if inner is None:
         return Claim((), (), ())
-    inner = rule.scheme.claim_for(clients)
     private = () if rule.noise is None else (_private(rule.noise),)
     return Claim((*inner.guarantees, *private), (*inner.leaks_by_design, *SUM_LEAKS), inner.assumptions)
 

@@ -38,7 +38,7 @@ class FedAvg(Method):
     summed: ClassVar[str] = "model updates for the server"
     sees: ClassVar = MappingProxyType({
         "plaintext": "the server each client's update",
-        "pairwise-masking, lightsecagg, ckks": "the server the sum of the updates",
+        "pairwise-masking, lightsecagg, ckks-shared-key": "the server the sum of the updates",
     })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("server",)
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")

@@ -21,7 +21,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Step
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.update_sums import UpdateSum
+from fgl_secure.training.server_sums import Averaging
 
 Ids = NDArray[np.int64]
 
@@ -116,7 +116,7 @@ class FedAvg:
         self,
         graph: FederatedGraph,
         preset: Preset,
-        updates: UpdateSum,
+        updates: Averaging,
         *,
         local: LocalTraining | None = None,
         backbone: str = "gcn",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
@@ -17,21 +18,18 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
 from fgl_secure.methods.fedavg.configuration import FedAvg
-from fgl_secure.methods.fedavg.inversion.rounds import with_fields
+from fgl_secure.methods.fedavg.controls import CONTROLS
 from fgl_secure.methods.fedavg.privacy import measured_updates
 from fgl_secure.methods.fedavg.program import FedAvg as Program
 from fgl_secure.methods.fedavg.program import LocalTraining
-from fgl_secure.methods.fedavg.references import update_reference
-from fgl_secure.methods.fedavg.runs import UpdateRule, attacked_round, gradient_model, one_round
+from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.training import train_fedavg
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.presets import Preset, preset
-from fgl_secure.training.server_sums import hiding
-
-CLEAR = "plaintext"
+from fgl_secure.training.server_sums import promises, server_schemes
 
 DELTA = 1e-5
 """Of all rounds together."""
@@ -76,7 +74,7 @@ class FedAvgSubject(Subject):
     @property
     def name(self) -> str:
         """The scheme's, and whether there is noise."""
-        scheme = CLEAR if self.rule.scheme is None else self.rule.scheme.name
+        scheme = self.rule.scheme.name
         return scheme if self.rule.noise is None else f"{scheme}+dp"
 
     @property
@@ -112,7 +110,8 @@ class FedAvgSubject(Subject):
         yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
         single = self._small_round(SINGLE, 1, 1)
-        yield with_fields(single, self.graph.restricted_to_silos(), [batch.nodes for batch in single.truth.batches])
+        nodes = [batch.nodes for batch in single.truth(GradientTruth).batches]
+        yield with_fields(single, self.graph.restricted_to_silos(), nodes)
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
         return one_round(
@@ -132,7 +131,6 @@ class FedAvgSubject(Subject):
 
     @property
     def _threshold(self) -> int:
-        assert self.rule.scheme is not None
         return self.rule.scheme.threshold_for(self.graph.num_silos)
 
     def _program(self, channel: Channel) -> Program:
@@ -159,9 +157,9 @@ def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
     graph = asked.federated()
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
-    rules = _rules(hiding(asked.runs, graph.num_silos), noise, named=asked.named)
+    rules = _rules(server_schemes(asked.runs, graph.num_silos), graph.num_silos, noise, named=asked.named)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,
@@ -172,7 +170,7 @@ def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {training.selection} accuracy",
         tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device) for rule in rules),
-        update_reference,
+        CONTROLS,
         NOTES,
     )
 
@@ -184,12 +182,13 @@ def _noise(method: FedAvg, rounds: int) -> DistributedNoise | None:
 
 
 def _rules(
-    schemes: tuple[StagedScheme | None, ...], noise: DistributedNoise | None, *, named: bool
+    schemes: tuple[Scheme, ...], clients: int, noise: DistributedNoise | None, *, named: bool
 ) -> list[UpdateRule]:
     """One for each scheme; with noise one more for each that hides updates, or these alone where schemes are named."""
-    noisy = [] if noise is None else [UpdateRule(scheme, noise) for scheme in schemes if scheme is not None]
+    hiding = [scheme for scheme in schemes if promises(scheme, clients) is not None]
+    noisy = [] if noise is None else [UpdateRule(scheme, noise) for scheme in hiding]
     if noise is None or not named:
         return [UpdateRule(scheme) for scheme in schemes] + noisy
-    if None in schemes:
+    if len(hiding) < len(schemes):
         raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
     return noisy

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.training.server_sums import promises
 
 PAPER = "FedSpray (KDD 2024)"
 
@@ -100,15 +101,15 @@ PAIR_LEAKS = (
 )
 
 
-def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
+def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: how summands are added up; None for in the clear.
+        scheme: how summands are added up; one that promises nothing sends them in the clear.
         clients: how many there are.
     """
-    if scheme is None:
+    inner = promises(scheme, clients)
+    if inner is None:
         return Claim(PUBLISHED, (*CLEAR_LEAKS, *CLIENT_LEAKS), ("clients follow the protocol",))
-    inner = scheme.claim_for(clients)
     pair = PAIR_LEAKS if clients == 2 else ()
     return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *CLIENT_LEAKS, *pair), inner.assumptions)

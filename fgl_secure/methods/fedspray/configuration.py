@@ -32,8 +32,8 @@ class FedSpray(Method):
     )
     sees: ClassVar = MappingProxyType({
         "plaintext": "the server each client's encoder, node count, proxies and class shares",
-        "pairwise-masking, lightsecagg, ckks": "the server the sums, so the means, the number of nodes and the class "
-        "shares of all together, which say more the fewer and the more unlike clients are",
+        "pairwise-masking, lightsecagg, ckks-shared-key": "the server the sums, so the means, the number of nodes and "
+        "the class shares of all together, which say more the fewer and the more unlike clients are",
     })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("server",)
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")

@@ -8,16 +8,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.update_population import Suspects
+from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods.fedspray.client import Client, flat, put_flat
-from fgl_secure.methods.fedspray.nodes import LabelledNodes
+from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.training import FedSpray
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
-from fgl_secure.training.server_sums import ClearSums, ServerSums
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -41,7 +42,7 @@ class Setting:
 
     def method(self, graph: FederatedGraph, sums: ServerSums | None = None) -> FedSpray:
         """All clients and the server at their start; with sums that nobody reads unless they are given."""
-        quiet = ClearSums(Channel(hierarchy_of(graph), SimulationCoins(0)))
+        quiet = CollectiveSums(Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)))
         return FedSpray(graph, self.preset, sums or quiet, backbone=self.backbone, seed=self.seed, device=self.device)
 
 

@@ -16,18 +16,16 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.claims import claim_of
 from fgl_secure.methods.fedspray.configuration import FedSpray
+from fgl_secure.methods.fedspray.controls import CONTROLS
 from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.preset import fedspray_preset
-from fgl_secure.methods.fedspray.references import proxy_reference
-from fgl_secure.methods.fedspray.runs import GROWING, ProxyRuns
+from fgl_secure.methods.fedspray.scenarios import GROWING, ProxyRuns
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.server_sums import hiding, server_sums
-
-CLEAR = "plaintext"
+from fgl_secure.training.server_sums import CollectiveSums, server_schemes
 
 SPLIT = (0.4, 0.3, 0.3)
 """Shares of the nodes that train, validate and test (FedSpray, section 5.1)."""
@@ -52,17 +50,17 @@ class FedSpraySubject(Subject):
     Attributes:
         graph: who has what.
         setting: how to train.
-        scheme: how summands are added up; None for in the clear.
+        scheme: how summands are added up.
     """
 
     graph: FederatedGraph
     setting: Setting
-    scheme: StagedScheme | None
+    scheme: Scheme
 
     @property
     def name(self) -> str:
         """The scheme's."""
-        return CLEAR if self.scheme is None else self.scheme.name
+        return self.scheme.name
 
     @property
     def claims(self) -> Mapping[str, Claim]:
@@ -79,7 +77,7 @@ class FedSpraySubject(Subject):
             self.graph,
             channel,
             self.setting.preset,
-            server_sums(self.scheme, channel),
+            CollectiveSums(self.scheme, channel),
             backbone=self.setting.backbone,
             seed=self.setting.seed,
             device=self.setting.device,
@@ -109,7 +107,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         raise InputError(f"masks.validation must mark at least one node, the round is chosen by {preset.choice}")
     setting = Setting(preset, method.backbone, asked.seed, device)
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,
@@ -119,7 +117,7 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen by {preset.choice}",
-        tuple(FedSpraySubject(graph, setting, scheme) for scheme in hiding(asked.runs, graph.num_silos)),
-        proxy_reference,
+        tuple(FedSpraySubject(graph, setting, scheme) for scheme in server_schemes(asked.runs, graph.num_silos)),
+        CONTROLS,
         NOTES,
     )

@@ -21,9 +21,10 @@ from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
 from fgl_secure.methods.fedspray.scoring import Scores
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Choices, Metric
-from fgl_secure.training.server_sums import ServerSums, server_sums
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 OVERALL = Metric("accuracy (%)", 2)
 MINORITY = Metric("minority accuracy (%)", 2)
@@ -99,7 +100,7 @@ def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
 
 def _in_the_clear(graph: FederatedGraph, seed: int) -> tuple[Channel, ServerSums]:
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
-    return channel, server_sums(None, channel)
+    return channel, CollectiveSums(Plaintext(), channel)
 
 
 def _measured(scores: Scores) -> Mapping[Metric, float]:

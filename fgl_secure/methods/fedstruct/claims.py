@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from fgl_secure.methods.fedstruct.exchange import (
     HOP2VEC,
     Exchange,
@@ -12,8 +14,9 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
 )
-from fgl_secure.protocols.vector_sum import VectorScheme
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.runtime import Circumstance, Claim, Directory, Guarantee, Leak, Role, Secret, Strength
 
 PAPER = "FedStruct (ICLR 2025)"
 
@@ -40,25 +43,29 @@ QUERIES_PUBLISHED = (
 )
 
 
-def claim_of(exchange: Exchange, features: str) -> Claim:
+def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
         exchange: how structure is exchanged.
         features: name of the structure features; "hop2vec" learns them.
+        clients: how many there are.
     """
     if isinstance(exchange, HopwiseExchange):
         return _hopwise(exchange)
-    parts = [_terms(exchange.terms), _features(exchange, features), _gradients(exchange, features)]
+    parts = [_terms(exchange.terms, clients), _features(exchange, features), _gradients(exchange, features)]
     guarantees = tuple(each for part in parts for each in part.guarantees)
     leaks = tuple(each for part in parts for each in part.leaks_by_design)
     return Claim(guarantees, leaks, tuple(dict.fromkeys(each for part in parts for each in part.assumptions)))
 
 
-def _terms(scheme: VectorScheme | None) -> Claim:
+def _terms(scheme: Scheme | None, clients: int) -> Claim:
     if scheme is None:
         return Claim(PUBLISHED, (), ("clients follow the protocol",))
-    inner = scheme.claim
+    parties = Directory.hierarchy(clients, clients)
+    first, *others = parties.ids(Role.SILO).tolist()
+    topology = Topology.to_client(parties, np.array(others, dtype=np.int64), first, 1, 1)
+    inner = scheme.claim_for(topology)
     edges = Leak(
         Secret.FOREIGN_EDGE,
         Role.SILO,
@@ -156,7 +163,7 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
 
 
 def _hopwise(exchange: HopwiseExchange) -> Claim:
-    inner = exchange.sums.claim
+    inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
     outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
     kept = tuple(
         replace(each, coalition={role: count for role, count in each.coalition.items() if role in outside})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -28,15 +28,14 @@ from fgl_secure.methods.fedstruct.hop_exchange import exchanged_rows, note_combi
 from fgl_secure.methods.fedstruct.hopwise import Hopwise
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
 from fgl_secure.methods.fedstruct.program import FedStruct, Structure
+from fgl_secure.methods.fedstruct.secured_gradients import SecuredBroadcast, SecuredOwners, SecuredSum
 from fgl_secure.methods.fedstruct.structure_sum import HeldRows, StructureSum
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.methods.fedstruct.training import run_rounds, run_sharing
-from fgl_secure.methods.hifgl.secured_gradients import SecuredBroadcast, SecuredOwners, SecuredSum
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.query_audit import AuditRule
-from fgl_secure.protocols.vector_sum import VectorScheme
-from fgl_secure.runtime import Channel
+from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
+from fgl_secure.runtime import Channel, Role
 from fgl_secure.training.loop import Progress, TrainingResult
 
 HOP2VEC = LEARNT
@@ -77,8 +76,8 @@ class RowExchange:
         pooled: whether clients assume that all requesters pool their answers.
     """
 
-    terms: VectorScheme | None = None
-    gradients: VectorScheme | None = None
+    terms: Scheme | None = None
+    gradients: Scheme | None = None
     pruning: Pruning = Pruning.MATRIX
     sharing: FeatureSharing = FeatureSharing.SHARED
     delivery: GradientDelivery = GradientDelivery.SERVER
@@ -96,15 +95,15 @@ class HopwiseExchange:
     """
 
     sums: Scheme
-    gradients: VectorScheme | None = None
+    gradients: Scheme | None = None
 
 
 Exchange = RowExchange | HopwiseExchange
 
 
-def relays_of(exchange: Exchange) -> int:
-    """How many relays take part."""
-    return exchange.sums.relays if isinstance(exchange, HopwiseExchange) else 0
+def helpers_of(exchange: Exchange) -> Mapping[Role, int]:
+    """Who takes part beside the server, the clients and their nodes."""
+    return exchange.sums.helpers if isinstance(exchange, HopwiseExchange) else NO_HELPERS
 
 
 def run_fedstruct(
@@ -125,7 +124,7 @@ def run_fedstruct(
         graph: who has what.
         preset: how to train; `hops` and `kept` say what is exchanged.
         exchange: how.
-        channel: between the parties of `hierarchy_of(graph, relays_of(exchange))`.
+        channel: between the parties of `hierarchy_of(graph, helpers_of(exchange))`.
         features: name of the structure features; "hop2vec" learns them.
         seed: of initial weights, learnt structure features, node2vec's walks and dropout.
         device: where model compute runs; the CPU by default.

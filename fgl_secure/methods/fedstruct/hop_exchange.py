@@ -12,9 +12,9 @@ from fgl_secure.graph.adjacency_powers import combined_adjacency, looped_adjacen
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers
 from fgl_secure.protocols.hop_threshold import CommonThreshold
-from fgl_secure.protocols.plain_vectors import PlainVectors
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, TermSums
-from fgl_secure.protocols.vector_sum import VectorScheme
 from fgl_secure.runtime import Channel, Role, Step
 
 OWN_EDGES = "own edges"
@@ -53,7 +53,7 @@ def holdings_of(graph: FederatedGraph) -> Holdings:
     return Holdings(graph.silo_of, looped_adjacency(graph.graph))
 
 
-def term_sums(scheme: VectorScheme | None, graph: FederatedGraph, settings: HopSettings) -> TermSums:
+def term_sums(scheme: Scheme | None, graph: FederatedGraph, settings: HopSettings) -> TermSums:
     """Terms in the clear, as published, where there is no scheme; else sketches added up under it."""
     if scheme is None:
         return ClearTerms()
@@ -64,7 +64,7 @@ def term_sums(scheme: VectorScheme | None, graph: FederatedGraph, settings: HopS
 def exchanged_rows(
     graph: FederatedGraph,
     channel: Channel,
-    scheme: VectorScheme | None,
+    scheme: Scheme | None,
     settings: HopSettings,
     weights: Sequence[float] | None = None,
 ) -> sparse.csr_array:
@@ -81,6 +81,6 @@ def exchanged_rows(
         float64 CSR [n, n], row v of A-bar as the client of v holds it.
     """
     pruned = settings.pruning is Pruning.MATRIX
-    threshold = CommonThreshold(scheme or PlainVectors()) if pruned else None
+    threshold = CommonThreshold(scheme or Plaintext()) if pruned else None
     powers = acquire_powers(channel, term_sums(scheme, graph, settings), holdings_of(graph), settings, threshold)
     return combined_adjacency(powers, weights)

@@ -20,8 +20,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import looped_adjacency
 from fgl_secure.methods.fedstruct.structure_sum import StructureSum
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Role, Step
 from fgl_secure.training.grouped_sum import GroupedSum
 from fgl_secure.training.sparse_products import multiply, to_torch
@@ -50,7 +51,7 @@ class Hopwise(StructureSum):
 
     Args:
         graph: who has what; nodes are devices of their clients.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         scheme: computes the sums over foreign neighbours. Where it refuses small groups, these neighbours are left
             out, and the node's degree counts those that it hears of.
         width: columns of the embeddings, c.
@@ -76,8 +77,8 @@ class Hopwise(StructureSum):
         self._weights = [0.0] * (hops - 1) + [1.0] if weights is None else list(weights)
         self._channel, self._client_of = channel, graph.silo_of
         grouping = foreign_sums(graph, channel)
-        self._foreign = GroupedSum(scheme.open(channel, grouping, width))
-        answered = np.bincount(grouping.answered(scheme.minimum_group).target, minlength=graph.num_devices)
+        self._foreign = GroupedSum(Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel))
+        answered = np.bincount(scheme.answered(grouping).target, minlength=graph.num_devices)
         inside = sparse.csr_array(looped_adjacency(graph.restricted_to_silos().graph))
         degrees = inside.sum(axis=1) + answered
         self._inside = to_torch(inside, device), to_torch(sparse.csr_array(inside.T), device)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
-from fgl_secure.attacks.base import Material
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
@@ -18,24 +16,23 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.configuration import FedStruct
+from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
     GradientDelivery,
     HopwiseExchange,
     RowExchange,
-    relays_of,
+    helpers_of,
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.runs import Knowledge, structure_public, structure_reference, structure_truth
+from fgl_secure.methods.fedstruct.scenarios import SeenModels, structure_run
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.promising import Promising
 from fgl_secure.protocols.query_audit import AuditRule
-from fgl_secure.protocols.vector_sum import VectorScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 
@@ -74,7 +71,7 @@ class FedStructSubject(Subject):
         exchange: how structure is exchanged.
         label: what the exchange is called.
         device: where model compute runs.
-        knowledge: what attackers know beside their views; filled when training starts and ends.
+        models: from which follows what attackers know beside their views; filled when training starts and ends.
     """
 
     method: FedStruct
@@ -84,7 +81,7 @@ class FedStructSubject(Subject):
     exchange: Exchange
     label: str
     device: torch.device
-    knowledge: Knowledge
+    models: SeenModels
 
     @property
     def name(self) -> str:
@@ -94,13 +91,13 @@ class FedStructSubject(Subject):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """That of the exchange."""
-        return {self.label: claim_of(self.exchange, self.method.features)}
+        return {self.label: claim_of(self.exchange, self.method.features, self.graph.num_silos)}
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Exchanges structure and trains."""
-        parties = hierarchy_of(self.graph, relays_of(self.exchange))
+        parties = hierarchy_of(self.graph, helpers_of(self.exchange))
         return run_fedstruct(
             self.graph,
             self.preset,
@@ -110,7 +107,7 @@ class FedStructSubject(Subject):
             seed=self.seed,
             device=self.device,
             progress=progress,
-            seen=self.knowledge.see,
+            seen=self.models.see,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
@@ -120,11 +117,9 @@ class FedStructSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""
         transcript, graph = result.transcript, self.graph
-        truth = structure_truth(transcript, graph)
         what = f"exchange and first round of training, {self.method.features} features"
-        public = structure_public(self.exchange)
-        auxiliary = self.knowledge.auxiliary(graph, self.preset, self.method.features, self.seed)
-        yield RecordedRun(self.label, what, Material.STRUCTURE, public, transcript, truth, auxiliary)
+        knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
+        yield structure_run(self.label, what, graph, self.exchange, transcript, knowledge)
 
 
 def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
@@ -139,7 +134,7 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         graph,
@@ -150,15 +145,15 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
         _averaged(preset, graph),
         "the last" if preset.selection is None else f"chosen on {preset.selection} accuracy",
         tuple(
-            FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, Knowledge())
+            FedStructSubject(method, asked.seed, graph, preset, exchange, name_of(exchange), device, SeenModels())
             for exchange in exchanges
         ),
-        structure_reference,
+        CONTROLS,
         NOTES,
     )
 
 
-def exchange_of(method: FedStruct, run: Mapping[str, Promising]) -> Exchange:
+def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
     """The exchange of a run.
 
     Args:
@@ -171,8 +166,8 @@ def exchange_of(method: FedStruct, run: Mapping[str, Promising]) -> Exchange:
     if len(run) > 1:
         raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct; found {', '.join(run)}")
     if "neighbours" in run:
-        return HopwiseExchange(cast(Scheme, run["neighbours"]), MASKING)
-    terms = cast(VectorScheme, run["clients"])
+        return HopwiseExchange(run["neighbours"], MASKING)
+    terms = run["clients"]
     clear = terms.name == CLEAR
     return RowExchange(
         None if clear else terms,

@@ -112,11 +112,6 @@ class FedStructTraffic:
         else:
             self._channel.send_sizes(phase, step, senders, receivers, (1 + values.shape[1]) * FLOAT_BYTES)
 
-    def structure_gradient_sum(self, total: NDArray[np.floating], step: Step) -> None:
-        """Notes that the server learns the sum [n, d_s] of the gradients of S, and not the terms."""
-        server = np.full(len(total), self._server[0])
-        self._channel.note_inputs("structure gradient sum", step, server, _by_node(np.arange(len(total)), total))
-
     def gradients_up(self, rows: NDArray[np.float32], step: Step) -> None:
         """Every client's gradient of theta, float32 [K, |theta|], to the server in the clear."""
         self._channel.send(Phase.GRADIENT, step, self._clients, self._server, rows)

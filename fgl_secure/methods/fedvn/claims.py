@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret
+from fgl_secure.training.server_sums import promises
 
 CLEAR_LEAKS = (
     Leak(
@@ -57,16 +58,16 @@ FOLLOWING = (
 """What is hidden with a summand while two clients are left that did not collude, and why."""
 
 
-def claim_of(scheme: StagedScheme | None, clients: int) -> Claim:
+def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: how summands are added up; None for in the clear, which promises nothing.
+        scheme: how summands are added up; one that promises nothing sends them in the clear.
         clients: how many there are.
     """
-    if scheme is None:
+    inner = promises(scheme, clients)
+    if inner is None:
         return Claim((), CLEAR_LEAKS, ())
-    inner = scheme.claim_for(clients)
     following = tuple(_following(inner.guarantees, clients))
     pair = PAIR_LEAKS if clients == 2 else ()
     return Claim((*inner.guarantees, *following), (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)

@@ -33,8 +33,8 @@ class FedVN(Method):
     )
     sees: ClassVar = MappingProxyType({
         "plaintext": "the server each client's model, virtual nodes and number of graphs",
-        "pairwise-masking, lightsecagg, ckks": "the server the sums, so the means and the number of graphs of all "
-        "together",
+        "pairwise-masking, lightsecagg, ckks-shared-key": "the server the sums, so the means and the number of graphs "
+        "of all together",
     })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("server",)
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "pairwise-masking")

@@ -14,15 +14,13 @@ from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
 from fgl_secure.methods.fedvn.configuration import FedVN
+from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.references import virtual_node_reference
-from fgl_secure.methods.fedvn.runs import ROUNDS, Setting, recorded_rounds
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.server_sums import hiding
-
-CLEAR = "plaintext"
+from fgl_secure.training.server_sums import server_schemes
 
 NOTES = (
     "A client is a silo of this report and has graphs of its own; a device is a node of one of them. Which client has "
@@ -42,16 +40,16 @@ class FedVNSubject(Subject):
 
     Attributes:
         setting: how to train, on what.
-        scheme: how summands are added up; None for in the clear.
+        scheme: how summands are added up.
     """
 
     setting: Setting
-    scheme: StagedScheme | None
+    scheme: Scheme
 
     @property
     def name(self) -> str:
         """The scheme's."""
-        return CLEAR if self.scheme is None else self.scheme.name
+        return self.scheme.name
 
     @property
     def claims(self) -> Mapping[str, Claim]:
@@ -83,7 +81,7 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
     setting = Setting(sets, sets.union(), preset, asked.seed, device)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
     return Plan(
-        method,
+        method.name,
         "gin",
         asked.seed,
         setting.union,
@@ -93,8 +91,8 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
         device,
         f"mean of the {score} of {sets.num_clients} clients, on {int(sets.test.sum()):,} graphs",
         f"chosen on {preset.selection} {score}",
-        tuple(FedVNSubject(setting, scheme) for scheme in hiding(asked.runs, sets.num_clients)),
-        virtual_node_reference,
+        tuple(FedVNSubject(setting, scheme) for scheme in server_schemes(asked.runs, sets.num_clients)),
+        CONTROLS,
         NOTES,
         score,
     )

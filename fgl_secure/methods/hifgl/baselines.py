@@ -21,8 +21,8 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.training import train_hifgl
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.presets import Federation, Preset
@@ -92,5 +92,5 @@ def train_framework(
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
     federated = replace(preset, federation=framework.federation or preset.federation)
-    channel = Channel(hierarchy_of(seen, scheme.relays), SystemCoins())
+    channel = Channel(hierarchy_of(seen, scheme.helpers), SystemCoins())
     return train_hifgl(seen, scheme, channel, federated, backbone=backbone, seed=seed, device=device, progress=progress)

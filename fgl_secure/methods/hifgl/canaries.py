@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Role, Step
 
 Ids = NDArray[np.int64]
@@ -78,8 +79,8 @@ def canary_scores(scheme: Perturbed, coins: Coins, *, stars: int) -> CanaryScore
         raise InputError(f"stars must be an even number, at least 2; found {stars}")
     settings = scheme.settings
     shape = _Stars(stars, settings.target.relation.messages, settings.honest)
-    parties = Directory.hierarchy(1, shape.devices, scheme.relays)
-    session = scheme.open(Channel(parties, coins), shape.grouping(parties), 1)
+    parties = Directory.hierarchy(1, shape.devices, scheme.helpers.get(Role.RELAY, 0))
+    session = Collective(scheme, Topology(NEIGHBOURS, shape.grouping(parties), 1), Channel(parties, coins))
     canary = np.zeros((shape.devices, 1))
     canary[:stars:2] = settings.clip
     scores = np.zeros(stars)

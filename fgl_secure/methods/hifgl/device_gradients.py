@@ -15,10 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from fgl_secure.algebra import FixedPoint
 from fgl_secure.algebra.kernels import rounded_outer_sums
-from fgl_secure.protocols.grouped_sum import Scheme, Session
-from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Channel, MessageBatch, Phase, Role, Step
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
+from fgl_secure.runtime import Channel, Directory, MessageBatch, Phase, Role, Step
 from fgl_secure.training.backbones import MessageLayer
 
 Floats = NDArray[np.float32]
@@ -150,6 +152,23 @@ class ClearGradients:
                 self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
 
 
+def gradient_sums(parties: Directory, silo_of: NDArray[np.int64]) -> Topology:
+    """Sums of devices' gradients for their silos: a part of a gradient of each device in a step.
+
+    Args:
+        parties: of the run.
+        silo_of: int64 [n], the silo of each device.
+    """
+    devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)
+    grouping = Grouping(devices, silos, np.arange(len(devices)), silo_of, silos[silo_of], silos)
+    return Topology(MEMBERS, grouping, max(LARGEST_PART // len(devices), 1))
+
+
+def sums_gradients(scheme: Scheme, topology: Topology) -> bool:
+    """Whether gradients go in under a scheme, and not in the clear: it serves them, and over a field."""
+    return scheme.refuses(topology) is None and scheme.encoding(topology) is not None
+
+
 class SummedGradients:
     """Devices' gradients as grouped sums with their silo as the group: the silo learns the sum alone.
 
@@ -167,24 +186,21 @@ class SummedGradients:
         self._channel = channel
         self._quiet = channel.keeping_only(Phase.SHARE_SUMS, Phase.COUNTS)
         self._silos = channel.parties.counts[Role.SILO]
-        devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
-        rows = np.arange(len(devices))
-        grouping = Grouping(devices, silos, rows, silo_of, silos[silo_of], silos)
-        fixed = scheme.fixed_point(grouping.largest_group)
-        assert fixed is not None, "only schemes over a field sum gradients"
-        self._fixed = fixed
-        self._part = max(LARGEST_PART // len(devices), 1)
-        self._session: Session = scheme.open(self._quiet, grouping, self._part)
-        self._answered = np.bincount(grouping.answered(scheme.minimum_group).target, minlength=self._silos) > 0
+        topology = gradient_sums(channel.parties, silo_of)
+        fixed = scheme.encoding(topology)
+        assert isinstance(fixed, FixedPoint), "only schemes over a field sum gradients"
+        self._fixed, self._part = fixed, topology.width
+        self._session = Collective(scheme, topology, self._quiet)
+        self._answered = np.bincount(scheme.answered(topology.grouping).target, minlength=self._silos) > 0
         self._sent: list[MessageBatch] = []
 
     def sums(self, factors: list[Factors], step: Step) -> list[NDArray[np.float64]]:
         """The sum over each silo's devices: float64 [silos, elements of the parameter], zero for a silo too small."""
         if not self._sent or self._channel.recording.keeps(step):
             return self._through_the_scheme(factors, step)
-        self._channel.transcript.messages += [
-            replace(batch, step=replace(batch.step, round=step.round)) for batch in self._sent
-        ]
+        for batch in self._sent:
+            now, ends = replace(batch.step, round=step.round), (batch.senders, batch.receivers)
+            self._channel.send_sizes(batch.phase, now, *ends, batch.item_bytes, batch.repeats)
         return [self._without_masks(each) for each in factors]
 
     def _through_the_scheme(self, factors: list[Factors], step: Step) -> list[NDArray[np.float64]]:

@@ -11,7 +11,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step
 
 
@@ -28,7 +30,7 @@ def exchange(
     Args:
         graph: who is whose neighbour, and in which silo.
         scheme: how the sums are computed.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         values: [n, d], the row of each device.
         both_ways: whether the rows also travel along the reversed edges, as gradients do.
 
@@ -38,7 +40,7 @@ def exchange(
     if values.ndim != 2 or len(values) != graph.num_devices:
         raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
     note_membership(channel, graph.silo_of)
-    session = scheme.open(channel, neighbour_sums(graph), values.shape[1])
+    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
     sums = session.sum(values, Step(0, 0))
     if both_ways:
         session.sum(values, Step(0, 0, Direction.BACKWARD))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
 
 import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.errors import FieldRangeError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
 from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import compute_device
-from fgl_secure.training.presets import Preset, Selection, preset
+from fgl_secure.training.presets import Preset, check_selection, preset
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,7 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
         FglSecureError: a choice breaks a rule; the message names it.
     """
     device = compute_device(asked.device)
-    schemes = tuple(cast(Scheme, run["neighbours"]) for run in asked.runs)
+    schemes = tuple(run["neighbours"] for run in asked.runs)
     graph = asked.federated()
     training = preset(method.preset, graph.graph.name).with_epochs(method.epochs)
     training = replace(training, static_first_layer=method.static_first_layer)
@@ -64,26 +65,11 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
     return Prepared(method, asked.seed, graph, heard, schemes, training, device)
 
 
-def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> None:
-    """Raises unless the graph has nodes to choose the reported round on.
-
-    Args:
-        name: the preset's.
-        selection: what the preset chooses the round on.
-        graph: who has what.
-    """
-    chosen_on = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}[selection]
-    if not chosen_on.any():
-        raise InputError(
-            f"masks.{selection} must mark at least one node, the {name} preset chooses the round on them; found none"
-        )
-
-
 def _check_openings(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
     """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
     for scheme in schemes:
-        channel = Channel(hierarchy_of(heard, scheme.relays), SimulationCoins(0))
-        scheme.open(channel, neighbour_sums(heard), 1)
+        channel = Channel(hierarchy_of(heard, scheme.helpers), SimulationCoins(0))
+        Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(heard), 1), channel)
 
 
 def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:

@@ -11,9 +11,9 @@ from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.canaries import canary_scores
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.presets import Preset
@@ -40,7 +40,7 @@ def perturbed(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: F
         target,
         clip=choice.clip,
         width=max(widths),  # an audit exchanges whole feature rows too
-        honest=scheme.minimum_group if hiding else 1,
+        honest=least_group(scheme) if hiding else 1,
     )
     if isinstance(scheme, RelayCoded | SecretMessagePassing) and scheme.bound < settings.largest:
         scheme = replace(scheme, bound=settings.largest)

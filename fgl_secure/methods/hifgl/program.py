@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from torch.nn import functional
 
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.device_gradients import ClearGradients, Collector, SummedGradients, gathered
+from fgl_secure.methods.hifgl.device_gradients import (
+    ClearGradients,
+    Collector,
+    SummedGradients,
+    gathered,
+    gradient_sums,
+    sums_gradients,
+)
 from fgl_secure.methods.hifgl.hierarchy import HierarchyTraffic, SiloModels, note_membership
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Role, Step
 from fgl_secure.training.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.training.grouped_sum import GroupedSum
 from fgl_secure.training.presets import Preset, Selection
 
 
-def hierarchy_of(graph: FederatedGraph, relays: int = 0) -> Directory:
-    """The parties of a federated graph: one server, its silos, a device for every node, and the relays of a scheme."""
-    return Directory.hierarchy(graph.num_silos, graph.num_devices, relays)
+def hierarchy_of(graph: FederatedGraph, helpers: Mapping[Role, int] = NO_HELPERS) -> Directory:
+    """The parties of a federated graph: one server, its silos, a device for every node, and the helpers of a scheme."""
+    return Directory.hierarchy(graph.num_silos, graph.num_devices, helpers.get(Role.RELAY, 0))
 
 
 def neighbour_sums(graph: FederatedGraph) -> Grouping:
@@ -36,7 +46,7 @@ class HiFGL:
     Args:
         graph: who has what.
         scheme: how neighbourhood sums are computed.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of the initial weights and of dropout; coins come from the channel.
@@ -63,17 +73,18 @@ class HiFGL:
         make = (PUBLISHED_LAYERS if preset.published_aggregation else LAYERS)[backbone]
         self._silos = SiloModels(make_layers(make, widths, seed), graph.num_silos, preset, self._device)
         sums = neighbour_sums(heard)
-        self._sum = GroupedSum(scheme.open(channel, sums, max(widths if preset.static_first_layer else widths[1:])))
+        widest = max(widths if preset.static_first_layer else widths[1:])
+        self._sum = GroupedSum(Collective(scheme, Topology(NEIGHBOURS, sums, widest), channel))
         self._static: torch.Tensor | None = None
         note_membership(channel, graph.silo_of)
         by_selection = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}
         scored = np.flatnonzero(by_selection[preset.selection])
         self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes, scored)
-        self._place(graph, heard, sums.answered(scheme.minimum_group))
+        self._place(graph, heard, scheme.answered(sums))
         self._collectors = [Collector(model) for model in self._silos.models]
         self._clear = ClearGradients(channel, graph.silo_of)
-        summing = scheme.gradient_scheme(int(np.bincount(graph.silo_of).max()))
-        self._summed = None if summing is None else SummedGradients(summing, channel, graph.silo_of)
+        hidden = sums_gradients(scheme, gradient_sums(channel.parties, graph.silo_of))
+        self._summed = SummedGradients(scheme, channel, graph.silo_of) if hidden else None
         self._dropout = torch.Generator(device=self._device).manual_seed(seed)
 
     def _place(self, graph: FederatedGraph, heard: FederatedGraph, answered: Grouping) -> None:

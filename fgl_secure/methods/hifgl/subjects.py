@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
-from fgl_secure.attacks.base import Material, Reference
-from fgl_secure.attacks.truth import Truth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.methods.hifgl.configuration import HiFGL
+from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
-from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.methods.hifgl.recorded_exchange import public_of
-from fgl_secure.methods.hifgl.runs import reference_runs, special_runs, variant_runs
+from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
 from fgl_secure.methods.hifgl.training import train_hifgl
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult
 
@@ -53,14 +51,15 @@ class HiFGLSubject(Subject):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """Those of the scheme and its variants."""
-        return {each.name: each.claim for each in (self.scheme, *self.scheme.variants)}
+        sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
+        return {each.name: each.claim_for(sums) for each in (self.scheme, *variants_of(self.scheme))}
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Trains HiFGL."""
         prepared = self.prepared
-        channel = Channel(hierarchy_of(prepared.graph, self.scheme.relays), coins or SystemCoins(), recording)
+        channel = Channel(hierarchy_of(prepared.graph, self.scheme.helpers), coins or SystemCoins(), recording)
         return train_hifgl(
             prepared.graph,
             self.scheme,
@@ -86,10 +85,8 @@ class HiFGLSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
         heard, seed = self.prepared.heard, self.prepared.seed
-        truth = Truth.of(result.transcript, heard)
         what = f"first round of training, {self.prepared.method.backbone}"
-        public = public_of(self.scheme, heard)
-        yield RecordedRun(self.scheme.name, what, Material.TRAINING, public, result.transcript, truth)
+        yield training_run(self.scheme, heard, result.transcript, what)
         yield from special_runs(self.scheme, heard, seed)
         yield from variant_runs(self.scheme, heard, seed)
 
@@ -97,13 +94,8 @@ class HiFGLSubject(Subject):
 def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     prepared = prepare(method, asked)
-    references = cache(reference_runs)
-
-    def reference(which: Reference) -> RecordedRun:
-        return references()[which]
-
     return Plan(
-        method,
+        method.name,
         method.backbone,
         asked.seed,
         prepared.graph,
@@ -114,6 +106,6 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
         f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
         f"chosen on {prepared.preset.selection} accuracy",
         tuple(HiFGLSubject(prepared, scheme) for scheme in prepared.schemes),
-        reference,
+        CONTROLS,
         NOTES,
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
 from fgl_secure.graph import FederatedGraph, Graph, load, random_partition, random_split
 from fgl_secure.methods.hifgl.baselines import HIFGL, Framework, train_framework
-from fgl_secure.protocols.grouped_sum import Scheme
-from fgl_secure.protocols.naming import parse
+from fgl_secure.schemes import parse
 from fgl_secure.tables.alone import run_alone
 from fgl_secure.tables.table import Choices, Metric
 from fgl_secure.training.presets import Preset, preset
@@ -53,7 +51,7 @@ class Training:
             self._shaped(preset(choices.preset, data.name).with_epochs(choices.epochs)),
             backbone=self.backbone,
             seed=seed,
-            scheme=cast(Scheme, parse(choices.scheme, ("neighbours",))[1]) if secured else None,
+            scheme=parse(choices.scheme, ("neighbours",))[1] if secured else None,
         )
         assert result.accuracy.test is not None
         return {ACCURACY: result.accuracy.test, SECONDS: result.seconds_per_round}

@@ -10,7 +10,7 @@ from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult, Watch
 from fgl_secure.training.presets import Preset
@@ -33,14 +33,14 @@ def train_hifgl(
     Args:
         graph: who has what.
         scheme: how neighbourhood sums are computed.
-        channel: between the parties of `hierarchy_of(graph, scheme.relays)`; keeps what its recording says.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`; keeps what its recording says.
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
     """
-    parties = hierarchy_of(graph, scheme.relays)
+    parties = hierarchy_of(graph, scheme.helpers)
     if channel.parties != parties:
         raise InputError(
             f"channel must join the parties of the graph and the scheme, {dict(parties.counts)}; "

@@ -22,7 +22,7 @@ from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program, fi
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sums import Company, SiloSums
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
-from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime import Phase, Step
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
-from fgl_secure.methods.hifgl.secured_gradients import BOUND, fraction_bits, in_units
+from fgl_secure.methods.fedstruct.secured_gradients import grid_for
 from fgl_secure.methods.silos.fedstruct_model import ClientModel
 from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
 from fgl_secure.methods.silos.program import Inbox, Machine, Outbox
@@ -38,7 +38,7 @@ class FedStructRounds(Machine):
             )
         self._preset, self._sums, self._make = preset, sums, make
         company = sums.company
-        self._bits = fraction_bits(company.largest, company.silos, company.scheme.name)
+        self._grid = grid_for(company.largest, company.silos)
         self._scores, self._losses = Scores(preset.selection), np.empty(0, dtype=np.float64)
         self._begun = False
         self._model: ClientModel | None = None
@@ -67,21 +67,17 @@ class FedStructRounds(Machine):
             self._see(total[-COUNTS:])
             if self._rounds == self._preset.epochs:
                 return None
-            self._step(total[:-COUNTS] / 2.0**self._bits)
+            self._step(self._grid.decode(total[:-COUNTS]))
         self._begun = True
         return self._add_up()
 
     def _add_up(self) -> Outbox:
         counts = self.model.counts() if self._scored else np.zeros(COUNTS, dtype=np.int64)
         if self._rounds == self._preset.epochs:
-            return self._sums.begin({EVERYBODY: counts}, self._bound, Step(self._rounds, evaluation=True))
+            return self._sums.begin({EVERYBODY: counts}, self._grid.largest, Step(self._rounds, evaluation=True))
         gradient, loss = self.model.gradient()
-        units = in_units(np.append(gradient.astype(np.float64), loss), self._bits)
-        return self._sums.begin({EVERYBODY: np.append(units, counts)}, self._bound, Step(self._rounds))
-
-    @property
-    def _bound(self) -> int:
-        return int(BOUND * 2.0**self._bits)
+        units = self._grid.encode(np.append(gradient.astype(np.float64), loss))
+        return self._sums.begin({EVERYBODY: np.append(units, counts)}, self._grid.largest, Step(self._rounds))
 
     @property
     def _scored(self) -> bool:

@@ -21,7 +21,7 @@ from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
 from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sums import Company, SiloSums
-from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.training.backbones import LAYERS
 from fgl_secure.training.presets import Preset
 

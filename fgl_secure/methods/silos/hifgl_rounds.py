@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.hifgl.secured_gradients import BOUND, fraction_bits, in_units
+from fgl_secure.methods.fedstruct.secured_gradients import grid_for
 from fgl_secure.methods.silos.hifgl_model import SiloModel
 from fgl_secure.methods.silos.hifgl_pass import Pass
 from fgl_secure.methods.silos.optimiser_state import flat, overwrite
@@ -55,7 +55,7 @@ class HiFGLRounds(Machine):
             raise InputError("split_restricted must be false where silos do not know each other's splits; found true")
         self._share, self._preset, self._sums, self._pass, self._make = share, preset, sums, passes, make
         company = sums.company
-        self._bits = fraction_bits(company.largest, company.silos, company.scheme.name)
+        self._grid = grid_for(company.largest, company.silos)
         self._scores, self._losses = Scores(preset.selection), np.empty(0, dtype=np.float64)
         self._due = _Due.START
         self._counts: Counts = np.zeros(COUNTS, dtype=np.int64)
@@ -104,7 +104,7 @@ class HiFGLRounds(Machine):
         self._counts = counts_of(self._share, self._pass.logits.argmax(axis=1))
         if self._due is _Due.LAST_PASS:
             self._due = _Due.LAST_SUM
-            return self._sums.begin({EVERYBODY: self._counts}, self._bound, Step(self._rounds, evaluation=True))
+            return self._sums.begin({EVERYBODY: self._counts}, self._grid.largest, Step(self._rounds, evaluation=True))
         return self._step()
 
     def _step(self) -> Outbox:
@@ -115,19 +115,15 @@ class HiFGLRounds(Machine):
             self.model.step(gradient)
         self._due = _Due.SUM
         values = gradient if shared else flat(self.model.averaged)
-        units = in_units(np.append(values.astype(np.float64), self._pass.loss), self._bits)
-        return self._sums.begin({EVERYBODY: np.append(units, self._counts)}, self._bound, Step(self._rounds))
-
-    @property
-    def _bound(self) -> int:
-        return int(BOUND * 2.0**self._bits)
+        units = self._grid.encode(np.append(values.astype(np.float64), self._pass.loss))
+        return self._sums.begin({EVERYBODY: np.append(units, self._counts)}, self._grid.largest, Step(self._rounds))
 
     def _summed(self) -> Outbox | None:
         total = self._sums.results[EVERYBODY]
         self._scores.see(self._rounds, total[-COUNTS:])
         if self._due is _Due.LAST_SUM:
             return None
-        means = total[:-COUNTS] / 2.0**self._bits
+        means = self._grid.decode(total[:-COUNTS])
         mean = (means[:-1] / self._share.facts.silos).astype(np.float32)
         if self._preset.federation is Federation.SHARED:
             self.model.step(mean)

@@ -8,9 +8,8 @@ import numpy as np
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Parcel, parcels_from_bytes, parcels_to_bytes
-from fgl_secure.methods.silos.program import Inbox, Outbox, Program
+from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, Program
 from fgl_secure.methods.silos.sum_server import SumServer
-from fgl_secure.protocols.staged.envelope import SERVER
 from fgl_secure.runtime import Channel, Role
 
 MOST_TURNS = 10**6

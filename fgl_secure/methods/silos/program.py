@@ -15,6 +15,9 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
 from fgl_secure.runtime import Phase
 
+SERVER = 2**32 - 1
+"""Stands for the server among senders and receivers, where silos and relays go by their numbers."""
+
 Inbox = Mapping[int, Sequence[Parcel]]
 """By sender: a silo or a relay by its number, or SERVER."""
 Outbox = Mapping[int, Sequence[Parcel]]

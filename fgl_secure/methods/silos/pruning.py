@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
 from fgl_secure.methods.silos.program import NOTHING, Inbox, Machine, Outbox, fitting, only
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sums import SiloSums
 from fgl_secure.protocols.hop_threshold import BINS, DIGITS, Search, in_units
-from fgl_secure.protocols.vector_sum import Integers
 from fgl_secure.runtime import Phase, Step
 
 FINDER = 0

@@ -20,10 +20,9 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Arrays, parcels_from_bytes, parcels_to_bytes, under, within
-from fgl_secure.methods.silos.program import Outbox, Program
+from fgl_secure.methods.silos.program import SERVER, Outbox, Program
 from fgl_secure.methods.silos.sum_server import SumServer
-from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.identity import SIGNATURE_BYTES, Identities, Identity
+from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
 
 Post = Mapping[int, bytes]
 """By the other end: all that one party sends to another in one turn."""

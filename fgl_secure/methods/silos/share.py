@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.silos.parcels import named_from_bytes, named_to_bytes, under
+from fgl_secure.methods.silos.parcels import under
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]

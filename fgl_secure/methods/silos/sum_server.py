@@ -6,13 +6,11 @@ import numpy as np
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Parcel
-from fgl_secure.methods.silos.program import Inbox, Outbox, fitting, joined, only
-from fgl_secure.methods.silos.sums import EVERYBODY, OPENING, Company
-from fgl_secure.protocols.staged.envelope import stage_of
-from fgl_secure.protocols.staged.interface import StagedServer
-from fgl_secure.protocols.staged.recorded import PHASES
-from fgl_secure.runtime import Phase, Step
+from fgl_secure.methods.silos.parcels import Parcel
+from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, fitting, joined, only, scalar
+from fgl_secure.methods.silos.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.runtime import OwnDraws, Step
 
 
 class SumServer:
@@ -24,10 +22,10 @@ class SumServer:
     """
 
     def __init__(self, company: Company, coins: Coins) -> None:
-        self._company, self._coins = company, coins
+        self._company, self._draws = company, OwnDraws(coins)
         self._step = Step(0)
         self._receivers: dict[int, int] = {}
-        self._sums: dict[int, StagedServer] = {}
+        self._sums: dict[int, SumMachine | None] = {}
 
     @property
     def silos(self) -> int:
@@ -48,9 +46,11 @@ class SumServer:
         """
         if any(parcel.phase is OPENING for parcels in inbox.values() for parcel in parcels):
             self._open(inbox)
-        elif self._sums:
-            self._receive(inbox)
-        return joined(*(self._message(number) for number in list(self._sums)))
+        for silo, parcels in inbox.items():
+            for parcel in parcels:
+                if parcel.phase is not OPENING and self._sums:
+                    self._hear(silo, parcel)
+        return joined(*(self._said(number) for number in list(self._sums)))
 
     def _open(self, inbox: Inbox) -> None:
         if self._sums:
@@ -62,36 +62,31 @@ class SumServer:
             if not np.array_equal(fitting(parcel, ("<i8", (-1, 4)))[0], rows) or parcel.step != self._step:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
         for number, length, bound, receiver in rows.tolist():
-            terms = self._company.terms(number, length, bound)
-            self._company.scheme.check(terms)
-            self._sums[number] = self._company.scheme.server(terms, self._coins)
-            self._receivers[number] = receiver
+            machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
+            if machine is not None:
+                machine.begin(Step(number))
+            self._sums[number], self._receivers[number] = machine, receiver
 
-    def _receive(self, inbox: Inbox) -> None:
-        for silo, parcels in inbox.items():
-            for parcel in parcels:
-                if parcel.phase not in PHASES.values():
-                    continue
-                number, message = fitting(parcel, ("<i8", ()), ("|u1", (-1,)))
-                if int(number) not in self._sums:
-                    raise ProtocolError(f"silo {silo} must answer in a sum that is open; found {int(number)}")
-                self._sums[int(number)].receive(silo, message.tobytes())
-        for leader in self._sums.values():
-            leader.advance()
+    def _hear(self, silo: int, parcel: Parcel) -> None:
+        number, messages = arrived(self._company, parcel, silo, SERVER)
+        machine = self._sums.get(number)
+        if machine is None:
+            raise ProtocolError(f"silo {silo} must answer in a sum that is open; found {number}")
+        machine.take(messages)
 
-    def _message(self, number: int) -> Outbox:
-        leader, label = self._sums[number], np.asarray(number, dtype=np.int64)
-        if leader.stage is None:
-            del self._sums[number]
-            return self._result(leader.result(), label, self._receivers.pop(number))
-        requests = leader.requests().items()
-        return {silo: [self._request(label, message)] for silo, message in requests}
-
-    def _request(self, label: Array, message: bytes) -> Parcel:
-        return Parcel(PHASES[stage_of(message)], self._step, (label, np.frombuffer(message, dtype=np.uint8)))
-
-    def _result(self, total: Array, label: Array, receiver: int) -> Outbox:
-        """The sum to those who are entitled to it; the others hear that it is done."""
-        phase = Phase.VECTOR_SUMS if receiver == EVERYBODY else Phase.MASKED_SUMS
-        told = {silo: total if receiver in (EVERYBODY, silo) else total[:0] for silo in range(self._company.silos)}
-        return {silo: [Parcel(phase, self._step, (label, each))] for silo, each in told.items()}
+    def _said(self, number: int) -> Outbox:
+        """What the server says in a sum; to all when it is done."""
+        machine = self._sums[number]
+        out = {} if machine is None else sent(self._company, number, list(machine.turn()))
+        if machine is not None and not machine.over:
+            return out
+        del self._sums[number]
+        total = np.empty(0, dtype=np.int64)
+        if self._receivers.pop(number) == EVERYBODY:
+            assert machine is not None, "the server adds up what is for everybody"
+            sums = machine.sums
+            if sums is None:
+                raise ProtocolError(f"sum {number} must be there when all is said; it is not")
+            total = sums[0]
+        done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
+        return joined(out, done)

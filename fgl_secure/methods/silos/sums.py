@@ -1,8 +1,8 @@
-"""Staged sums of all silos as part of a program: for everybody, or for one silo that hides the sum from the server.
+"""Sums of all silos as part of a program: for everybody, or for one silo that hides the sum from the server.
 
-The server leads every sum and learns it. A sum that is for one silo alone goes through it all the same: its receiver
-takes part with a vector of its own, uniform modulo the scheme's modulus and never used again, so that what the server
-learns is uniform whatever the others add; the receiver takes its vector off.
+A sum is machines of a scheme, one for each silo that has a part in it and one for the server, whose messages travel as
+parcels. The server says when it has nothing more to do in a sum, so that all silos go on at one time; a sum for
+everybody it tells them then.
 """
 
 from __future__ import annotations
@@ -12,19 +12,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
-from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
-from fgl_secure.methods.silos.program import Inbox, Machine, Outbox, fitting, scalar
-from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.identity import Identities, Identity
-from fgl_secure.protocols.staged.interface import Integers, StagedClient, StagedScheme, SumTerms
-from fgl_secure.runtime import Phase, Step
+from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, within
+from fgl_secure.methods.silos.program import SERVER, Inbox, Machine, Outbox, fitting, scalar
+from fgl_secure.protocols.identity import Identities, Identity, Names
+from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
 
 EVERYBODY = -1
 UNBOUNDED = -1
 OPENING = Phase.CAPACITIES
 """Silos say which sums they are about to take part in: number, length, bound and receiver of each."""
+DONE = Phase.VECTOR_SUMS
+"""The server says that it is done with a sum; one for everybody goes with it."""
+LARGEST = 2**62
+"""Largest sum under a scheme that names no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,35 +43,89 @@ class Company:
     """
 
     silos: int
-    scheme: StagedScheme
+    scheme: Scheme
     session: bytes
 
-    def terms(self, number: int, length: int, bound: int) -> SumTerms:
-        """What all know of one sum, whose bound may be UNBOUNDED.
-
-        All silos must stay to the end: in a sum without its receiver's own vector the server would learn what the
-        others add.
-        """
-        limit = None if bound == UNBOUNDED else bound
-        return SumTerms(self.session, number, self.silos, self.silos, length, limit)
+    @property
+    def parties(self) -> Directory:
+        """The server, and the silos."""
+        return Directory({Role.SERVER: 1, Role.SILO: self.silos})
 
     @property
     def largest(self) -> int:
         """The largest magnitude of a sum of one vector of each silo."""
-        return self.scheme.limit(self.silos)
+        return self.scheme.limit(self.silos) or LARGEST
 
-    @property
-    def modulus(self) -> int:
-        """Of sums for one silo.
+    def party(self, end: int) -> int:
+        """The identifier of a silo, or of SERVER."""
+        role, index = (Role.SERVER, 0) if end == SERVER else (Role.SILO, end)
+        return int(self.parties.ids(role)[index])
+
+    def end(self, party: int) -> int:
+        """The silo of an identifier, or SERVER."""
+        found = self.parties.party_of(party)
+        return SERVER if found.role is Role.SERVER else found.index
+
+    def machine(
+        self, length: int, bound: int, receiver: int, host: int, draws: Draws, known: Names | None = None
+    ) -> SumMachine | None:
+        """One party's machine of one sum; None for one that has no part in it.
+
+        Args:
+            length: of the vectors.
+            bound: largest magnitude of an entry; UNBOUNDED for elements of the scheme's field.
+            receiver: the silo that is entitled to the sum, and adds nothing to it; or EVERYBODY.
+            host: the silo, or SERVER.
+            draws: its coins.
+            known: identities by silo; its own among them.
 
         Raises:
-            InputError: the scheme has none.
+            InputError: the scheme has no such sums.
         """
-        if self.scheme.modulus is None:
-            raise InputError(
-                f"scheme must have a modulus for sums that one silo alone learns; {self.scheme.name} has none"
-            )
-        return self.scheme.modulus
+        limit, parties = None if bound == UNBOUNDED else bound, self.parties
+        silos = parties.ids(Role.SILO)
+        if receiver == EVERYBODY:
+            topology, order = Topology.to_server(parties, length, limit), list(range(self.silos))
+        else:
+            order = [*(silo for silo in range(self.silos) if silo != receiver), receiver]
+            topology = Topology.to_client(parties, silos[order[:-1]], int(silos[receiver]), length, limit)
+        self.scheme.check_serves(topology)
+        names, hosted = _by_place(known, order), np.array([self.party(host)], dtype=np.int64)
+        found = self.scheme.machines(topology, self.session, draws, hosted, names=names)
+        return found[0] if found else None
+
+
+def _by_place(known: Names | None, order: list[int]) -> Names | None:
+    """Identities by place in a sum, from those by silo."""
+    if known is None:
+        return None
+    own = {order.index(silo): identity for silo, identity in known.own.items()}
+    return Names(own, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
+
+
+def sent(company: Company, number: int, batches: list[Messages]) -> Outbox:
+    """Messages of a machine as parcels, by receiver."""
+    out: dict[int, list[Parcel]] = {}
+    for messages in batches:
+        for party in np.unique(messages.receivers).tolist():
+            data = encode(messages.rows(messages.receivers == party), company.session)
+            arrays = scalar(number), np.frombuffer(data, dtype=np.uint8)
+            out.setdefault(company.end(party), []).append(Parcel(messages.phase, messages.step, arrays))
+    return out
+
+
+def arrived(company: Company, parcel: Parcel, sender: int, receiver: int) -> tuple[int, Messages]:
+    """The number of a sum, and what one party says to another in it.
+
+    Raises:
+        ProtocolError: it is no message, or from or for somebody else.
+    """
+    number, data = fitting(parcel, ("<i8", ()), ("|u1", (-1,)))
+    messages = decode(data.tobytes(), company.session)
+    ends = (messages.senders == company.party(sender)).all(), (messages.receivers == company.party(receiver)).all()
+    if not all(ends):
+        raise MalformedMessageError("messages must be from who sent them, for who gets them; at least one is not")
+    return int(number), messages
 
 
 class SiloSums(Machine):
@@ -91,13 +150,14 @@ class SiloSums(Machine):
         identity: Identity | None = None,
         identities: Identities | None = None,
     ) -> None:
-        self.company, self._silo, self._coins = company, silo, coins
-        self._identity, self._identities = identity, identities
+        self.company, self._silo, self._draws = company, silo, OwnDraws(coins)
+        self._names = None
+        if identity is not None and identities is not None:
+            self._names = Names({silo: identity}, identities)
         self._next = 0
         self._step = Step(0)
         self._open: Integers = np.empty((0, 4), dtype=np.int64)
-        self._parts: dict[int, StagedClient] = {}
-        self._pads: dict[int, Integers] = {}
+        self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
 
     def begin(self, vectors: Mapping[int, Integers | int], bound: int, step: Step) -> Outbox:
@@ -110,57 +170,66 @@ class SiloSums(Machine):
             step: when.
         """
         self._step, self._results, rows = step, {}, []
+        out: dict[int, list[Parcel]] = {SERVER: []}
         for receiver, given in vectors.items():
             number, self._next = self._next, self._next + 1
             length = given if isinstance(given, int) else len(given)
             rows.append((number, length, bound if receiver == EVERYBODY else UNBOUNDED, receiver))
-            terms = self.company.terms(number, length, rows[-1][2])
-            vector = self._pad(number, length) if isinstance(given, int) else given
-            part = self.company.scheme.client(terms, self._silo, self._coins, self._identity, self._identities)
-            part.provide(vector)
+            part = self._part(rows[-1])
+            part.begin(Step(number), None if isinstance(given, int) else given[None])
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
-        return {SERVER: [Parcel(OPENING, step, (self._open,))]}
-
-    def _pad(self, number: int, length: int) -> Integers:
-        self._pads[number] = self._coins.uniform(self.company.modulus, (length,))
-        return self._pads[number]
+        out[SERVER].append(Parcel(OPENING, step, (self._open,)))
+        return self._spoken(out)
 
     def take(self, inbox: Inbox) -> Outbox | None:
-        """Answers the server; None when all sums are done."""
-        answers = []
-        for parcel in inbox.get(SERVER, ()):
-            if parcel.phase in (Phase.VECTOR_SUMS, Phase.MASKED_SUMS):
-                self._keep(parcel)
-                continue
-            number, message = fitting(parcel, ("<i8", ()), ("|u1", (-1,)))
-            part = self._parts.get(int(number))
-            if part is None:
-                raise ProtocolError(f"server must ask for a sum that is open; found {int(number)}")
-            answer = np.frombuffer(part.reply(message.tobytes()), dtype=np.uint8)
-            answers.append(Parcel(parcel.phase, self._step, (number, answer)))
-        if answers or len(self._results) < len(self._open):
-            return {SERVER: answers}
-        self._parts, self._pads = {}, {}
+        """Hears the others and answers; None when all sums are done."""
+        done = []
+        for sender, parcels in inbox.items():
+            for parcel in parcels:
+                if sender == SERVER and parcel.phase is DONE:
+                    done.append(parcel)
+                    continue
+                number, messages = arrived(self.company, parcel, sender, self._silo)
+                if number not in self._parts:
+                    raise ProtocolError(f"messages must be of a sum that is open; found some of {number}")
+                self._parts[number].take(messages)
+        out = self._spoken({})
+        for parcel in done:
+            self._keep(parcel)
+        if out or len(self._results) < len(self._open):
+            return out
+        self._parts = {}
         return None
+
+    def _spoken(self, out: dict[int, list[Parcel]]) -> Outbox:
+        """What all parts say in their turn."""
+        for number, part in self._parts.items():
+            for end, parcels in sent(self.company, number, list(part.turn())).items():
+                out.setdefault(end, []).extend(parcels)
+        return out
 
     def _keep(self, parcel: Parcel) -> None:
         number, total = fitting(parcel, ("<i8", ()), ("<i8", (-1,)))
         row = self._open[self._open[:, 0] == int(number)]
         if len(row) != 1 or int(number) in self._results:
-            raise ProtocolError(f"server must give the result of a sum that is open, once; found {int(number)}")
+            raise ProtocolError(f"server must be done with a sum that is open, once; found {int(number)}")
         _, length, _, receiver = row[0].tolist()
-        mine = receiver in (EVERYBODY, self._silo)
-        if len(total) != (length if mine else 0):
-            raise ProtocolError(f"result of sum {int(number)} must have {length if mine else 0} entries; it has not")
-        pad = self._pads.get(int(number))
-        if pad is not None:
-            modulus = self.company.modulus
-            if len(total) and not (int(total.min()) >= 0 and int(total.max()) < modulus):
-                raise ProtocolError(f"result of sum {int(number)} must have entries in 0..{modulus - 1}; it has not")
-            difference = total - pad
-            total = np.where(difference < 0, difference + modulus, difference)
+        told = length if receiver == EVERYBODY else 0
+        if len(total) != told:
+            raise ProtocolError(f"server must tell {told} entries of sum {int(number)}; found {len(total)}")
+        if receiver == self._silo:
+            sums = self._parts[int(number)].sums
+            if sums is None:
+                raise ProtocolError(f"sum {int(number)} must be there when the server is done with it; it is not")
+            total = sums[0]
         self._results[int(number)] = total
+
+    def _part(self, row: tuple[int, int, int, int]) -> SumMachine:
+        _, length, bound, receiver = row
+        part = self.company.machine(length, bound, receiver, self._silo, self._draws, self._names)
+        assert part is not None, "every silo adds, or is entitled to the sum"
+        return part
 
     @property
     def results(self) -> dict[int, Array]:
@@ -173,8 +242,8 @@ class SiloSums(Machine):
         """What is open, and each part's own state."""
         step = np.array([self._step.round, self._step.layer, self._step.part], dtype=np.int64)
         arrays: dict[str, Array] = {"next": scalar(self._next), "step": step, "open": self._open}
-        arrays |= {f"part{n}": np.frombuffer(part.state(), dtype=np.uint8) for n, part in self._parts.items()}
-        arrays |= {f"pad{n}": pad for n, pad in self._pads.items()}
+        for number, part in self._parts.items():
+            arrays |= under(f"part{number}", part.state())
         return arrays | {f"result{n}": total for n, total in self._results.items()}
 
     def restore(self, state: Arrays) -> None:
@@ -182,12 +251,11 @@ class SiloSums(Machine):
         self._next, self._open = int(state["next"]), state["open"]
         layer_and_all = state["step"].tolist()
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
-        lengths = {int(row[0]): (int(row[1]), int(row[2])) for row in self._open}
-        scheme, terms = self.company.scheme, self.company.terms
-        self._parts = {
-            n: scheme.restored(terms(n, *lengths[n]), state[f"part{n}"].tobytes())
-            for n in lengths
-            if f"part{n}" in state
-        }
-        self._pads = {n: state[f"pad{n}"] for n in lengths if f"pad{n}" in state}
-        self._results = {n: state[f"result{n}"] for n in lengths if f"result{n}" in state}
+        self._parts = {}
+        for row in self._open.tolist():
+            kept = within(f"part{row[0]}", state)
+            if kept:
+                self._parts[row[0]] = self._part(row)
+                self._parts[row[0]].restore(kept)
+        numbers = self._open[:, 0].tolist()
+        self._results = {n: state[f"result{n}"] for n in numbers if f"result{n}" in state}

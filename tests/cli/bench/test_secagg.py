@@ -14,10 +14,10 @@ from fgl_secure.cli.bench.report import Report
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
 from fgl_secure.cli.bench.timing import verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.staged.registry import STAGED, staged
+from fgl_secure.schemes import names, server_scheme
 
 SMALL = {
-    "CLIENTS": (4, 10), "LENGTH": 2000, "IN_FULL": dict.fromkeys(STAGED, 4), "SHARES_OF_LENGTH": (20, 4),
+    "CLIENTS": (4, 10), "LENGTH": 2000, "IN_FULL": dict.fromkeys(names("server"), 4), "SHARES_OF_LENGTH": (20, 4),
     "ROUND_CLIENTS": 10,
 }  # fmt: skip
 
@@ -33,11 +33,11 @@ def report() -> Report:
 
 def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> None:
     """Each scheme has a round for each number of clients and of drop-outs, with bytes up and down."""
-    names = [timing.name for timing in report.timings]
-    for scheme in STAGED:
+    told = [timing.name for timing in report.timings]
+    for scheme in names("server"):
         for clients in (4, 10):
             for gone in ("", ", 10 % drop out", ", 30 % drop out"):
-                (line,) = [name for name in names if name.startswith(f"{scheme}, {clients} clients{gone}: ")]
+                (line,) = [name for name in told if name.startswith(f"{scheme}, {clients} clients{gone}: ")]
                 assert "MB up" in line
                 assert "MB down a client" in line
                 assert ("from 500 parameters" in line) == (clients == 10)
@@ -86,10 +86,10 @@ def test_without_flower_the_rest_is_measured_and_the_lack_is_said(monkeypatch: p
     assert "Flower is not installed" in text
 
 
-@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.parametrize("name", names("server"))
 def test_bytes_of_a_longer_round_follow_from_two_shorter_ones(name: str) -> None:
     """A client's messages grow in line with the length; under CKKS nearly so, where other ciphertexts fit better."""
-    scheme = staged(name)
+    scheme = server_scheme(name)
     short, long, full = (timed_round(scheme, 4, length, bench_secagg.BOUND) for length in (8192, 3 * 8192, 9 * 8192))
     longer = long.at(9 * 8192, short, (8192, 3 * 8192))
     assert longer.up == pytest.approx(full.up, rel=0.1)
@@ -107,6 +107,6 @@ def test_time_grows_in_line_with_the_length() -> None:
 
 def test_who_drops_out_sends_no_vector() -> None:
     """Three of ten fewer vectors reach the server, and the round is exact all the same."""
-    scheme = staged("plaintext")
+    scheme = server_scheme("plaintext")
     assert timed_round(scheme, 10, 100, 7, gone=3).up == timed_round(scheme, 10, 100, 7).up
-    assert timed_round(staged("pairwise-masking"), 10, 100, 7, gone=3).seconds > 0
+    assert timed_round(server_scheme("pairwise-masking"), 10, 100, 7, gone=3).seconds > 0

@@ -11,12 +11,12 @@ from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_spli
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.training import MakeChildren, train_fed2gnn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 
 QUICK = Fed2GNNPreset(
     "honest",
@@ -38,14 +38,14 @@ def some_digits(nodes: int = 300, clients: int = 4, name: str = "random") -> Fed
 
 
 def channel_of(graph: FederatedGraph, scheme: Scheme | None = None, recording: Recording | None = None) -> Channel:
-    return Channel(hierarchy_of(graph, (scheme or Plaintext()).relays), SimulationCoins(0), recording)
+    return Channel(hierarchy_of(graph, (scheme or Plaintext()).helpers), SimulationCoins(0), recording)
 
 
 def train(
     graph: FederatedGraph,
     preset: Fed2GNNPreset = QUICK,
     scheme: Scheme | None = None,
-    updates: StagedScheme | None = None,
+    updates: ServerScheme | None = None,
     *,
     backbone: str = "gcn",
     children: MakeChildren | None = None,
@@ -54,7 +54,7 @@ def train(
 ) -> TrainingResult:
     scheme = scheme or Plaintext()
     channel = channel_of(graph, scheme, recording)
-    sums = server_sums(updates, channel)
+    sums = CollectiveSums(updates or Plaintext(), channel)
     return train_fed2gnn(graph, channel, preset, scheme, sums, backbone=backbone, children=children, seed=seed)
 
 

@@ -10,8 +10,8 @@ import torch
 
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_graphs, train_fed2gnn_baseline
 from fgl_secure.methods.fed2gnn.models import Propagation
-from fgl_secure.protocols.staged.registry import staged
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.schemes import server_scheme
+from fgl_secure.training.server_sums import CollectiveSums
 from tests.methods.fed2gnn.oracles import graph_of
 from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits
 
@@ -55,7 +55,7 @@ def test_central_training_does_not_depend_on_who_has_what() -> None:
 def test_masked_models_average_to_the_same() -> None:
     """Pairwise masking of what clients send changes no bit of FedAvg."""
     channel = channel_of(GRAPH)
-    sums = server_sums(staged("pairwise-masking", None), channel)
+    sums = CollectiveSums(server_scheme("pairwise-masking"), channel)
     masked = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, channel=channel, sums=sums)
     assert masked.losses == train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK).losses
 

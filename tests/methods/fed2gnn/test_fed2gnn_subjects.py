@@ -10,29 +10,31 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.attacks.base import Attack, Reference, guess_of
-from fgl_secure.attacks.hop_feature_differencing import HopFeatureDifferencing, HopFeatureTopology
-from fgl_secure.attacks.hop_feature_edges import HopFeatureEdges
-from fgl_secure.attacks.hop_feature_single import HopFeatureSingle, SingleRows
-from fgl_secure.auditing import Report, Verdict, contradictions
+from fgl_secure.attacks.base import Attack, guess_of
+from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
+from fgl_secure.attacks.rooted_trees.single import HopFeatureSingle, SingleRows
+from fgl_secure.attacks.rooted_trees.truth import TreeTruth
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.report import Report
+from fgl_secure.auditing.schema import contradictions
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN
 from fgl_secure.methods.fed2gnn.claims import claim_of
+from fgl_secure.methods.fed2gnn.controls import CONTROLS, along_communities
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.references import along_communities, hop_reference
-from fgl_secure.methods.fed2gnn.runs import trained_hops
+from fgl_secure.methods.fed2gnn.scenarios import trained_hops
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
 from fgl_secure.runtime import Circumstance, Recording, Role, Secret
 
 SINGLE = Circumstance.SINGLE_NEIGHBOUR
 SUBTRACTED = Circumstance.REPEATED_SUM
 METHOD = Fed2GNN(epochs=1)
 DEVICE = torch.device("cpu")
-ON_HOP_SUMS: tuple[Attack[Any], ...] = (
+ON_HOP_SUMS: tuple[Attack[Any, Any], ...] = (
     HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology(), HopFeatureEdges()
 )  # fmt: skip
 
@@ -56,12 +58,12 @@ QUICK = Fed2GNNPreset(
 
 
 @pytest.mark.parametrize("each", ON_HOP_SUMS, ids=lambda each: each.card.name)
-def test_every_attack_on_hop_sums_breaks_its_reference(each: Attack[Any]) -> None:
+def test_every_attack_on_hop_sums_breaks_its_reference(each: Attack[Any, Any]) -> None:
     """The run in the clear that each attack refers to is broken, so that finding nothing elsewhere means something."""
-    run = hop_reference(each.card.reference)
-    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    run = CONTROLS[each.card.control]()
+    guess = run.guess(each)
     assert guess is not None
-    for found in each.score(guess, run.truth):
+    for found in run.score(each, guess):
         assert found.value >= each.card.minimum * found.reachable > 0, found.metric
 
 
@@ -70,8 +72,6 @@ def test_the_reference_follows_communities() -> None:
     graph = along_communities(nx.random_regular_graph(3, 90, seed=0), 2)
     assert graph.partition == "louvain"
     assert graph.crosses_silos.mean() < 0.4
-    with pytest.raises(KeyError):
-        hop_reference(Reference.FEDAVG)
 
 
 @pytest.mark.parametrize(
@@ -79,12 +79,12 @@ def test_the_reference_follows_communities() -> None:
 )
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
-    run = trained_hops(attached(), QUICK, scheme, None, backbone="gcn", seed=0, device=DEVICE)
+    run = trained_hops(attached(), QUICK, scheme, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
     guess = HopFeatureSingle().infer(run.transcript.views(Role.SILO), run.public)
     assert isinstance(guess, SingleRows)
     assert bool(len(guess.nodes)) is (k_min == 1)
     assert guess.values.shape[1] == 6
-    assert guess.values == pytest.approx(run.truth.features[guess.nodes], abs=1e-4)
+    assert guess.values == pytest.approx(run.truth(TreeTruth).features[guess.nodes], abs=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -133,20 +133,20 @@ def test_verdicts_come_with_controls(report: Report) -> None:
 def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
     """With the claim of k_min = 3, a scheme that answers every group is caught by the attack on single neighbours."""
     twin, claimed = RelayCoded(bound=64.0, k_min=1), RelayCoded(bound=64.0)
-    run = trained_hops(attached(), QUICK, twin, None, backbone="gcn", seed=0, device=DEVICE)
+    run = trained_hops(attached(), QUICK, twin, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
     card = HopFeatureSingle().card
     guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
     assert guess is not None
-    found = HopFeatureSingle().score(guess, run.truth)
+    found = HopFeatureSingle().score(guess, run.truth(TreeTruth))
     assert found[0].value == 1
-    assert claim_of(claimed, None, 5).broken_by(card.secret, card.coalition, card.circumstance) is not None
-    assert claim_of(twin, None, 5).broken_by(card.secret, card.coalition, card.circumstance) is None
+    assert claim_of(claimed, Plaintext(), 5).broken_by(card.secret, card.coalition, card.circumstance) is not None
+    assert claim_of(twin, Plaintext(), 5).broken_by(card.secret, card.coalition, card.circumstance) is None
 
 
 def test_claims_follow_the_schemes() -> None:
     """In the clear nothing is promised; a scheme promises single neighbours, and admits what subtraction tells."""
-    clear = claim_of(Plaintext(), None, 5)
-    hidden = claim_of(RelayCoded(), StagedPairwiseMasking(None), 5)
+    clear = claim_of(Plaintext(), Plaintext(), 5)
+    hidden = claim_of(RelayCoded(), PairwiseMasking(), 5)
     client = {Role.SILO: 1}
     assert not clear.guarantees
     assert hidden.broken_by(Secret.NODE_FEATURES, client, SINGLE) is not None
@@ -160,7 +160,7 @@ def test_claims_follow_the_schemes() -> None:
 def test_two_clients_know_each_other_s_model() -> None:
     """Of two clients each subtracts its own part from the mean, and the claim says so; of three none can."""
     for clients, told in ((2, True), (3, False)):
-        claim = claim_of(RelayCoded(), StagedPairwiseMasking(None), clients)
+        claim = claim_of(RelayCoded(), PairwiseMasking(), clients)
         leaks = {(leak.secret, leak.role) for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY}
         assert ((Secret.SUMMAND, Role.SILO) in leaks) is told
 
@@ -168,7 +168,7 @@ def test_two_clients_know_each_other_s_model() -> None:
 def test_what_picks_tell_is_declared() -> None:
     """A client that hears nothing of an edge knows that its other end has more than d neighbours elsewhere."""
     for scheme in (Plaintext(), RelayCoded()):
-        claim = claim_of(scheme, None, 5)
+        claim = claim_of(scheme, Plaintext(), 5)
         assert (Secret.DEGREE, Role.SILO) in {(leak.secret, leak.role) for leak in claim.leaks_by_design}
 
 
@@ -233,7 +233,7 @@ def test_a_graph_without_cross_edges_trains_in_the_clear() -> None:
     result = subject.train(recording=Recording.everything(1))
     (run,) = subject.runs(result)
     for each in ON_HOP_SUMS:
-        assert guess_of(each, run.transcript.views(Role.SILO), run.public, run.auxiliary) is None
+        assert guess_of(each, run.transcript.views(Role.SILO), run.public, run.knowledge) is None
     with pytest.raises(FglSecureError, match="k_min must leave some node a sum"):
         METHOD.plan(inside, ["relay-coded"])
 

@@ -13,11 +13,12 @@ from fgl_secure.methods.fed2gnn.latent import MEAN_SQUARE, LatentMap, learn_late
 from fgl_secure.methods.fed2gnn.models import PerceptronModel
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, Recording
+from fgl_secure.schemes import server_scheme
 from fgl_secure.training.model_down import RECEIVED
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 from tests.methods.fed2gnn.small import channel_of, some_digits
+from tests.sums import clear_sums
 
 GRAPH = some_digits(200, 3)
 PRESET = LatentPreset(width=8, epochs=3)
@@ -25,7 +26,7 @@ PRESET = LatentPreset(width=8, epochs=3)
 
 def learnt(preset: LatentPreset = PRESET, seed: int = 0, scheme: str | None = None) -> LatentMap:
     channel = channel_of(GRAPH)
-    sums = server_sums(None if scheme is None else staged(scheme, None), channel)
+    sums = CollectiveSums(server_scheme(scheme or "plaintext"), channel)
     return learn_latent(GRAPH, channel, preset, sums, seed=seed, device=torch.device("cpu"))
 
 
@@ -71,7 +72,7 @@ def test_all_that_is_sent_down_is_counted_and_noted(epochs: int) -> None:
     """A perceptron a round, the last one, and the mean square: a client that has these has the map."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
     preset = replace(PRESET, epochs=epochs)
-    found = learn_latent(GRAPH, channel, preset, server_sums(None, channel), seed=0, device=torch.device("cpu"))
+    found = learn_latent(GRAPH, channel, preset, clear_sums(channel), seed=0, device=torch.device("cpu"))
     features, classes = GRAPH.graph.num_features, GRAPH.num_classes
     parameters = sum(each.numel() for each in PerceptronModel((features, 8, classes), torch.Generator()).parameters())
     sent = sum(batch.bytes for batch in channel.transcript.messages if batch.phase is Phase.MODEL)

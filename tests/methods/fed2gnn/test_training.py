@@ -17,12 +17,14 @@ from fgl_secure.methods.fed2gnn.layout import UpdateLayout
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.registry import Parameters, make_scheme
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import least_group
 from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.server_sums import SERVER_SUM, server_sums
+from fgl_secure.training.server_sums import SERVER_SUM
 from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train
+from tests.sums import clear_sums
 
 GRAPH = some_digits()
 
@@ -53,7 +55,7 @@ def test_equal_seeds_give_equal_bits(backbone: str) -> None:
 
 def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
     """Pairwise masking of the clients' models gives the same bits as models in the clear."""
-    clear, masked = train(GRAPH), train(GRAPH, updates=staged("pairwise-masking", None))
+    clear, masked = train(GRAPH), train(GRAPH, updates=server_scheme("pairwise-masking"))
     assert clear.losses == masked.losses
     assert clear.accuracy == masked.accuracy
 
@@ -61,9 +63,9 @@ def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
 def test_secured_and_clear_training_agree() -> None:
     """Sums over relays and masked models, against sums of the same groups in the clear: within .2 points."""
     graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
-    scheme = make_scheme("relay-coded", Parameters())
-    secured = train(graph, preset, scheme, staged("pairwise-masking", None))
-    clear = train(graph, preset, Plaintext(minimum_group=scheme.minimum_group))
+    scheme = RelayCoded()
+    secured = train(graph, preset, scheme, server_scheme("pairwise-masking"))
+    clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
     assert secured.accuracy.test is not None
     assert clear.accuracy.test is not None
     assert abs(secured.accuracy.test - clear.accuracy.test) <= 0.002
@@ -72,14 +74,14 @@ def test_secured_and_clear_training_agree() -> None:
 
 def test_the_server_learns_sums_alone_under_a_scheme() -> None:
     """No client's row travels in the clear, and what the server is left with is one row a call."""
-    secured = train(GRAPH, updates=staged("pairwise-masking", None), recording=Recording.everything())
+    secured = train(GRAPH, updates=server_scheme("pairwise-masking"), recording=Recording.everything())
     view = secured.transcript.views(Role.SERVER)
-    assert len(view.messages(Phase.SUMMANDS)) == 0
+    assert len(view.messages(Phase.VECTORS)) == 0
     calls = QUICK.latent.epochs + 1 + QUICK.epochs + 1 if QUICK.latent else 0
     assert len(view.own(SERVER_SUM)) == calls
     clear = train(GRAPH, recording=Recording.everything())
     seen = clear.transcript.views(Role.SERVER)
-    assert len(seen.messages(Phase.SUMMANDS)) == calls
+    assert len(seen.messages(Phase.VECTORS)) == calls
 
 
 def test_seconds_count_from_the_first_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +114,7 @@ def test_the_validation_counts_in_the_rows_are_those_that_choose_the_round() -> 
     preset = replace(PLAIN, epochs=6)
     result = train(GRAPH, preset, recording=Recording.everything(), children=true_children)
     view = result.transcript.views(Role.SERVER)
-    totals = [np.asarray(batch.payload).sum(axis=0) for batch in view.messages(Phase.SUMMANDS)]
+    totals = [np.asarray(batch.payload).sum(axis=0) for batch in view.messages(Phase.VECTORS)]
     accuracy = [total[-2] / total[-1] for total in totals]
     assert len(totals) == preset.epochs + 1
     assert int(np.argmax(accuracy)) == result.selected_round
@@ -208,7 +210,7 @@ def test_other_parties_and_backbones_are_refused() -> None:
     """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
-        train_fed2gnn(GRAPH, channel, QUICK, make_scheme("relay-coded", Parameters()), server_sums(None, channel))
+        train_fed2gnn(GRAPH, channel, QUICK, RelayCoded(), clear_sums(channel))
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 

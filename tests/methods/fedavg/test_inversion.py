@@ -9,23 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.gradient_matching.reconstruction import Effort
-from fgl_secure.attacks.gradient_model import Activation, Convolution
+from fgl_secure.attacks.gradients.matching.reconstruction import Effort
+from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import FglSecureError, InputError
+from fgl_secure.methods.fedavg.controls import small_trees
+from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion import cli as inversion_cli
 from fgl_secure.methods.fedavg.inversion import gallery as gallery_module
 from fgl_secure.methods.fedavg.inversion.gallery import gallery
 from fgl_secure.methods.fedavg.inversion.invert import ATTACKS, invert
-from fgl_secure.methods.fedavg.inversion.noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion.options import InvertOptions
 from fgl_secure.methods.fedavg.inversion.output import options_of
 from fgl_secure.methods.fedavg.inversion.page import render_inversion
 from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
-from fgl_secure.methods.fedavg.inversion.reference import small_trees
-from fgl_secure.methods.fedavg.inversion.rounds import drawn_batches
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.methods.fedavg.small_rounds import drawn_batches
+from fgl_secure.schemes import names
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -43,7 +43,7 @@ def test_names_on_the_command_line_are_those_that_there_are() -> None:
     """Choices that the parser lists without loading anything are exactly the names that the package knows."""
     assert set(inversion_cli.BACKBONES) == set(Convolution)
     assert set(inversion_cli.ATTACKS) == set(ATTACKS)
-    assert set(inversion_cli.SCHEMES) == set(STAGED)
+    assert set(inversion_cli.SCHEMES) == set(names("server"))
     assert set(inversion_cli.ACTIVATIONS) == {each.value for each in Activation}
 
 
@@ -57,7 +57,7 @@ def test_the_parser_loads_nothing_heavy() -> None:
     ("changed", "told"),
     [({"backbone": "gat"}, "backbone"), ({"attack": "x-ray"}, "attack"), ({"activation": "tanh"}, "activation"),
      ({"scheme": "rot13"}, "scheme"), ({"batch": 0}, "batch"), ({"steps": 0}, "steps"), ({"restarts": 0}, "restarts"),
-     ({"delta": 1.0}, "delta"), ({"silos": 1, "scheme": "ckks"}, "silos"),
+     ({"delta": 1.0}, "delta"), ({"silos": 1, "scheme": "ckks-shared-key"}, "silos"),
      ({"attack": "analytic", "batch": 2}, "batch"),
      ({"attack": "span", "steps": 9}, "steps"), ({"noise": 0.0}, "noise"), ({"noise": 0.1, "clip": -1.0}, "clip"),
      ({"noise": float("nan")}, "noise"), ({"dataset": "cats"}, "cats"), ({"batch": 999}, "batch must lie in"),

@@ -9,16 +9,17 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_model import Convolution, GradientModel
+from fgl_secure.attacks.gradients.model import Convolution, GradientModel
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
 from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.presets import HONEST
-from fgl_secure.training.update_sums import BOUND, ClearUpdates, StagedUpdates
+from fgl_secure.training.server_sums import BOUND, SERVER_SUM, CollectiveMean
+from tests.sums import clear_mean
 
 SMALL = replace(HONEST, hidden=8)
 
@@ -38,16 +39,17 @@ def channel_of(graph: FederatedGraph) -> Channel:
 
 def sent(channel: Channel) -> NDArray[np.float32]:
     """The updates that went to the server in the clear, [K, P]."""
-    (batch,) = (each for each in channel.transcript.messages if each.phase is Phase.GRADIENT)
+    (batch,) = (each for each in channel.transcript.messages if each.phase is Phase.VECTORS)
     assert batch.payload is not None
-    return batch.payload
+    updates: NDArray[np.float32] = (batch.payload[:, :-1] / batch.payload[:, -1:]).astype(np.float32)
+    return updates
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
 def test_an_update_of_one_step_is_the_gradient_of_the_published_model(graph: FederatedGraph, backbone: str) -> None:
     """What a client sends is the gradient that the server computes from the client's subgraph, batch and weights."""
     channel = channel_of(graph)
-    method = FedAvg(graph, SMALL, ClearUpdates(channel), local=LocalTraining(batch=4), backbone=backbone)
+    method = FedAvg(graph, SMALL, clear_mean(channel), local=LocalTraining(batch=4), backbone=backbone)
     widths, weights = SMALL.widths(graph.graph.num_features, graph.num_classes), method.weights.astype(np.float64)
     method.round(0)
     model = GradientModel(Convolution(backbone), widths, weights)
@@ -63,15 +65,15 @@ def test_the_secured_mean_is_that_of_the_clear_within_half_a_unit(graph: Federat
     """Under masks the server takes the same weighted mean up to 2^-(f + 1), and gets no update of one client."""
     rows = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
     weights, channel = np.array([1, 7, 300]), channel_of(graph)
-    secured = StagedUpdates(StagedPairwiseMasking(), channel, 300)
+    secured = CollectiveMean(PairwiseMasking(), channel, 300)
     mean = secured(rows, weights, Step(0))
     assert np.abs(mean - np.average(rows.astype(np.float64), axis=0, weights=weights)).max() <= 2.0 ** -(
-        secured.fraction_bits + 1
+        secured.grid.fraction_bits + 1
     )
-    assert not [batch for batch in channel.transcript.messages if batch.phase is Phase.GRADIENT]
-    noted = [batch for batch in channel.transcript.private if batch.name == "gradient sum"]
+    assert not [batch for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
+    noted = [batch for batch in channel.transcript.private if batch.name == SERVER_SUM]
     assert [batch.owners.tolist() for batch in noted] == [channel.parties.ids(Role.SERVER).tolist()]
-    np.testing.assert_allclose(noted[0].values[0], 3 * mean)
+    np.testing.assert_allclose(noted[0].values[0], np.append(308 * mean, 308))
 
 
 def test_training_learns_and_secured_training_learns_the_same(graph: FederatedGraph) -> None:
@@ -80,9 +82,7 @@ def test_training_learns_and_secured_training_learns_the_same(graph: FederatedGr
     found = []
     for secured in (False, True):
         channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-        updates = (
-            StagedUpdates(StagedPairwiseMasking(), channel, graph.num_devices) if secured else ClearUpdates(channel)
-        )
+        updates = CollectiveMean(PairwiseMasking(), channel, graph.num_devices) if secured else clear_mean(channel)
         method = FedAvg(graph, replace(HONEST, hidden=16, learning_rate=0.05), updates)
         losses = [method.round(number) for number in range(8)]
         assert losses[-1] < losses[0]
@@ -96,7 +96,7 @@ def test_several_local_steps_go_along_several_gradients(graph: FederatedGraph) -
     updates = []
     for steps in (1, 2):
         channel = channel_of(graph)
-        FedAvg(graph, SMALL, ClearUpdates(channel), local=LocalTraining(steps, rate=1e-9)).round(0)
+        FedAvg(graph, SMALL, clear_mean(channel), local=LocalTraining(steps, rate=1e-9)).round(0)
         updates.append(sent(channel))
     np.testing.assert_allclose(updates[1], 2 * updates[0], rtol=1e-3, atol=1e-6)
 
@@ -106,8 +106,8 @@ def test_an_update_beyond_the_bound_is_refused(graph: FederatedGraph, value: flo
     """NaN, infinities and entries beyond the bound raise before a message is sent."""
     channel, rows = channel_of(graph), np.zeros((3, 4), dtype=np.float32)
     rows[1, 2] = value
-    with pytest.raises(InputError, match="finite and of magnitude"):
-        StagedUpdates(StagedPairwiseMasking(), channel, 1)(rows, np.ones(3, dtype=np.int64), Step(0))
+    with pytest.raises(InputError, match=r"finite|exceed the bound 64"):
+        CollectiveMean(PairwiseMasking(), channel, 1)(rows, np.ones(3, dtype=np.int64), Step(0))
     assert not channel.transcript.messages
 
 
@@ -116,9 +116,7 @@ def test_weights_out_of_range_are_refused(graph: FederatedGraph, weights: list[i
     """A weight of none, a negative one and one beyond the stated largest raise before a message is sent."""
     channel = channel_of(graph)
     with pytest.raises(InputError, match=r"weights must lie in 1\.\.10"):
-        StagedUpdates(StagedPairwiseMasking(), channel, 10)(
-            np.zeros((3, 4), dtype=np.float32), np.array(weights), Step(0)
-        )
+        CollectiveMean(PairwiseMasking(), channel, 10)(np.zeros((3, 4), dtype=np.float32), np.array(weights), Step(0))
     assert not channel.transcript.messages
 
 
@@ -126,12 +124,12 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     """Unknown backbones, numbers out of range, a field without room and clients without labels raise by name."""
     channel = channel_of(graph)
     with pytest.raises(UnknownNameError, match="backbone"):
-        FedAvg(graph, SMALL, ClearUpdates(channel), backbone="gat")
+        FedAvg(graph, SMALL, clear_mean(channel), backbone="gat")
     for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
             LocalTraining(**wrong)
-    with pytest.raises(FieldRangeError, match="bound of an update"):
-        StagedUpdates(StagedPairwiseMasking(), channel, 2**60)
+    with pytest.raises(FieldRangeError, match="must stay within the limit"):
+        CollectiveMean(PairwiseMasking(), channel, 2**60)
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
     with pytest.raises(InputError, match="client 1 has none"):
-        FedAvg(unlabelled, SMALL, ClearUpdates(channel))
+        FedAvg(unlabelled, SMALL, clear_mean(channel))

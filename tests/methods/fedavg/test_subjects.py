@@ -14,8 +14,8 @@ from fgl_secure.auditing.audit import audit
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import InputError
 from fgl_secure.methods import FedAvg
-from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Secret, Strength
+from fgl_secure.schemes import names
 
 QUICK = FedAvg(epochs=1)
 READING = ("gradient-single-row", "gradient-labels", "gradient-span")
@@ -55,7 +55,7 @@ def test_no_finding_contradicts_masks() -> None:
 def test_every_scheme_trains_to_the_same_model() -> None:
     """Rounding apart, accuracy does not depend on how updates are summed."""
     reached = set()
-    for scheme in STAGED:
+    for scheme in names("server"):
         (subject,) = QUICK.plan(None, [scheme]).subjects
         reached.add(subject.train().accuracy.test)
     assert len(reached) == 1
@@ -133,7 +133,7 @@ def test_training_says_under_which_scheme(capsys: pytest.CaptureFixture[str]) ->
     """`train fedavg` runs under masks unless told otherwise, and under one scheme alone."""
     assert main(["train", "fedavg", "--epochs", "1", "--json"]) == OK
     assert json.loads(capsys.readouterr().out)["protocol"] == "pairwise-masking"
-    assert main(["train", "fedavg", "--scheme", "ckks", "--scheme", "plaintext"]) == BAD_INPUT
+    assert main(["train", "fedavg", "--scheme", "ckks-shared-key", "--scheme", "plaintext"]) == BAD_INPUT
     assert "scheme must be given once" in capsys.readouterr().err
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.proxy_views import ProxySlices
+from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedspray.alignment import align, summand
 from fgl_secure.methods.fedspray.layout import ProxyLayout

@@ -10,10 +10,12 @@ import torch
 
 from fgl_secure.methods.fedspray.baselines import Baseline, PlainTraining, train_baseline
 from fgl_secure.methods.fedspray.networks import NETWORKS
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Recording
-from fgl_secure.training.server_sums import server_sums
+from fgl_secure.training.server_sums import CollectiveSums
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, tiny
+from tests.sums import clear_sums
 
 
 @pytest.mark.parametrize("backbone", NETWORKS)
@@ -23,7 +25,7 @@ def test_baselines_learn(baseline: Baseline, backbone: str) -> None:
     graph = digits()
     channel = channel_of(graph)
     preset = replace(SMALL, epochs=10, learning_rate=0.03, hidden=16)
-    result, scores = train_baseline(baseline, graph, channel, preset, server_sums(None, channel), backbone=backbone)
+    result, scores = train_baseline(baseline, graph, channel, preset, clear_sums(channel), backbone=backbone)
     assert result.accuracy.test is not None
     assert result.accuracy.test > 0.5
     assert scores.accuracy == result.accuracy
@@ -36,7 +38,13 @@ def test_fedavg_takes_the_mean_by_numbers_of_nodes() -> None:
     graph = digits()
     channel = channel_of(graph)
     method = PlainTraining(
-        Baseline.FEDAVG, graph, SMALL, server_sums(None, channel), backbone="gcn", seed=0, device=torch.device("cpu")
+        Baseline.FEDAVG,
+        graph,
+        SMALL,
+        clear_sums(channel),
+        backbone="gcn",
+        seed=0,
+        device=torch.device("cpu"),
     )
     method.round(0, last=False)
     weights = np.bincount(graph.silo_of) / graph.num_devices
@@ -54,12 +62,12 @@ def test_fedavg_takes_the_mean_by_numbers_of_nodes() -> None:
 def test_fedavg_under_masks_is_fedavg_in_the_clear() -> None:
     """Equal seeds give equal losses, and no summand arrives."""
     graph, losses = digits(), []
-    for scheme in (None, staged("pairwise-masking")):
+    for scheme in (Plaintext(), PairwiseMasking()):
         channel = channel_of(graph, Recording.everything())
-        result, _ = train_baseline(Baseline.FEDAVG, graph, channel, SMALL, server_sums(scheme, channel))
+        result, _ = train_baseline(Baseline.FEDAVG, graph, channel, SMALL, CollectiveSums(scheme, channel))
         losses.append(result.losses)
-        summands = [batch for batch in channel.transcript.messages if batch.phase is Phase.SUMMANDS]
-        assert len(summands) == (SMALL.epochs + 1 if scheme is None else 0)
+        summands = [batch for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
+        assert len(summands) == (SMALL.epochs + 1 if scheme.takes_reals else 0)
     assert losses[0] == losses[1]
 
 
@@ -67,8 +75,8 @@ def test_alone_means_two_numbers_and_no_model() -> None:
     """Local clients send validation figures to choose a round and get nothing; two clients' networks stay apart."""
     graph = tiny()
     channel = channel_of(graph, Recording.everything())
-    train_baseline(Baseline.LOCAL, graph, channel, SMALL, server_sums(None, channel))
-    sent = [batch.payload for batch in channel.transcript.messages if batch.phase is Phase.SUMMANDS]
+    train_baseline(Baseline.LOCAL, graph, channel, SMALL, clear_sums(channel))
+    sent = [batch.payload for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
     assert {payload.shape for payload in sent if payload is not None} == {(2, 2)}
     down = [batch for batch in channel.transcript.messages if batch.phase is Phase.MODEL]
     assert not any(batch.item_bytes for batch in down)

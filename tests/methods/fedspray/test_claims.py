@@ -3,17 +3,19 @@ from __future__ import annotations
 import pytest
 
 from fgl_secure.methods.fedspray.claims import claim_of
-from fgl_secure.protocols.staged.registry import STAGED, staged
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Role, Secret
+from fgl_secure.schemes import names, server_scheme
+from fgl_secure.training.server_sums import promises
 
 SERVER = {Role.SERVER: 1}
-SCHEMES = [name for name in STAGED if name != "plaintext"]
+SCHEMES = [name for name in names("server") if name != "plaintext"]
 ANY, REPEATED = Circumstance.ANY, Circumstance.REPEATED_SUM
 
 
 def test_in_the_clear_only_the_paper_s_promise_stands() -> None:
     """Averages are said to be irreversible; of classes and shares nothing is promised, and their exposure declared."""
-    claim = claim_of(None, 5)
+    claim = claim_of(Plaintext(), 5)
     broken = claim.broken_by(Secret.STRUCTURE_FEATURE, SERVER, ANY)
     assert broken is not None
     assert "4.5.1" in broken.source
@@ -24,8 +26,10 @@ def test_in_the_clear_only_the_paper_s_promise_stands() -> None:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_scheme_promises_summands_and_nothing_of_their_parts(name: str) -> None:
     """One sum of fractions can tell every client's counts, so that neither shares nor classes are promised."""
-    claim = claim_of(staged(name), 5)
-    assert claim.guarantees == staged(name).claim_for(5).guarantees
+    claim = claim_of(server_scheme(name), 5)
+    inner = promises(server_scheme(name), 5)
+    assert inner is not None
+    assert claim.guarantees == inner.guarantees
     assert claim.broken_by(Secret.SUMMAND, SERVER, ANY) is not None
     declared = {(leak.secret, leak.role, leak.circumstance) for leak in claim.leaks_by_design}
     for secret in (Secret.CLASS_PRESENCE, Secret.LABEL_SHARES):
@@ -36,7 +40,7 @@ def test_a_scheme_promises_summands_and_nothing_of_their_parts(name: str) -> Non
 @pytest.mark.parametrize("name", SCHEMES)
 def test_a_scheme_declares_what_sums_tell(name: str) -> None:
     """What shows in an exact sum, or in how it changes, is no contradiction."""
-    claim = claim_of(staged(name), 5)
+    claim = claim_of(server_scheme(name), 5)
     assert claim.broken_by(Secret.STRUCTURE_FEATURE, SERVER, ANY) is None
     assert claim.broken_by(Secret.LABEL_SHARES, SERVER, REPEATED) is None
     assert claim.broken_by(Secret.TRAINING_NODE, SERVER, REPEATED) is None
@@ -45,7 +49,7 @@ def test_a_scheme_declares_what_sums_tell(name: str) -> None:
 def test_two_clients_hide_nothing_from_each_other() -> None:
     """Of two clients each subtracts its own part; of three none can."""
     for clients, declared in ((2, True), (3, False)):
-        leaks = claim_of(staged("ckks"), clients).leaks_by_design
+        leaks = claim_of(server_scheme("ckks-shared-key"), clients).leaks_by_design
         statements = [leak.statement for leak in leaks if leak.role is Role.SILO]
         assert any("of two clients" in each for each in statements) is declared
 
@@ -53,4 +57,4 @@ def test_two_clients_hide_nothing_from_each_other() -> None:
 @pytest.mark.parametrize("name", SCHEMES)
 def test_nothing_is_said_to_hide_whose_a_part_is(name: str) -> None:
     """Where one sum has one explanation it does tell which client has what."""
-    assert "does not say" not in str(claim_of(staged(name), 5))
+    assert "does not say" not in str(claim_of(server_scheme(name), 5))

@@ -8,16 +8,21 @@ from functools import cache
 import numpy as np
 import pytest
 
-from fgl_secure.attacks.proxy_rows import ADDED, LABELLED, SINGLES, close, proxy_rows
-from fgl_secure.auditing import Record, Report, Verdict, contradictions
+from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge
+from fgl_secure.attacks.proxies.rows import close, proxy_rows
+from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.records import Record
+from fgl_secure.auditing.report import Report
+from fgl_secure.auditing.schema import contradictions
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import FedSpray
-from fgl_secure.methods.fedspray import runs
+from fgl_secure.methods.fedspray import scenarios
 from fgl_secure.methods.fedspray.growth import turns, with_few_labels
-from fgl_secure.protocols.staged.registry import STAGED
 from fgl_secure.runtime import Recording, Role
+from fgl_secure.schemes import names
 
 QUICK, DATA = FedSpray(epochs=1), Data(partition="louvain")
 ATTACKS = (
@@ -91,7 +96,7 @@ def test_masks_do_not_hide_how_labels_change() -> None:
 def test_schemes_train_alike() -> None:
     """Accuracy does not depend on how summands are added up."""
     reached = set()
-    for scheme in STAGED:
+    for scheme in names("server"):
         (subject,) = QUICK.plan(DATA, [scheme]).subjects
         reached.add(subject.train().accuracy.test)
     assert len(reached) == 1
@@ -101,10 +106,10 @@ def test_proxies_of_the_truth_are_those_that_were_trained() -> None:
     """Training the first round again for its truth gives the very summands that were recorded."""
     (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
     first = next(iter(subject.runs(subject.train(recording=Recording.everything(1)))))
-    (seen,) = proxy_rows(first.transcript.views(Role.SERVER), first.public, first.auxiliary)
-    single = first.truth.extra[LABELLED][:, 0] == 1
+    (seen,) = proxy_rows(first.transcript.views(Role.SERVER), first.public, first.knows(ProxyKnowledge))
+    single = first.truth(ProxyTruth).labelled[:, 0] == 1
     assert single.sum() == 5
-    assert close(seen.proxies[single], first.truth.extra[SINGLES][:, 0][single]).all()
+    assert close(seen.proxies[single], first.truth(ProxyTruth).singles[:, 0][single]).all()
 
 
 def test_rounds_grow_by_one_label_of_one_client() -> None:
@@ -121,11 +126,11 @@ def test_rounds_grow_by_one_label_of_one_client() -> None:
 
 def test_clients_without_further_labels_add_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every label is used from the start there is one round, and nothing about additions is measured."""
-    monkeypatch.setattr(runs, "FEW_LABELS", 10_000)
+    monkeypatch.setattr(scenarios, "FEW_LABELS", 10_000)
     (subject,) = QUICK.plan(DATA, ["plaintext"]).subjects
     *_, grown = subject.runs(subject.train(recording=Recording.everything(1)))
-    assert grown.truth.extra[ADDED].shape[1] == 1
-    assert not np.isfinite(grown.truth.extra[ADDED]).any()
+    assert grown.truth(ProxyTruth).added.shape[1] == 1
+    assert not np.isfinite(grown.truth(ProxyTruth).added).any()
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,13 @@ from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
 from fgl_secure.methods.fedspray.scoring import minority_nodes
 from fgl_secure.methods.fedspray.training import FedSpray, FedSprayOutcome, train_fedspray
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.schemes import server_scheme
 from fgl_secure.training.model_down import RECEIVED
-from fgl_secure.training.server_sums import SERVER_SUM, ServerSums, server_sums
+from fgl_secure.training.server_sums import SERVER_SUM, CollectiveSums, ServerSums
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, tiny, with_epochs
 
-SCHEMES = ("pairwise-masking", "lightsecagg", "ckks")
+SCHEMES = ("pairwise-masking", "lightsecagg", "ckks-shared-key")
 PUBLISHED = fedspray_preset("paper", "PubMed")
 
 
@@ -35,7 +35,7 @@ def trained(
 ) -> tuple[FedSprayOutcome, Channel]:
     """A run and its channel."""
     channel = channel_of(graph, recording)
-    sums = server_sums(None if scheme is None else staged(scheme), channel)
+    sums = CollectiveSums(server_scheme(scheme or "plaintext"), channel)
     return train_fedspray(graph, channel, preset, sums, backbone=backbone, seed=seed), channel
 
 
@@ -117,7 +117,7 @@ def test_the_server_gets_no_clients_numbers_under_a_scheme(scheme: str | None) -
     exact = [row for payload in told for row in payload if (np.abs(rows - row).max(axis=1) < 1e-6).any()]
     assert len(exact) == (len(rows) if scheme is None else 0)
     phases = {batch.phase for batch in channel.transcript.messages}
-    assert (Phase.SUMMANDS in phases) == (scheme is None)
+    assert (Phase.VECTORS in phases) == (scheme is None)
     assert not phases & {Phase.COUNTS, Phase.CORRECT, Phase.GRADIENT}
     learnt = [batch for batch in channel.transcript.private if batch.name == SERVER_SUM]
     assert len(learnt) == (0 if scheme is None else 1)
@@ -221,7 +221,7 @@ def test_the_round_is_chosen_by_the_sum_alone() -> None:
     for choice, sign in ((RoundChoice.LOSS, -1), (RoundChoice.ACCURACY, 1)):
         preset = replace(SMALL, epochs=8, choice=choice)
         outcome, channel = trained(digits(), preset, recording=Recording.everything())
-        sent = [batch.payload for batch in channel.transcript.messages if batch.phase is Phase.SUMMANDS]
+        sent = [batch.payload for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
         sums = [payload.sum(axis=0) for payload in sent if payload is not None]
         layout = outcome.layout
         figures = [float(total[layout.right][0] / total[layout.scored][0]) for total in sums]

@@ -17,12 +17,12 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
     client_features,
-    relays_of,
+    helpers_of,
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.ckks_vectors import CkksVectors
+from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -38,7 +38,7 @@ EXCHANGES: dict[str, Exchange] = {
     "plaintext to owners": RowExchange(delivery=GradientDelivery.OWNER),
     "pairwise-masking": RowExchange(MASKS, MASKS),
     "masks to owners": RowExchange(MASKS, MASKS, delivery=GradientDelivery.OWNER),
-    "ckks": RowExchange(CkksVectors(), MASKS),
+    "ckks": RowExchange(Ckks(), MASKS),
     "queries": RowExchange(sharing=FeatureSharing.QUERIES, rule=None),
     "queries under masks": RowExchange(
         MASKS, MASKS, sharing=FeatureSharing.QUERIES, delivery=GradientDelivery.OWNER, rule=AuditRule(1.0, 1)
@@ -65,7 +65,7 @@ def preset() -> FedStructPreset:
 def trained(
     graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str = "hop2vec"
 ) -> TrainingResult:
-    parties = hierarchy_of(graph, relays_of(exchange))
+    parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
     return run_fedstruct(graph, preset, exchange, channel, features=features)
 

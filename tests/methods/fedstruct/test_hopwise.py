@@ -13,9 +13,9 @@ from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacen
 from fgl_secure.methods.fedstruct.hopwise import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, Hopwise
 from fgl_secure.methods.fedstruct.structure_sum import HeldRows
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from tests.graphs import two_communities
 
@@ -28,7 +28,7 @@ def graph() -> FederatedGraph:
 
 
 def channel(graph: FederatedGraph, scheme: Scheme, recording: Recording | None = None) -> Channel:
-    return Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0), recording)
+    return Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording)
 
 
 def embeddings(graph: FederatedGraph) -> torch.Tensor:

@@ -8,28 +8,30 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
-from fgl_secure.attacks.base import Reference, guess_of
-from fgl_secure.attacks.registry import ATTACKS
-from fgl_secure.auditing import Report, Verdict, contradictions
+from fgl_secure.attacks.registry import attacks
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, FEDSTRUCT_LOUVAIN, FEDSTRUCT_QUERIES
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.report import Report
+from fgl_secure.auditing.schema import contradictions
+from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import FedStruct
 from fgl_secure.methods.fedstruct.claims import claim_of
+from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
-from fgl_secure.methods.fedstruct.runs import structure_reference
 from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
-from fgl_secure.protocols.naming import assignment
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Circumstance, Role, Secret
-from tests.attacks.hop_runs import scale_free
+from fgl_secure.schemes import assignment
+from tests.attacks.structure.hop_runs import scale_free
 from tests.graphs import two_communities
 
 STRUCTURE = {
-    Reference.FEDSTRUCT, Reference.FEDSTRUCT_LOUVAIN, Reference.FEDSTRUCT_QUERIES, Reference.FEDSTRUCT_HOPWISE,
+    FEDSTRUCT, FEDSTRUCT_LOUVAIN, FEDSTRUCT_QUERIES, FEDSTRUCT_HOPWISE,
 }  # fmt: skip
-ON_STRUCTURE = [name for name, each in ATTACKS.items() if each.card.reference in STRUCTURE]
+ON_STRUCTURE = [name for name, each in attacks().items() if each.card.control in STRUCTURE]
 
 
 QUICK = FedStruct(epochs=1, hops=2)
@@ -43,11 +45,11 @@ def exchange(text: str, method: FedStruct = QUICK) -> RowExchange | HopwiseExcha
 @pytest.mark.parametrize("name", ON_STRUCTURE)
 def test_every_attack_on_structure_breaks_its_reference(name: str) -> None:
     """The run in the clear that each attack refers to is broken, so that finding nothing elsewhere means something."""
-    each = ATTACKS[name]
-    run = structure_reference(each.card.reference)
-    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    each = attacks()[name]
+    run = CONTROLS[each.card.control]()
+    guess = run.guess(each)
     assert guess is not None
-    for found in each.score(guess, run.truth):
+    for found in run.score(each, guess):
         assert found.value >= each.card.minimum * found.reachable, found.metric
 
 
@@ -98,18 +100,18 @@ def test_owner_addressed_delivery_takes_the_gradient_from_the_server() -> None:
     chosen = FedStruct(epochs=1, hops=2, delivery="owner")
     found = audit(chosen, two_communities(devices=60, silos=3), "pairwise-masking")
     assert not [record for record in found.records if record.attack.startswith("structure-gradient")]
-    sealed = claim_of(RowExchange(delivery=GradientDelivery.OWNER), "hop2vec")
+    sealed = claim_of(RowExchange(delivery=GradientDelivery.OWNER), "hop2vec", 5)
     assert sealed.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is not None
 
 
 def test_claims_follow_the_choice() -> None:
     """Sharing, delivery and features decide what is promised and what is admitted."""
-    published = claim_of(RowExchange(), "degree")
+    published = claim_of(RowExchange(), "degree", 5)
     assert published.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is not None
     assert published.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is None
-    queries = claim_of(RowExchange(sharing=FeatureSharing.QUERIES, rule=None), "hop2vec")
+    queries = claim_of(RowExchange(sharing=FeatureSharing.QUERIES, rule=None), "hop2vec", 5)
     assert queries.broken_by(Secret.STRUCTURE_FEATURE, {Role.SILO: 1}, Circumstance.ANY) is not None
-    hopwise = claim_of(HopwiseExchange(RelayCoded()), "hop2vec")
+    hopwise = claim_of(HopwiseExchange(RelayCoded()), "hop2vec", 5)
     assert hopwise.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is None
     assert hopwise.broken_by(Secret.EMBEDDING, {Role.RELAY: 1}, Circumstance.ANY) is not None
 

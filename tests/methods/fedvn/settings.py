@@ -12,7 +12,7 @@ from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.runs import Setting
+from fgl_secure.methods.fedvn.scenarios import Setting
 
 QUICK = FedVN(epochs=6, virtual_nodes=3)
 

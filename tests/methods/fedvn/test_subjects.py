@@ -18,11 +18,11 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods import FedVN
-from fgl_secure.methods.fedvn import runs
-from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.methods.fedvn import scenarios
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
-from fgl_secure.training.server_sums import ServerSums, server_sums
+from fgl_secure.schemes import names
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 from tests.methods.fedvn.settings import QUICK
 
 SHORT = replace(QUICK, epochs=2)
@@ -70,17 +70,17 @@ class Leaking(ServerSums):
     def __call__(self, rows: NDArray[np.float64], step: Step) -> NDArray[np.float64]:
         """Sends the rows, and sums them up."""
         clients, (server,) = self._channel.parties.ids(Role.SILO), self._channel.parties.ids(Role.SERVER)
-        self._channel.send(Phase.SUMMANDS, step, clients, np.full(len(clients), server), rows)
+        self._channel.send(Phase.VECTORS, step, clients, np.full(len(clients), server), rows)
         return self._inner(rows, step)
 
 
 def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: what clients send beside their masked vectors contradicts what masks promise."""
 
-    def leaking(scheme: StagedScheme | None, channel: Channel) -> ServerSums:
-        return Leaking(server_sums(scheme, channel), channel)
+    def leaking(scheme: Scheme, channel: Channel) -> ServerSums:
+        return Leaking(CollectiveSums(scheme, channel), channel)
 
-    monkeypatch.setattr(runs, "server_sums", leaking)
+    monkeypatch.setattr(scenarios, "CollectiveSums", leaking)
     twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
     assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)
@@ -91,7 +91,7 @@ def test_attacks_read_what_training_sends() -> None:
     (subject,) = SHORT.plan(None, ["plaintext"]).subjects
     trained = subject.train(recording=Recording.everything(2))
     (run,) = subject.runs(trained)
-    sent = [each.views(Role.SERVER).messages(Phase.SUMMANDS) for each in (trained.transcript, run.transcript)]
+    sent = [each.views(Role.SERVER).messages(Phase.VECTORS) for each in (trained.transcript, run.transcript)]
     assert [len(batches) for batches in sent] == [2, 2]
     for first, second in zip(*sent, strict=True):
         assert first.payload is not None
@@ -109,7 +109,7 @@ def test_every_scheme_trains_to_the_same_model() -> None:
 def test_demonstrates_two_schemes_and_takes_any() -> None:
     """Without a name, plaintext and pairwise masking; every staged scheme by name."""
     assert tuple(subject.name for subject in QUICK.plan().subjects) == FedVN.demonstrated
-    assert tuple(subject.name for subject in QUICK.plan(None, STAGED).subjects) == tuple(STAGED)
+    assert tuple(subject.name for subject in QUICK.plan(None, names("server")).subjects) == tuple(names("server"))
 
 
 def test_the_plan_speaks_of_clients_and_graphs() -> None:

@@ -16,12 +16,13 @@ from fgl_secure.methods.fedvn.methods import FEDAVG, FEDVN, METHODS, SELF_TRAINI
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
 from fgl_secure.methods.fedvn.training import GraphOutcome, run_fedvn, train_fedvn
 from fgl_secure.methods.hifgl.program import hierarchy_of
-from fgl_secure.protocols.staged.registry import staged
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
+from fgl_secure.schemes import server_scheme
 from fgl_secure.training.model_down import RECEIVED
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.server_sums import SERVER_SUM, server_sums
+from fgl_secure.training.server_sums import SERVER_SUM, CollectiveSums
 from tests.methods.fedvn.sets import random_set
+from tests.sums import clear_sums
 
 HONEST = replace(fedvn_preset("honest", "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2)
 PAPER = replace(fedvn_preset("paper", "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2, floor=0.01)
@@ -32,7 +33,7 @@ def run(
 ) -> tuple[GraphOutcome, Channel]:
     """A whole training run that keeps everything."""
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(7), Recording.everything())
-    sums = server_sums(None if scheme is None else staged(scheme), channel)
+    sums = CollectiveSums(server_scheme(scheme or "plaintext"), channel)
     return run_fedvn(sets, channel, preset, sums, method=method, seed=seed), channel
 
 
@@ -45,7 +46,7 @@ def test_equal_seeds_give_equal_bits() -> None:
     assert first.losses != other.losses
 
 
-@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks"])
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "ckks-shared-key"])
 def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
     """Losses agree to the last bit, and nobody's row is among the messages."""
     sets = random_set()
@@ -53,8 +54,8 @@ def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
     assert secured.result.losses == clear.result.losses
     assert secured.result.accuracy == clear.result.accuracy
     view = channel.transcript.view([Party(Role.SERVER, 0)])
-    assert not list(view.messages(Phase.SUMMANDS))
-    assert list(open_channel.transcript.view([Party(Role.SERVER, 0)]).messages(Phase.SUMMANDS))
+    assert not list(view.messages(Phase.VECTORS))
+    assert list(open_channel.transcript.view([Party(Role.SERVER, 0)]).messages(Phase.VECTORS))
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
@@ -142,7 +143,7 @@ def test_motif_mini_is_learnt_better_than_by_chance() -> None:
     preset = replace(fedvn_preset("paper", "Motif-mini"), epochs=15, learning_rate=0.1, hidden=24, virtual_nodes=4)
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(0))
     for method in (FEDAVG, FEDVN):
-        result = train_fedvn(sets, channel, preset, server_sums(None, channel), method=method)
+        result = train_fedvn(sets, channel, preset, clear_sums(channel), method=method)
         assert result.losses[-1] < 0.9 * np.log(3)
 
 
@@ -173,7 +174,7 @@ def test_unknown_presets_and_wrong_channels_are_refused() -> None:
     fewer = replace(sets, client_of=np.minimum(sets.client_of, 1))
     channel = Channel(hierarchy_of(other.union()), SimulationCoins(0))
     with pytest.raises(InputError, match=r"2 clients.*found 3"):
-        train_fedvn(fewer, channel, HONEST, server_sums(None, channel))
+        train_fedvn(fewer, channel, HONEST, clear_sums(channel))
 
 
 def test_a_round_needs_graphs_to_be_chosen_on() -> None:

@@ -15,6 +15,7 @@ from fgl_secure.methods.hifgl.device_gradients import ClearGradients, Collector,
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
@@ -53,7 +54,7 @@ def factors_of(backbone: str, preset: Preset) -> Caught:
 
 def summed(scheme: RelayCoded, recording: Recording | None = None) -> tuple[SummedGradients, Channel]:
     """The sums of a scheme on a channel of their own."""
-    channel = Channel(hierarchy_of(GRAPH, scheme.relays), SimulationCoins(1), recording)
+    channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(1), recording)
     return SummedGradients(scheme, channel, GRAPH.silo_of), channel
 
 
@@ -95,9 +96,9 @@ def test_recorded_rounds_run_the_scheme() -> None:
     sums, channel = summed(RelayCoded(), Recording.everything(rounds=2))
     rounds = [sums.sums(factors, Step(r)) for r in range(3)]
     assert all(np.array_equal(a, b) for a, b in zip(rounds[0], rounds[2], strict=True))
-    kept = [b for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.fields is not None]
-    assert {b.step.round for b in kept} == {0, 1}
-    one, other = (next(b for b in kept if b.step.round == r)["sum"] for r in (0, 1))
+    kept = [(b.step.round, b.fields) for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.fields]
+    assert {number for number, _ in kept} == {0, 1}
+    one, other = (next(fields[SUM] for number, fields in kept if number == r) for r in (0, 1))
     assert (one != other).any()
 
 
@@ -106,7 +107,7 @@ def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> Non
     """Under the scheme no device's gradient travels in the clear; the clear path, by the same judge, sends each."""
     recorded = []
     for scheme in (RelayCoded(), Plaintext()):
-        channel = Channel(hierarchy_of(GRAPH, scheme.relays), SimulationCoins(0), Recording.everything())
+        channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0), Recording.everything())
         HiFGL(GRAPH, scheme, channel, preset, backbone=backbone).round(0)
         recorded.append(sum(b.messages for b in channel.transcript.messages if b.phase is Phase.GRADIENT))
     assert recorded[0] == 0
@@ -172,7 +173,7 @@ def test_a_small_silo_learns_from_the_others_alone() -> None:
     left = tuple(rng.normal(size=(2, n, 3)).astype(np.float32) for n in (5, 19))
     right = tuple(rng.normal(size=(2, n, 2)).astype(np.float32) for n in (5, 19))
     factors = [Factors(0, left, right, np.arange(24), False)]
-    channel = Channel(hierarchy_of(GRAPH, 2), SimulationCoins(0))
+    channel = Channel(hierarchy_of(GRAPH, {Role.RELAY: 2}), SimulationCoins(0))
     sums = SummedGradients(RelayCoded(k_min=6), channel, silo_of)
     whole, short = (sums.sums(factors, Step(r))[0] for r in range(2))
     assert np.array_equal(whole, short)

@@ -13,9 +13,9 @@ from fgl_secure.errors import FieldRangeError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of, neighbour_sums
 from fgl_secure.methods.hifgl.training import train_hifgl
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.training.loop import TrainingResult
@@ -154,7 +154,7 @@ def test_dropout_repeats_with_its_seed_and_is_off_when_judging() -> None:
 
 def test_values_beyond_the_bound_stop_training_with_round_and_layer() -> None:
     """Training never wraps in silence: it raises and says when."""
-    with pytest.raises(FieldRangeError, match=r"bound 0.001; found magnitude .* \(round 0, layer 0, forward pass\)"):
+    with pytest.raises(FieldRangeError, match=r"bound 0.001; at least one does: .* \(round 0, layer 0, forward pass\)"):
         train(SecretMessagePassing(bound=0.001))
 
 
@@ -193,7 +193,7 @@ def test_a_static_first_layer_is_sent_once() -> None:
 @pytest.mark.parametrize("scheme", [RelayCoded(k_min=1), RelayCoded(T=2, R=4), RelayCoded(profile=Profile.ANON)])
 def test_relays_train_the_plaintext_model_of_the_same_least_group(scheme: RelayCoded, backbone: str) -> None:
     """Over relays, with gradients summed as well, losses agree with plaintext to 1e-4 and accuracies are the same."""
-    channel = Channel(hierarchy_of(GRAPH, scheme.relays), SimulationCoins(0))
+    channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
     secured = train_hifgl(GRAPH, scheme, channel, QUICK, backbone=backbone)
     plain = train(Plaintext(minimum_group=scheme.k_min), backbone=backbone)
     assert np.allclose(secured.losses, plain.losses, atol=1e-4)
@@ -203,7 +203,7 @@ def test_relays_train_the_plaintext_model_of_the_same_least_group(scheme: RelayC
 def test_parameter_gradients_reach_silos_in_the_clear_or_not_at_all() -> None:
     """As published every device's gradient is a message to its silo; over relays there is no such message."""
     scheme = RelayCoded()
-    channel = Channel(hierarchy_of(GRAPH, scheme.relays), SimulationCoins(0))
+    channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
     train_hifgl(GRAPH, scheme, channel, QUICK)
     phases = {batch.phase for batch in channel.transcript.messages}
     assert Phase.GRADIENT not in phases

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fgl_secure.attacks.base import Measurement, guess_of
+from fgl_secure.attacks.base import Measurement
+from fgl_secure.attacks.message_passing.tag_matching import certain_edges, claimed_edges, refine
 from fgl_secure.attacks.registry import attack
-from fgl_secure.attacks.tag_matching import certain_edges, claimed_edges, refine
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
-from fgl_secure.methods.hifgl.special_runs import drop_out_run, static_run
+from fgl_secure.methods.hifgl.scenarios import drop_out_run, static_run
 from fgl_secure.protocols.secmp import SecretMessagePassing
 
 SCHEME = SecretMessagePassing(bound=1.0, fraction_bits=16)
@@ -26,9 +26,9 @@ def _federated(name: str, data_root: Path) -> FederatedGraph:
 
 def _figures(run: RecordedRun, name: str) -> dict[str, Measurement]:
     each = attack(name)
-    guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+    guess = run.guess(each)
     assert guess is not None
-    return {found.metric: found for found in each.score(guess, run.truth)}
+    return {found.metric: found for found in run.score(each, guess)}
 
 
 @pytest.fixture(scope="module", params=["Cora", "CiteSeer"])

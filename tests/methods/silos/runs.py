@@ -14,15 +14,16 @@ from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
 from fgl_secure.methods.silos.mailbox import run_together
 from fgl_secure.methods.silos.neighbour_sums import ClearSums, NeighbourSums
-from fgl_secure.methods.silos.parcels import Array, Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.methods.silos.parcels import Array, Arrays
 from fgl_secure.methods.silos.program import Inbox, Outbox, Program
 from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.staged.interface import StagedScheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from fgl_secure.training.presets import HONEST, Preset
 
 SESSION = bytes(range(16))
@@ -61,11 +62,11 @@ class PutDown(Program):
         self._kept = named_to_bytes(state)
 
 
-def company(graph: FederatedGraph, scheme: StagedScheme) -> Company:
+def company(graph: FederatedGraph, scheme: Scheme) -> Company:
     return Company(graph.num_silos, scheme, SESSION)
 
 
-def fedstruct_makes(graph: FederatedGraph, task: FedStructTask, scheme: StagedScheme) -> dict[int, Make]:
+def fedstruct_makes(graph: FederatedGraph, task: FedStructTask, scheme: Scheme) -> dict[int, Make]:
     """What makes each silo's program; what it holds is cut out once."""
 
     def make(silo: int) -> Make:
@@ -76,7 +77,7 @@ def fedstruct_makes(graph: FederatedGraph, task: FedStructTask, scheme: StagedSc
 
 
 def hifgl_makes(
-    graph: FederatedGraph, task: HiFGLTask, scheme: StagedScheme, relays: RelayCoded | None = None, minimum: int = 1
+    graph: FederatedGraph, task: HiFGLTask, scheme: Scheme, relays: RelayCoded | None = None, minimum: int = 1
 ) -> dict[int, Make]:
     """What makes each silo's program, and each relay's where there are any."""
 
@@ -100,7 +101,7 @@ def hifgl_makes(
 def together(
     makes: Mapping[int, Make],
     graph: FederatedGraph,
-    scheme: StagedScheme,
+    scheme: Scheme,
     channel: Channel | None = None,
     *,
     put_down: bool = False,

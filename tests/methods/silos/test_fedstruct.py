@@ -15,13 +15,12 @@ from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, Fe
 from fgl_secure.methods.fedstruct.program import FedStruct
 from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
+from fgl_secure.methods.silos.program import SERVER
 from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.staged.ckks import StagedCkks
-from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.interface import StagedScheme
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
-from fgl_secure.protocols.staged.plain import StagedPlain
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
 from tests.graphs import two_communities
@@ -58,11 +57,9 @@ def in_process(graph: FederatedGraph, task: FedStructTask) -> tuple[TrainingResu
 
 @pytest.mark.parametrize(
     ("name", "scheme", "put_down"),
-    [*((name, StagedPlain(), False) for name in TASKS), ("hop2vec", StagedPairwiseMasking(), True)],
+    [*((name, Plaintext(), False) for name in TASKS), ("hop2vec", PairwiseMasking(), True)],
 )
-def test_training_is_that_of_one_process(
-    graph: FederatedGraph, name: str, scheme: StagedScheme, put_down: bool
-) -> None:
+def test_training_is_that_of_one_process(graph: FederatedGraph, name: str, scheme: Scheme, put_down: bool) -> None:
     """Losses, parameters, selected round and accuracies agree, whoever adds up and though silos are put down."""
     task = TASKS[name]
     expected, method = in_process(graph, task)
@@ -83,7 +80,7 @@ def test_another_seed_trains_something_else(graph: FederatedGraph) -> None:
     """The comparison can fail: with another seed of the weights parameters differ by far more than rounding."""
     _, method = in_process(graph, TASKS["hop2vec"])
     other = FedStructTask(FEDSTRUCT, seed=1)
-    found = together(fedstruct_makes(graph, other, StagedPlain()), graph, StagedPlain())[0]
+    found = together(fedstruct_makes(graph, other, Plaintext()), graph, Plaintext())[0]
     theta = np.concatenate([parameter.detach().numpy().reshape(-1) for parameter in method.theta])
     assert np.abs(found["theta"] - theta).max() > 100 * CLOSE
 
@@ -91,7 +88,7 @@ def test_another_seed_trains_something_else(graph: FederatedGraph) -> None:
 def test_the_server_is_sent_parts_of_sums_and_nothing_else(graph: FederatedGraph) -> None:
     """Under masking no silo sends the server a vector, a feature or a count in the clear."""
     channel = Channel(hierarchy_of(graph), SystemCoins(), Recording.everything())
-    scheme = StagedPairwiseMasking()
+    scheme = PairwiseMasking()
     together(fedstruct_makes(graph, TASKS["degree"], scheme), graph, scheme, channel)
     server = channel.parties.ids(Role.SERVER)[0]
     to_server = {batch.phase for batch in channel.transcript.messages if server in batch.receivers}
@@ -106,13 +103,13 @@ def test_the_server_is_sent_parts_of_sums_and_nothing_else(graph: FederatedGraph
 def test_averages_over_clients_are_refused(graph: FederatedGraph, preset: FedStructPreset) -> None:
     """Counts that are added up do not tell how well single clients do."""
     with pytest.raises(InputError, match="averaging must be pooled"):
-        fedstruct_makes(graph, FedStructTask(preset), StagedPlain())[0]()
+        fedstruct_makes(graph, FedStructTask(preset), Plaintext())[0]()
 
 
-def test_a_scheme_without_a_modulus_is_refused(graph: FederatedGraph) -> None:
-    """Sums for one silo need a field to hide in, which CKKS has not."""
-    scheme = StagedCkks()
-    with pytest.raises(InputError, match="must have a modulus"):
+def test_a_scheme_that_hides_no_sum_from_the_server_is_refused(graph: FederatedGraph) -> None:
+    """Sums for one silo need a scheme whose server does not learn them."""
+    scheme = SharedKeyCkks()
+    with pytest.raises(InputError, match="must serve the topology clients"):
         together(fedstruct_makes(graph, TASKS["hop2vec"], scheme), graph, scheme)
 
 
@@ -121,7 +118,7 @@ def test_features_of_others_nodes_are_refused(graph: FederatedGraph) -> None:
     share = SiloShare.of(graph, 0)
     task = TASKS["degree"]
     silo = FedStructSilo(
-        share, replace(task, preset=replace(task.preset, hops=1)), company(graph, StagedPlain()), SystemCoins()
+        share, replace(task, preset=replace(task.preset, hops=1)), company(graph, Plaintext()), SystemCoins()
     )
     sent = silo.turn({})
     (parcel,) = sent[1]

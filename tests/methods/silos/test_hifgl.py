@@ -17,11 +17,10 @@ from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.methods.silos.hifgl import HiFGLTask
 from fgl_secure.methods.silos.relay import RelaySums
 from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.protocols.grouped_sum import Scheme
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
-from fgl_secure.protocols.staged.plain import StagedPlain
+from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import Federation, Preset
@@ -69,7 +68,7 @@ class _Runs:
     def in_process(
         self, graph: FederatedGraph, preset: Preset, backbone: str, scheme: Scheme
     ) -> tuple[TrainingResult, list[np.ndarray]]:
-        channel = Channel(hierarchy_of(graph, scheme.relays), SimulationCoins(0))
+        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
         result = train_hifgl(graph, scheme, channel, preset, backbone=backbone)
         models = self.made[-1]._silos.models
         return result, [torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy() for model in models]
@@ -95,15 +94,15 @@ def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, run
     """Losses, every silo's model, selected round and accuracies agree, though silos are put down after each turn."""
     preset, backbone, minimum = IN_THE_CLEAR[name]
     expected, models = runs.in_process(graph, preset, backbone, Plaintext(minimum_group=minimum))
-    makes = hifgl_makes(graph, HiFGLTask(preset, backbone), StagedPlain(), minimum=minimum)
-    check(together(makes, graph, StagedPlain(), put_down=name != "three layers, large groups"), expected, models)
+    makes = hifgl_makes(graph, HiFGLTask(preset, backbone), Plaintext(), minimum=minimum)
+    check(together(makes, graph, Plaintext(), put_down=name != "three layers, large groups"), expected, models)
 
 
 def test_local_models_are_the_same_to_the_last_bit(graph: FederatedGraph, runs: _Runs) -> None:
     """Where nothing is averaged nothing is rounded: layers that are computed again give the very same gradients."""
     preset, backbone, _ = IN_THE_CLEAR["local models"]
     _, models = runs.in_process(graph, preset, backbone, Plaintext())
-    found = together(hifgl_makes(graph, HiFGLTask(preset, backbone), StagedPlain()), graph, StagedPlain())
+    found = together(hifgl_makes(graph, HiFGLTask(preset, backbone), Plaintext()), graph, Plaintext())
     assert all(np.array_equal(found[silo]["theta"], model) for silo, model in enumerate(models))
 
 
@@ -112,7 +111,7 @@ def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, runs
     """The same under the relay-coded scheme with relays as parties of their own, models averaged under masks."""
     preset, backbone, scheme = OVER_RELAYS[name]
     expected, models = runs.in_process(graph, preset, backbone, scheme)
-    masks = StagedPairwiseMasking()
+    masks = PairwiseMasking()
     makes = hifgl_makes(graph, HiFGLTask(preset, backbone), masks, scheme)
     check(together(makes, graph, masks, put_down=name == "gcn"), expected, models)
 
@@ -121,10 +120,10 @@ def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
     """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
     phases = {}
     for relays in (None, RelayCoded(k_min=1)):
-        parties = hierarchy_of(graph, 0 if relays is None else relays.R)
+        parties = hierarchy_of(graph, NO_HELPERS if relays is None else relays.helpers)
         channel = Channel(parties, SystemCoins(), Recording.everything())
-        makes = hifgl_makes(graph, HiFGLTask(replace(HIFGL, epochs=1)), StagedPlain(), relays)
-        together(makes, graph, StagedPlain(), channel)
+        makes = hifgl_makes(graph, HiFGLTask(replace(HIFGL, epochs=1)), Plaintext(), relays)
+        together(makes, graph, Plaintext(), channel)
         silos = channel.parties.ids(Role.SILO)
         between = [b for b in channel.transcript.messages if np.isin([b.senders[0], b.receivers[0]], silos).all()]
         phases[relays] = {batch.phase for batch in between}
@@ -134,7 +133,7 @@ def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
 def test_presets_that_silos_cannot_follow_are_refused(graph: FederatedGraph) -> None:
     """A silo does not know the split of foreign nodes; and there is no such backbone."""
     with pytest.raises(InputError, match="split_restricted must be false"):
-        hifgl_makes(graph, HiFGLTask(replace(HIFGL, split_restricted=True)), StagedPlain())[0]()
+        hifgl_makes(graph, HiFGLTask(replace(HIFGL, split_restricted=True)), Plaintext())[0]()
     with pytest.raises(UnknownNameError, match="backbone"):
         HiFGLTask(HIFGL, "gat")
 

@@ -21,8 +21,7 @@ from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import SiloSums
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.staged.pairwise import StagedPairwiseMasking
-from fgl_secure.protocols.staged.plain import StagedPlain
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Step
 from tests.graphs import two_communities
 from tests.methods.silos.runs import PutDown, company
@@ -58,7 +57,7 @@ def graph() -> FederatedGraph:
 
 
 def program(graph: FederatedGraph, settings: HopSettings, silo: int) -> Exchanging:
-    sums = SiloSums(company(graph, StagedPairwiseMasking()), silo, SystemCoins())
+    sums = SiloSums(company(graph, PairwiseMasking()), silo, SystemCoins())
     return Exchanging(SiloShare.of(graph, silo), settings, sums)
 
 
@@ -69,7 +68,7 @@ def test_rows_are_those_of_the_exchange_in_one_process(graph: FederatedGraph, pr
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     whole: sparse.csr_array = exchanged_rows(graph, channel, PairwiseMasking(), settings)
     programs = {s: PutDown(lambda s=s: program(graph, settings, s)) for s in range(3)}  # type: ignore[misc]
-    reports = run_together(programs, SumServer(company(graph, StagedPairwiseMasking()), SystemCoins()))
+    reports = run_together(programs, SumServer(company(graph, PairwiseMasking()), SystemCoins()))
     for silo, report in reports.items():
         assert np.array_equal(report["rows"], whole[graph.devices_of(silo)].toarray())
 
@@ -83,9 +82,9 @@ def test_a_table_that_is_too_small_is_asked_for_again(
     if growing == "never":
         monkeypatch.setattr(rooms.Rooms, "double", lambda _: None)
     settings = HopSettings(2)
-    silos = [SiloSums(company(graph, StagedPlain()), silo, SystemCoins()) for silo in range(3)]
+    silos = [SiloSums(company(graph, Plaintext()), silo, SystemCoins()) for silo in range(3)]
     programs = {s: Exchanging(SiloShare.of(graph, s), settings, sums) for s, sums in enumerate(silos)}
-    server = SumServer(company(graph, StagedPlain()), SystemCoins())
+    server = SumServer(company(graph, Plaintext()), SystemCoins())
     if not room:
         with pytest.raises(SketchOverfullError, match="12 attempts"):
             run_together(programs, server)

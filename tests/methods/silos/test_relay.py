@@ -12,12 +12,13 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.silos.mailbox import Mailbox
-from fgl_secure.methods.silos.parcels import Array, Parcel, named_from_bytes, named_to_bytes
+from fgl_secure.methods.silos.parcels import Array, Parcel
 from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox
 from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Phase, Step, decode, encode
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from tests.graphs import two_communities
 from tests.methods.silos.runs import SESSION
 

@@ -9,12 +9,12 @@ import pytest
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, named_from_bytes, named_to_bytes
-from fgl_secure.methods.silos.program import Inbox, Outbox, Program
+from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
+from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, Program
 from fgl_secure.methods.silos.sealing import SealedParty
-from fgl_secure.protocols.staged.envelope import SERVER
-from fgl_secure.protocols.staged.identity import Identities, Identity
+from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 
 SESSION = bytes(16)
 SECRET = np.frombuffer(b"nobody else is to read this line", dtype=np.uint8)

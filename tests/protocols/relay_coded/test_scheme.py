@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.grouped_sum import Scheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded, wire
 from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, Tampered
 from tests.protocols.conformance import (
@@ -30,7 +30,9 @@ from tests.protocols.conformance import (
     along,
     channel_of,
     counted,
+    helpers_of,
     ideal,
+    opened,
     triangle,
 )
 from tests.strategies import Parties, federated_graphs, grouping_over, groupings, reals
@@ -206,7 +208,7 @@ SCHEMES = (
 def with_relays(case: Parties, scheme: Scheme) -> Parties:
     """A case with the relays of a scheme."""
     counts = case.directory.counts
-    return replace(case, directory=Directory.hierarchy(counts[Role.SILO], counts[Role.DEVICE], scheme.relays))
+    return replace(case, directory=Directory.hierarchy(counts[Role.SILO], counts[Role.DEVICE], helpers_of(scheme)))
 
 
 @given(st.data(), groupings(), st.sampled_from(SCHEMES), st.sampled_from(Direction))
@@ -218,7 +220,7 @@ def test_small_groups_are_left_out_as_in_plaintext(
     way = along(case.grouping, direction)
     values = data.draw(reals(BOUND, (len(way.row_owner), 2)))
     sums, plain = (
-        each.open(channel_of(case.directory), case.grouping, 2).sum(values, Step(0, 0, direction))
+        opened(each, channel_of(case.directory), case.grouping, 2).sum(values, Step(0, 0, direction))
         for each in (scheme, Plaintext(minimum_group=scheme.k_min))
     )
     assert np.allclose(sums, plain, atol=1e-3)
@@ -233,9 +235,9 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
 
     scheme, grouping = RelayCoded(k_min=k_min, profile=Profile.ANON), neighbour_sums(graph)
     values = np.arange(1.0, graph.num_devices + 1)[:, None]
-    parties, sums = hierarchy_of(graph, scheme.relays), []
+    parties, sums = hierarchy_of(graph, scheme.helpers), []
     for each in (scheme, Plaintext(minimum_group=k_min)):
-        session = each.open(channel_of(parties), grouping, 1)
+        session = opened(each, channel_of(parties), grouping, 1)
         sums.append([session.sum(values, step) for step in (FORWARD, BACKWARD)])
     assert np.allclose(sums[0], sums[1], atol=1e-3)
 

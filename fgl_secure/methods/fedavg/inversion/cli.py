@@ -7,7 +7,7 @@ from pathlib import Path
 
 BACKBONES = ("gcn", "sage", "sgc")
 ATTACKS = ("dlg", "idlg", "inverting", "joint", "analytic", "span", "filter")
-SCHEMES = ("plaintext", "pairwise-masking", "lightsecagg", "ckks")
+SCHEMES = ("plaintext", "pairwise-masking", "lightsecagg", "ckks-shared-key")
 ACTIVATIONS = ("softplus", "sigmoid", "relu")
 
 

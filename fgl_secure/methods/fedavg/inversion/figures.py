@@ -7,11 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_matching.graphs import EdgeScores, GraphScores, edge_scores, graph_scores
-from fgl_secure.attacks.gradient_matching.joint import likeliest_edges
-from fgl_secure.attacks.gradient_matching.measures import Inverted, aligned_with
-from fgl_secure.attacks.gradient_matching.scores import RowScores, class_means, row_scores
-from fgl_secure.attacks.truth import Truth
+from fgl_secure.attacks.gradients.matching.joint import likeliest_edges
+from fgl_secure.attacks.gradients.matching.measures import (
+    EdgeScores,
+    GraphScores,
+    Inverted,
+    RowScores,
+    aligned_with,
+    class_means,
+    edge_scores,
+    graph_scores,
+    row_scores,
+)
+from fgl_secure.attacks.gradients.truth import GradientTruth
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -59,7 +67,7 @@ class Structure:
     graphs: tuple[GraphScores, ...]
 
 
-def rows_of(guess: Inverted, truth: Truth, seed: int) -> Rows:
+def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
     """All batches of a round."""
     aligned = aligned_with(guess, truth)
     devices = np.concatenate([each.devices[: each.batch] for each in aligned])
@@ -75,7 +83,7 @@ def rows_of(guess: Inverted, truth: Truth, seed: int) -> Rows:
     )
 
 
-def structure_of(guess: Inverted, truth: Truth) -> Structure | None:
+def structure_of(guess: Inverted, truth: GradientTruth) -> Structure | None:
     """What was found of edges; None where none were looked for."""
     edges, prior, graphs = [], [], []
     for exhibit, found, each in zip(guess.exhibits, guess.found, aligned_with(guess, truth), strict=True):

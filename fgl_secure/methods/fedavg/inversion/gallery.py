@@ -9,21 +9,22 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradient_matching.inverting import inverting_gradients
-from fgl_secure.attacks.gradient_matching.measures import Inverted, aligned_with
-from fgl_secure.attacks.gradient_matching.reconstruction import Effort
-from fgl_secure.attacks.gradient_matching.scores import RowScores, class_means, row_scores
-from fgl_secure.attacks.gradient_matching.views import exhibits
-from fgl_secure.attacks.gradient_model import Convolution
+from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
+from fgl_secure.attacks.gradients.matching.exhibits import exhibits
+from fgl_secure.attacks.gradients.matching.features import inverting_gradients
+from fgl_secure.attacks.gradients.matching.measures import Inverted, RowScores, aligned_with, class_means, row_scores
+from fgl_secure.attacks.gradients.matching.reconstruction import Effort
+from fgl_secure.attacks.gradients.model import Convolution
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
+from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion.invert import one_thread
-from fgl_secure.methods.fedavg.inversion.noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
-from fgl_secure.methods.fedavg.inversion.rounds import fresh_model, recorded_round
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
 from fgl_secure.runtime import Role
+from fgl_secure.schemes import server_scheme
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -178,18 +179,18 @@ class _Cut:
     ) -> Floats:
         """What the server makes of some nodes [k], float64 [k, d]."""
         model = fresh_model(graph, Convolution(self.backbone), seed=self.seed)
-        protection = None if scheme is None else staged(scheme)
+        protection = None if scheme is None else server_scheme(scheme)
         run = recorded_round(graph, model, self.batches(graph, size), scheme=protection, noise=noise, seed=self.seed)
         return _rows_of(run, targets, replace(EFFORT, seed=self.seed))
 
 
 def _rows_of(run: RecordedRun, targets: Ids, effort: Effort) -> Floats:
-    shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.auxiliary)
+    shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     with one_thread():
         guess = Inverted(shown, tuple(inverting_gradients(each.seen, effort) for each in shown))
     by_device = {
         int(device): row
-        for each in aligned_with(guess, run.truth)
+        for each in aligned_with(guess, run.truth(GradientTruth))
         for device, row in zip(each.devices, each.rows, strict=True)
     }
     return np.stack([by_device[int(target)] for target in targets])

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from fgl_secure.attacks.base import Attack, Measurement, guess_of
-from fgl_secure.attacks.gradient_filter import GradientFilter
-from fgl_secure.attacks.gradient_matching.attacks import (
+from fgl_secure.attacks.base import Attack, Measurement
+from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
+from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
+from fgl_secure.attacks.gradients.matching.attacks import (
     DeepLeakage,
     FeaturesAndEdges,
     GradientMatching,
@@ -20,19 +21,19 @@ from fgl_secure.attacks.gradient_matching.attacks import (
     InvertingGradients,
     WithEffort,
 )
-from fgl_secure.attacks.gradient_matching.measures import Inverted
-from fgl_secure.attacks.gradient_model import Activation, Convolution
-from fgl_secure.attacks.gradient_single import GradientSingleRow
-from fgl_secure.attacks.gradient_span import GradientSpan
+from fgl_secure.attacks.gradients.matching.measures import Inverted
+from fgl_secure.attacks.gradients.model import Activation, Convolution
+from fgl_secure.attacks.gradients.single import GradientSingleRow
+from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods.fedavg.inversion.figures import Rows, Structure, rows_of, structure_of
 from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
-from fgl_secure.methods.fedavg.inversion.rounds import drawn_batches, fresh_model, recorded_round
-from fgl_secure.protocols.staged.registry import staged
+from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round
+from fgl_secure.schemes import server_scheme
 
-ATTACKS: Mapping[str, Attack[Any]] = MappingProxyType({
+ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
     "dlg": DeepLeakage(),
     "idlg": ImprovedDeepLeakage(),
     "inverting": InvertingGradients(),
@@ -84,24 +85,22 @@ def invert(options: InvertOptions) -> Inversion:
     run = round_of(options)
     each = attack_of(options)
     with one_thread():
-        guess = guess_of(each, run.transcript.views(each.card.observer), run.public, run.auxiliary)
+        guess = run.guess(each)
     if guess is None:
         raise InputError(
             f"attack must be one that can read such a round; {options.attack} makes nothing of {options.batch} nodes a "
             f"batch of {options.dataset} under {options.scheme}: it needs smaller batches, or single clients' gradients"
         )
-    nulls = {null.metric: null for null in each.score(guess, run.truth.permuted(options.seed + 1))}
-    figures = tuple(
-        Figure(found, nulls[found.metric]) for found in each.score(guess, run.truth) if found.metric in nulls
-    )
-    matched = isinstance(guess, Inverted)
+    nulls = {null.metric: null for null in run.score(each, guess, options.seed + 1)}
+    figures = tuple(Figure(found, nulls[found.metric]) for found in run.score(each, guess) if found.metric in nulls)
+    matched, truth = isinstance(guess, Inverted), run.truth(GradientTruth)
     return Inversion(
         options,
         figures,
-        rows_of(guess, run.truth, options.seed) if matched else None,
-        structure_of(guess, run.truth) if matched else None,
+        rows_of(guess, truth, options.seed) if matched else None,
+        structure_of(guess, truth) if matched else None,
         _epsilon(options, run),
-        run.auxiliary.image_shape,
+        run.knows(GradientKnowledge).image_shape,
         options.scheme != CLEAR,
     )
 
@@ -113,12 +112,12 @@ def round_of(options: InvertOptions) -> RecordedRun:
     layers = 1 if options.attack == SINGLE else 2
     activation = Activation(options.activation)
     model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)
-    scheme = None if options.scheme == CLEAR else staged(options.scheme)
+    scheme = server_scheme(options.scheme)
     batches = drawn_batches(graph, options.batch, options.seed)
     return recorded_round(graph, model, batches, scheme=scheme, noise=options.chosen_noise(), seed=options.seed)
 
 
-def attack_of(options: InvertOptions) -> Attack[Any]:
+def attack_of(options: InvertOptions) -> Attack[Any, Any]:
     """The attack, with the effort that was asked for."""
     each = ATTACKS[options.attack]
     if not isinstance(each, GradientMatching):
@@ -144,5 +143,5 @@ def one_thread() -> Iterator[None]:
 
 
 def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:
-    noise, model = options.chosen_noise(), run.auxiliary.gradient_model
-    return None if noise is None or model is None else noise.epsilon(model.layout.size, options.delta)
+    noise = options.chosen_noise()
+    return None if noise is None else noise.epsilon(run.knows(GradientKnowledge).model.layout.size, options.delta)

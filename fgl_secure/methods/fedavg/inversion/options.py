@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_secure.attacks.gradient_model import Activation, Convolution
+from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fedavg.inversion.noise import GradientNoise
-from fgl_secure.protocols.staged.registry import STAGED
+from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
+from fgl_secure.schemes import names
 
 CLEAR = "plaintext"
 MATCHING = ("dlg", "idlg", "inverting", "joint")
@@ -62,7 +62,7 @@ class InvertOptions:
             ("backbone", self.backbone, tuple(Convolution)),
             ("attack", self.attack, ATTACKS),
             ("activation", self.activation, tuple(each.value for each in Activation)),
-            ("scheme", self.scheme, tuple(dict.fromkeys((CLEAR, *STAGED)))),
+            ("scheme", self.scheme, names("server")),
         ):
             if name not in known:
                 raise UnknownNameError(kind, name, known)

@@ -1,1 +1,0 @@
-"""Reconstruction from gradients by optimisation: guesses whose gradient matches the one that was seen."""

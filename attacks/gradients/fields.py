@@ -1,0 +1,359 @@
+"""Which nodes clients' gradients were taken over: by the span of their rows, or by a matched filter.
+
+Which nodes a gradient was taken over: those whose rows lie in the column space of the first weights' gradient.
+
+The gradient of the first weight is the sum of outer products of the rows that entered (averaged over neighbours, under
+GCN) and the gradients at the layer's outputs. With fewer rows than the width of the layer its column space is exactly
+the span of those rows, and a public row is either in it or not (DAGER, NeurIPS 2024, for text; GRAIN, ICLR 2025, for
+graphs). With more rows the distance to that space still ranks nodes. Every client's gradient, or their sum, is tested.
+
+Which nodes a noisy gradient was taken over: a matched filter for what each public node would add to it.
+
+A node adds the outer product of the row that enters for it and the gradient at its outputs of the first layer. The
+latter is unknown, but lies near one of few directions that the model gives: soft-max less one-hot of a class, led back
+through the second weight and the units that the node switches on. The largest product of the gradient with these is
+the score; unlike a span it degrades slowly under noise (differential privacy), and it needs no rank below the width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.gradients.knowledge import FEDAVG, UPDATES, Candidates, GradientKnowledge
+from fgl_secure.attacks.gradients.model import Activation, GradientModel
+from fgl_secure.attacks.gradients.truth import GradientTruth
+from fgl_secure.attacks.gradients.views import ClientGradients, client_gradients
+from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldGuess:
+    """Which nodes a gradient was taken over, for each of k clients; the rows of all are alike where only a sum is seen.
+
+    Attributes:
+        round: of the gradients.
+        clients: int64 [k], indices of silos.
+        scores: float64 [k, n], high where a node is believed to be among those of the client.
+        hits: bool [k, n], nodes that are claimed to be; None for scores that only rank.
+        eligible: bool [k, n], nodes that can be among them as far as the observer knows.
+        alike: int64 [n], a number that nodes share whose rows point the same way: no span can tell them apart.
+        summed: whether only the sum was seen.
+        owners_known: whether the observer knows which client each node belongs to.
+    """
+
+    round: int
+    clients: Ids
+    scores: Floats
+    hits: Bools | None
+    eligible: Bools
+    alike: Ids
+    summed: bool
+    owners_known: bool
+
+
+def fields_of(
+    seen: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Bools | None
+) -> FieldGuess:
+    """A guess from scores [k, n] of the gradients that were seen, or [1, n] of their sum."""
+    clients = seen.participants
+    shape = (len(clients), scores.shape[1])
+    owners = candidates.clients
+    eligible = (owners == clients[:, None]) | (owners < 0)
+    every = None if hits is None else np.broadcast_to(hits, shape) & eligible
+    return FieldGuess(
+        seen.model.round,
+        clients,
+        np.broadcast_to(scores, shape),
+        every,
+        eligible,
+        _directions(list(entering.values())),
+        seen.summed,
+        bool((owners >= 0).all()),
+    )
+
+
+def _directions(blocks: list[Floats]) -> Ids:
+    """A number for the direction of each node's rows, int64 [n]: by their products with one random vector."""
+    rng = np.random.default_rng(0)
+    products = []
+    for rows in blocks:
+        length = np.linalg.norm(rows, axis=1)
+        products.append(rows @ rng.normal(size=rows.shape[1]) / np.where(length > 0, length, 1))
+    _, number = np.unique(np.round(np.stack(products, axis=1), 9), axis=0, return_inverse=True)
+    return np.asarray(number.ravel(), dtype=np.int64)
+
+
+def score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
+    """How well a guess tells the nodes of each client's gradient.
+
+    Nodes whose row points the same way as one that entered are left out of those that did not. Figures: exact hits (the
+    share of nodes that entered and are claimed, less that of others); areas under the curve for pairs of a client and a
+    node, against all others and against those one hop outside; and, where nobody knows whose a node is, the area for
+    nodes that are in anybody's gradient, and how often the client of such a node is named.
+    """
+    there = _members(guess, truth)
+    twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in there]) & ~there
+    adjacency = undirected(truth.edges, there.shape[1])
+    near, degrees = np.asarray((adjacency @ there.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
+    asked = guess.eligible & ~twins
+    found = [
+        _hits(guess, there, asked),
+        _pairs("nodes in a client's gradient", guess, degrees, there, asked, "others of its nodes"),
+        _pairs(
+            "nodes in it or one hop outside", guess, degrees, there, asked & (there | near), "those one hop outside"
+        ),
+    ]
+    if not guess.owners_known and len(guess.clients) > 1:
+        found += [_anybody(guess, there, twins), _attribution(guess, there)]
+    return tuple(each for each in found if each is not None)
+
+
+def _members(guess: FieldGuess, truth: GradientTruth) -> Bools:
+    """Bool [k, n]: which nodes entered whose gradient."""
+    there = np.zeros(guess.scores.shape, dtype=np.bool_)
+    for batch in truth.batches:
+        if batch.round == guess.round:
+            there[np.flatnonzero(guess.clients == batch.client)[:, None], batch.receptive] = True
+    return there
+
+
+def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
+    """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
+    if guess.hits is None:
+        return None
+    inside, outside = guess.hits[asked & there], guess.hits[asked & ~there]
+    if not len(inside) or not len(outside):
+        return None
+    share, wrong = exact_proportion(int(inside.sum()), len(inside)), float(outside.mean())
+    bounds = Interval(share.interval.low - wrong, share.interval.high - wrong)
+    finding = (
+        f"{int(inside.sum()):,} of {len(inside):,} nodes that gradients were taken over are found exactly, and "
+        f"{int(outside.sum()):,} of {len(outside):,} others are claimed."
+    )
+    return Measurement("exact hits", share.value - wrong, bounds, share.n, 0.0, 0.0, 1.0, True, finding)
+
+
+def _advantage(metric: str, found: tuple[float, Interval], units: int, prior: float, finding: str) -> Measurement:
+    value, interval = found
+    bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
+    return Measurement(metric, 2 * value - 1, bounds, units, 0.0, prior, 1.0, False, finding)
+
+
+def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bools, others: str) -> Measurement | None:
+    """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
+    found = area_within(guess.scores, there, asked)
+    if found is None:
+        return None
+    usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, asked)
+    finding = (
+        f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
+        f"{found[0]:.3f}."
+    )
+    return _advantage(metric, found, int(asked.sum()), max(2 * usual - 1, 0.0), finding)
+
+
+def _anybody(guess: FieldGuess, there: Bools, twins: Bools) -> Measurement | None:
+    anyone = np.asarray(there.any(axis=0))
+    nodes = np.flatnonzero(anyone | ~twins.any(axis=0))
+    if anyone[nodes].all() or not anyone.any():
+        return None
+    best = np.where(guess.eligible, guess.scores, -np.inf).max(axis=0)
+    what = "Nodes that anybody's gradient was taken over and others"
+    return ranking_of_nodes("nodes in anybody's gradient", best[nodes], anyone[nodes], nodes, what)
+
+
+def _attribution(guess: FieldGuess, there: Bools) -> Measurement | None:
+    """How often the client with the best score is the right one, for nodes of one client's gradient alone."""
+    nodes = np.flatnonzero(there.sum(axis=0) == 1)
+    if not len(nodes):
+        return None
+    scores = guess.scores[:, nodes]
+    ties = np.random.default_rng(0).random(scores.shape)
+    named = np.lexsort((ties, scores), axis=0)[-1]
+    right = there[named, nodes]
+    share = clustered_proportion(right, nodes, seed=0)
+    chance = 1 / len(guess.clients)
+    finding = f"For {int(right.sum()):,} of {len(nodes):,} nodes the client whose gradient they are in is named."
+    prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
+    return Measurement("clients of nodes", share.value, share.interval, share.n, chance, prior, 1.0, True, finding)
+
+
+RANK = 1e-8
+"""Singular values up to this share of the largest count as zero, or up to what rounding adds."""
+
+SMALL, GAP = 1e-3, 0.03
+"""Below the first share of the largest, one that is below the second share of that before starts the rounding's."""
+
+INSIDE = 1e-6
+"""Up to this share of its squared length a row may stick out of a span that it is in."""
+
+ROUNDED_INSIDE = 1e-2
+"""The same at most, where rounding blurs the span."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Span:
+    """The column space of a gradient.
+
+    Attributes:
+        basis: float64 [d, r], orthonormal.
+        inside: up to which residual a row counts as inside.
+    """
+
+    basis: Floats
+    inside: float
+
+
+def span_of(gradient: Floats, noise: float = 0.0) -> Span:
+    """The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
+
+    Rounding that nobody stated fills all dimensions, and shows as a drop in the singular values before its own.
+    """
+    left, singular, _ = np.linalg.svd(gradient, full_matrices=False)
+    kept = singular[singular > max(RANK * singular[0], 2 * noise)]
+    drops = np.flatnonzero((kept[1:] < SMALL * singular[0]) & (kept[1:] < GAP * kept[:-1]))
+    if len(drops) and len(kept) == len(singular):
+        noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
+    blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
+    return Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
+
+
+def residuals(rows: Floats, span: Span) -> Floats:
+    """Which share of the squared length of each row [n, d] is outside of a span, float64 [n]; 1 for a row of zeros."""
+    total = (rows * rows).sum(axis=1)
+    inside = ((rows @ span.basis) ** 2).sum(axis=1)
+    return np.asarray(1 - np.divide(inside, total, out=np.zeros_like(total), where=total > 0))
+
+
+class GradientSpan(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
+    """The distance of every public row to the span, for each weight of the first layer; the larger one counts."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with gradients of single clients or with their sum."""
+        return Card(
+            "gradient-span",
+            "the server tells which nodes a client's gradient was taken over, by the span of the first gradient",
+            "GRAIN (ICLR 2025) and DAGER (NeurIPS 2024), span check",
+            Role.SERVER,
+            Secret.TRAINING_NODE,
+            UPDATES,
+            FEDAVG,
+            minimum=0.95,
+            auxiliary="the model, public features of all nodes, and the edges that clients average over",
+            truth=GradientTruth,
+            knowledge=GradientKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
+        """Tests every candidate against the gradient of every client."""
+        seen, candidates = client_gradients(view, public, known), known.candidates
+        if seen is None or candidates is None:
+            return None
+        entering = candidates.entering(seen.model)
+        return fields_of(seen, candidates, entering, *_tested(seen, entering))
+
+    def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
+        """Exact hits, and areas under the curve: `score_fields`."""
+        return score_fields(guess, truth)
+
+
+def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
+    """Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
+
+    A row of zeros, as a node without neighbours has it under GraphSAGE, leaves no trace in a gradient and is not asked
+    about; a node that has nothing else is never claimed.
+    """
+    told = {name: rows.any(axis=1) for name, rows in entering.items()}
+    known = np.any(list(told.values()), axis=0)
+    shape = (len(seen.clients), len(known))
+    farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
+    for name, rows in entering.items():
+        for at, gradient in enumerate(seen.parts[name]):
+            span = span_of(gradient, seen.noise(name))
+            outside = np.where(told[name], residuals(rows, span), 0.0)
+            farthest[at], hits[at] = np.maximum(farthest[at], outside), hits[at] & (outside < span.inside)
+    return -farthest, hits
+
+
+class GradientFilter(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
+    """The best product of a gradient with what a node of any class would add."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with gradients of single clients or with their sum."""
+        return Card(
+            "gradient-filter",
+            "the server ranks nodes by how well a client's gradient goes with what they would add to it",
+            "against noise on gradients: a matched filter (North 1943) for GRAIN's candidates (ICLR 2025)",
+            Role.SERVER,
+            Secret.TRAINING_NODE,
+            UPDATES,
+            FEDAVG,
+            minimum=0.55,
+            auxiliary="the model, public features of all nodes, and the edges that clients average over",
+            truth=GradientTruth,
+            knowledge=GradientKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
+        """Scores every candidate against the gradient of every client."""
+        seen, candidates = client_gradients(view, public, known), known.candidates
+        if seen is None or candidates is None:
+            return None
+        entering = candidates.entering(seen.model)
+        return fields_of(seen, candidates, entering, _scores(seen, entering), None)
+
+    def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
+        """Areas under the curve: `score_fields`."""
+        return score_fields(guess, truth)
+
+
+def _scores(seen: ClientGradients, entering: dict[str, Floats]) -> Floats:
+    length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
+    units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
+    clients = range(len(seen.clients))
+    projected = [sum(rows @ seen.parts[name][at] for name, rows in units.items()) for at in clients]
+    scores = np.full((len(clients), len(length)), -np.inf)
+    for direction in _possible_directions(seen.model, entering):
+        for at in clients:
+            scores[at] = np.maximum(scores[at], (projected[at] * direction).sum(axis=1))
+    return scores
+
+
+def _possible_directions(model: GradientModel, entering: dict[str, Floats]) -> Iterator[Floats]:
+    """Unit gradients at the first layer's outputs for each class and way back, each [n, width]."""
+    weights = model.layout.split(model.weights)
+    nodes = len(next(iter(entering.values())))
+    errors = 1 / model.widths[-1] - np.eye(model.widths[-1])
+    if model.layers == 1:
+        yield from (np.broadcast_to(row / np.linalg.norm(row), (nodes, len(row))) for row in errors)
+        return
+    outputs = sum(rows @ weights[name] for name, rows in entering.items()) + weights["0.bias"]
+    back = [values for name, values in weights.items() if name.startswith("1.") and name.endswith("weight")]
+    slopes = _slope(model.activation, outputs)
+    yield from (_unit(slopes * (weight @ row)) for weight in back for row in errors)
+
+
+def _slope(activation: Activation, outputs: Floats) -> Floats:
+    if activation is Activation.RELU:
+        return (outputs > 0).astype(np.float64)
+    chance = 1 / (1 + np.exp(-outputs))
+    return np.asarray(chance if activation is Activation.SOFTPLUS else chance * (1 - chance))
+
+
+def _unit(rows: Floats) -> Floats:
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(length > 0, length, 1))

@@ -1,0 +1,1 @@
+"""Inputs sought whose gradient is the one that was seen."""

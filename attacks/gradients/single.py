@@ -1,0 +1,243 @@
+"""The gradient at one node of a model of one layer: the row that entered, and the nodes it averages.
+
+Which public rows a weighted sum of few of them is made of.
+
+A row averaged over neighbours has a non-zero entry wherever one of them has: only rows whose entries other than 0 are
+among those of the sum can be part of it, and few are. Their weights follow by non-negative least squares.
+
+The gradient of a model of one layer at one node: the row that entered, to the last digit.
+
+The gradient of the weight is the outer product of the row r that entered and the gradient at the logits, which is the
+gradient of the bias: r is any column over the entry of the bias (Geiping et al. 2020, Prop. 3.1). Under GCN and SGC it
+is the average over the neighbourhood; under GraphSAGE the node's own row is one, and its neighbours' mean another.
+
+A node and its neighbours from the row that they average to, which the gradient at one node tells.
+
+See `gradient_single` for the row. Public features take it apart: under GCN and SGC the node and those around it, under
+GraphSAGE the node from its own row and the neighbours from their mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import nnls
+
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.gradients.knowledge import FEDAVG_SINGLE, UPDATES, GradientKnowledge
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
+from fgl_secure.attacks.gradients.views import ClientGradients, client_gradients
+from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+WEIGHT = 1e-3
+"""Weights up to this share of the largest are none."""
+
+NUMBER = 1e-5
+"""Entries up to this share of the largest are zero, and sums that are off by more do not fit."""
+
+
+def parts_of(total: Floats, dictionary: Floats, eligible: NDArray[np.bool_]) -> Ids:
+    """The rows of a dictionary that a sum is made of, int64 [k] ascending; none where no sum of them fits.
+
+    Args:
+        total: float64 [d], a sum of rows with positive weights.
+        dictionary: float64 [n, d], non-negative.
+        eligible: bool [n], rows that can be in it.
+    """
+    there = np.abs(total) > NUMBER * np.abs(total).max(initial=0.0)
+    outside, inside = (dictionary @ np.stack([~there, there], axis=1).astype(np.float64)).T
+    rows = np.flatnonzero(eligible & (outside == 0) & (inside > 0))
+    if not len(rows) or len(rows) > there.sum():
+        return np.empty(0, dtype=np.int64)
+    weights, error = nnls(dictionary[np.ix_(rows, np.flatnonzero(there))].T, total[there])
+    if error > NUMBER * np.linalg.norm(total):
+        return np.empty(0, dtype=np.int64)
+    return np.asarray(rows[weights > WEIGHT * weights.max()], dtype=np.int64)
+
+
+RANK_ONE = 1e-5
+"""Up to this share of its length a gradient may differ from an outer product, and a row from the right one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SingleRows:
+    """Rows that entered, of the clients whose gradient is of a single node.
+
+    Attributes:
+        round: of the gradients.
+        clients: int64 [k], indices of silos.
+        rows: by name of each first weight, float64 [k, d_in].
+    """
+
+    round: int
+    clients: Ids
+    rows: dict[str, Floats]
+
+
+def single_rows(seen: ClientGradients) -> SingleRows | None:
+    """Rows that entered; None where the model has two layers, or no gradient is of one node."""
+    if seen.model.layers > 1 or seen.summed:
+        return None
+    delta = seen.parts[seen.model.last_bias]
+    entry, which = np.abs(delta).argmax(axis=1), np.arange(len(delta))
+    sizes, fits, rows = delta[which, entry], delta.any(axis=1), {}
+    for name in seen.model.first_weights:
+        gradient = seen.parts[name]
+        rows[name] = gradient[which, :, entry] / np.where(sizes == 0, 1, sizes)[:, None]
+        rest = np.linalg.norm(gradient - rows[name][:, :, None] * delta[:, None, :], axis=(1, 2))
+        fits &= rest <= RANK_ONE * np.linalg.norm(gradient, axis=(1, 2))
+    if not fits.any():
+        return None
+    kept = {name: values[fits] for name, values in rows.items()}
+    return SingleRows(seen.model.round, seen.clients[fits], kept)
+
+
+class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTruth]):
+    """A column of the weight's gradient over an entry of the bias's."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with gradients of single clients."""
+        return Card(
+            "gradient-single-row",
+            "the server reads the row that entered a model of one layer off the gradient of a batch of one node",
+            "Geiping et al. (NeurIPS 2020) Prop. 3.1, on averaged rows",
+            Role.SERVER,
+            Secret.NODE_FEATURES,
+            UPDATES,
+            FEDAVG_SINGLE,
+            auxiliary="the model",
+            truth=GradientTruth,
+            knowledge=GradientKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleRows | None:
+        """Divides."""
+        seen = client_gradients(view, public, known)
+        return None if seen is None else single_rows(seen)
+
+    def score(self, guess: SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
+        """The share of clients whose node's row is right up to 1e-5 of its length, by every weight."""
+        batches = single_batches(guess.round, truth)
+        if not batches or not set(guess.rows) <= set(truth.entering):
+            return ()
+        right = [_matches(guess, batch, truth) for batch in batches]
+        share = exact_proportion(sum(right), len(right))
+        finding = f"{sum(right):,} of {len(right):,} rows that entered the gradient of a single node are read."
+        return (Measurement("entering rows", share.value, share.interval, share.n, 0.0, 0.0, 1.0, True, finding),)
+
+
+def single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
+    """The batches of a round that are of one node."""
+    return [batch for batch in truth.batches if batch.round == number and len(batch.nodes) == 1]
+
+
+def _matches(guess: SingleRows, batch: ClientBatch, truth: GradientTruth) -> bool:
+    at = np.flatnonzero(guess.clients == batch.client)
+    if not len(at):
+        return False
+    pairs = [(rows[at[0]], truth.entering[name][batch.nodes[0]]) for name, rows in guess.rows.items()]
+    return all(bool(np.linalg.norm(read - right) <= RANK_ONE * np.linalg.norm(right)) for read, right in pairs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SingleFields:
+    """Neighbourhoods of single nodes: int64 [k] clients, what each is made of (node included), hops that they span."""
+
+    round: int
+    clients: Ids
+    fields: tuple[Ids, ...]
+    hops: int
+
+
+class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, GradientTruth]):
+    """Takes the rows that entered apart by public features."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with gradients of single clients."""
+        return Card(
+            "gradient-single-neighbours",
+            "the server finds a node and its neighbours in the gradient of a model of one layer, with public features",
+            "rank-one gradients (Geiping et al., NeurIPS 2020) and non-negative least squares on averaged rows",
+            Role.SERVER,
+            Secret.FOREIGN_EDGE,
+            UPDATES,
+            FEDAVG_SINGLE,
+            minimum=0.95,
+            auxiliary="the model, and public features of all nodes, but no edges",
+            truth=GradientTruth,
+            knowledge=GradientKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleFields | None:
+        """Solves for the weights of the public rows."""
+        seen, candidates = client_gradients(view, public, known), known.candidates
+        found = None if seen is None else single_rows(seen)
+        if seen is None or found is None or candidates is None:
+            return None
+        dictionary = np.asarray(candidates.features, dtype=np.float64)
+        fields = []
+        for at, client in enumerate(found.clients):
+            eligible = (candidates.clients == client) | (candidates.clients < 0)
+            parts = [parts_of(rows[at], dictionary, eligible) for rows in found.rows.values()]
+            fields.append(np.unique(np.concatenate(parts)))
+        return SingleFields(found.round, found.clients, tuple(fields), seen.model.reach)
+
+    def score(self, guess: SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
+        """Recall and precision of the neighbourhoods, each with its node, by client."""
+        batches = single_batches(guess.round, truth)
+        if not batches:
+            return ()
+        step = undirected(truth.edges, len(truth.silo_of))
+        named = dict(zip(guess.clients.tolist(), guess.fields, strict=True))
+        actual = [_around(batch.nodes, step, guess.hops) for batch in batches]
+        claimed = [named.get(batch.client, np.empty(0, dtype=np.int64)) for batch in batches]
+        prior = _usual_share(batches, step, guess.hops, truth)
+        found = _share("neighbourhoods found", actual, claimed, prior, "members of neighbourhoods are found")
+        return (found, _share("neighbourhoods claimed", claimed, actual, prior, "members that are claimed are right"))
+
+
+def _around(nodes: Ids, step: sparse.csr_array, hops: int) -> Ids:
+    """Nodes at most some hops away, int64 ascending."""
+    there = np.zeros(step.shape[0], dtype=np.int64)
+    there[nodes] = 1
+    for _ in range(hops):
+        there = ((there + step @ there) > 0).astype(np.int64)
+    return np.flatnonzero(there)
+
+
+def _usual_share(batches: list[ClientBatch], step: sparse.csr_array, hops: int, truth: GradientTruth) -> float:
+    """The share of a neighbourhood that one gets right who knows the graph and not the node: the most frequent members.
+
+    One claims as many nodes of a client as its neighbourhoods have on average.
+    """
+    shares = []
+    for client in {batch.client for batch in batches}:
+        nodes = np.flatnonzero(truth.silo_of == client)
+        once = sparse.csr_array(step[nodes][:, nodes] + sparse.eye_array(len(nodes), dtype=np.int64))
+        near = once
+        for _ in range(hops - 1):
+            near = sparse.csr_array(near @ once)
+        often = np.sort(np.bincount(near.indices, minlength=len(nodes)))[::-1]
+        size = max(1, round(often.mean()))
+        shares.append(float(often[:size].sum() / often.sum()))
+    return float(np.mean(shares))
+
+
+def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, what: str) -> Measurement:
+    """Which share of the first sets' members is in the second sets; bootstrap over clients."""
+    hits = [np.isin(unit, other) for unit, other in zip(units, within, strict=True)]
+    right = np.concatenate(hits) if hits else np.empty(0, dtype=np.bool_)
+    client = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
+    share = clustered_proportion(right.astype(np.bool_), client, seed=0)
+    finding = f"{int(right.sum()):,} of {len(right):,} {what}."
+    return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)

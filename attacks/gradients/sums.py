@@ -1,0 +1,254 @@
+"""Updates of single clients from sums: which of two is in one, and solving those of many rounds.
+
+Updates of single clients from the sums of many rounds in which different clients took part.
+
+The sums are P U, with P the 0/1 matrix of who took part when and U the updates, where these hardly change (Lam et al.,
+ICML 2021). Client i's update is determined where its unit vector lies in the row space of P, that is where its leverage
+is 1. With clients drawn at random that happens after about as many rounds as there are clients (So et al., AAAI 2023);
+with fixed groups of T that always come together no leverage exceeds 1 / T.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES
+from fgl_secure.attacks.gradients.truth import UpdateTruth
+from fgl_secure.attacks.gradients.views import participants_of, update_sums
+from fgl_secure.attacks.row_space import leverages, row_basis, solver
+from fgl_secure.attacks.suspects import Population, Suspects
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedUpdates:
+    """What each client is believed to have put in, and what it is believed not to have.
+
+    Attributes:
+        rounds: int64 [k].
+        clients: int64 [k], indices of silos.
+        named: float64 [k, P], the update that is believed to be in the sum.
+        other: float64 [k, P], the other one.
+        expected: what share is right if others' updates are normal with the estimated covariance.
+    """
+
+    rounds: Ids
+    clients: Ids
+    named: Floats
+    other: Floats
+    expected: float
+
+
+class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
+    """One test for each client and round, against everybody else's updates as noise."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with the sum."""
+        return Card(
+            "sum-membership",
+            "the server tells which of two updates a client put into a secure sum",
+            "Ngo et al. 2024, secure aggregation is not private against membership inference",
+            Role.SERVER,
+            Secret.SUMMAND,
+            UPDATES,
+            FEDAVG_PAIRS,
+            minimum=0.9,
+            auxiliary="two updates of each client, of which it sent one, and a sample of what others send",
+            truth=UpdateTruth,
+            knowledge=Suspects,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: Suspects) -> NamedUpdates | None:  # noqa: ARG002  # needs no parameter
+        """Tests every client in the sum of every round; None without sums over two clients or more."""
+        sums = {number: row for number, row in update_sums(view).items() if number in known.pairs}
+        if not sums:
+            return None
+        population = Population.of(known.population)
+        found = []
+        for number, row in sums.items():
+            clients = participants_of(view, number)
+            if len(clients) > 1:
+                found.append(_tested(number, clients, row, known.pairs[number], population))
+        return _joined(found) if found else None
+
+    def score(self, guess: NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
+        """Twice the share of right decisions less one, with a bootstrap over clients."""
+        there = np.array([number in truth.updates for number in guess.rounds.tolist()], dtype=np.bool_)
+        pairs = zip(guess.rounds[there].tolist(), guess.clients[there].tolist(), strict=True)
+        actual = [truth.updates[number][client] for number, client in pairs]
+        if not actual:
+            return ()
+        near, far = (np.linalg.norm(each[there] - np.stack(actual), axis=1) for each in (guess.named, guess.other))
+        share = clustered_proportion(np.asarray(near < far), guess.clients[there], seed=0)
+        finding = (
+            f"{int((near < far).sum()):,} of {len(near):,} times the update in the sum is told from another one "
+            f"({guess.expected:.3f} expected of normal updates)."
+        )
+        bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
+        value = 2 * share.value - 1
+        return (Measurement("updates told apart", value, bounds, len(near), 0.0, 0.0, 1.0, False, finding),)
+
+
+def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> NamedUpdates:
+    if pairs.shape[1:] != (2, total.shape[1]) or len(pairs) <= clients.max():
+        raise InputError(
+            f"pairs of round {number} must be [clients, 2, {total.shape[1]}]; found shape {list(pairs.shape)}"
+        )
+    first, second = pairs[clients, 0], pairs[clients, 1]
+    ratio = population.ratio(np.broadcast_to(total, first.shape), first, second, len(clients) - 1)
+    chosen = (ratio > 0)[:, None]
+    named, other = np.where(chosen, first, second), np.where(chosen, second, first)
+    accuracy = float(population.accuracy(first, second, len(clients) - 1).mean())
+    return NamedUpdates(np.full(len(clients), number), clients, named, other, accuracy)
+
+
+def _joined(found: list[NamedUpdates]) -> NamedUpdates:
+    return NamedUpdates(
+        np.concatenate([each.rounds for each in found]),
+        np.concatenate([each.clients for each in found]),
+        np.concatenate([each.named for each in found]),
+        np.concatenate([each.other for each in found]),
+        float(np.average([each.expected for each in found], weights=[len(each.clients) for each in found])),
+    )
+
+
+LEAST_SUMS = 2
+"""One sum of several updates alone is solved for none of them."""
+RECOVERED = 1e-5
+"""Up to this share of its length an update may be off and counts as recovered."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Exposure:
+    """What a participation matrix determines.
+
+    Attributes:
+        exposed: bool [clients], whose update is determined if it never changes.
+        leverages: float64 [clients], from 0 for a client in no round to 1 for one that is exposed.
+    """
+
+    exposed: NDArray[np.bool_]
+    leverages: Floats
+
+    @property
+    def share(self) -> float:
+        """The share of clients that are exposed."""
+        return float(self.exposed.mean()) if len(self.exposed) else 0.0
+
+    @property
+    def largest(self) -> float:
+        """The largest leverage; at most 1 / T under groups of T or more."""
+        return float(self.leverages.max(initial=0.0))
+
+    def histogram(self, bins: int = 10) -> Ids:
+        """How many clients have a leverage in each of equal parts of [0, 1], int64 [bins]."""
+        return np.histogram(self.leverages, bins=bins, range=(0.0, 1.0 + 1e-9))[0].astype(np.int64)
+
+
+def exposure(participation: NDArray[np.bool_]) -> Exposure:
+    """What is determined by sums over rounds in which clients took part as bool [rounds, clients] says."""
+    if participation.ndim != 2 or participation.dtype != np.bool_:
+        found = f"{participation.dtype} of shape {list(participation.shape)}"
+        raise InputError(f"participation must be bool [rounds, clients]; found {found}")
+    matrix = participation.astype(np.float64)
+    exposed = np.zeros(matrix.shape[1], dtype=np.bool_)
+    exposed[solver(matrix).unknowns] = True
+    return Exposure(exposed, np.minimum(leverages(row_basis(matrix)), 1.0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SolvedUpdates:
+    """Updates of single clients, if they never change.
+
+    Attributes:
+        first: the first round with a sum.
+        clients: int64 [k], indices of silos that are exposed.
+        updates: float64 [k, P].
+        exposure: of all clients.
+        rounds: how many sums they were solved from.
+    """
+
+    first: int
+    clients: Ids
+    updates: Floats
+    exposure: Exposure
+    rounds: int
+
+
+class RoundDisaggregation(Attack[SolvedUpdates, UpdateTruth]):
+    """Solves the sums of all rounds for the clients that are determined."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with sums."""
+        return Card(
+            "round-disaggregation",
+            "the server solves the sums of several rounds for the updates of single clients",
+            "Lam et al. (ICML 2021); So et al. (AAAI 2023)",
+            Role.SERVER,
+            Secret.SUMMAND,
+            UPDATES,
+            FEDAVG_STATIC,
+            truth=UpdateTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> SolvedUpdates | None:  # noqa: ARG002  # needs no parameter
+        """Solves; None where there are not two sums or more."""
+        sums = update_sums(view)
+        clients = view.parties.counts.get(Role.SILO, 0)
+        if len(sums) < LEAST_SUMS or not clients:
+            return None
+        matrix = np.zeros((len(sums), clients), dtype=np.bool_)
+        for at, number in enumerate(sums):
+            matrix[at, participants_of(view, number)] = True
+        solution = solver(matrix.astype(np.float64))
+        updates = solution.weights @ np.concatenate(list(sums.values()))
+        return SolvedUpdates(min(sums), solution.unknowns, updates, exposure(matrix), len(sums))
+
+    def score(self, guess: SolvedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
+        """The share of clients whose first update is recovered, and of those that would be if nothing changed."""
+        actual = _first_updates(truth)
+        right = int(_recovered(guess, actual).sum())
+        exposed = guess.exposure
+        total = len(exposed.exposed)
+        share = exposed.share  # who took part is known, and no sum is needed for it
+        found, open_ = exact_proportion(right, total), exact_proportion(int(exposed.exposed.sum()), total)
+        solved = f"The updates of {right:,} of {total:,} clients are solved from the sums of {guess.rounds:,} rounds."
+        shape = (
+            f"Who took part when determines {int(exposed.exposed.sum()):,} of {total:,} clients' updates, if they stay "
+            f"the same; the largest leverage is {exposed.largest:.2f}."
+        )
+        return (
+            Measurement("updates solved", found.value, found.interval, total, 0.0, 0.0, 1.0, True, solved),
+            Measurement("clients exposed", share, open_.interval, total, 0.0, share, 1.0, True, shape, context=True),
+        )
+
+
+def _first_updates(truth: UpdateTruth) -> dict[int, Floats]:
+    """By client, what it put in when it first took part."""
+    first: dict[int, Floats] = {}
+    for number in sorted(truth.updates):
+        for client, row in enumerate(truth.updates[number]):
+            if not np.isnan(row).any():
+                first.setdefault(client, np.asarray(row, dtype=np.float64))
+    return first
+
+
+def _recovered(guess: SolvedUpdates, actual: dict[int, Floats]) -> NDArray[np.bool_]:
+    """Whether each solved update is what that client put in: bool [k]."""
+    pairs = zip(guess.clients.tolist(), guess.updates, strict=True)
+    return np.array([client in actual and _close(row, actual[client]) for client, row in pairs], dtype=np.bool_)
+
+
+def _close(read: Floats, right: Floats) -> bool:
+    return bool(np.linalg.norm(read - right) <= RECOVERED * np.linalg.norm(right))

@@ -1,0 +1,297 @@
+"""The sums that observers end up with, and what their differences tell when neighbours come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.attacks.base import Attack, Card, Measurement
+from fgl_secure.attacks.message_passing.codes import basis_at, weighted_rows
+from fgl_secure.attacks.message_passing.knowledge import DROP_OUTS, SECMP_DROP_OUTS
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.recovery import RecoveredRows, score_recovered_rows
+from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
+from fgl_secure.statistics.metrics import exact_rows_recovered, node_block_proportion
+
+Floats = NDArray[np.float64]
+
+Ids = NDArray[np.int64]
+
+UNKNOWN = -1
+"""Number of rows in a sum where the observer cannot tell."""
+
+CHECKED = 8
+"""Coordinates on which a silo checks how many masks a sum carries."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeenSums:
+    """Sums of one step in the hands of their observers.
+
+    Attributes:
+        step: when the rows were sent.
+        targets: int64 [k], party identifiers of the devices whose sums they are, ascending.
+        terms: int64 [k], how many rows are in each; UNKNOWN where the observer cannot tell.
+        values: [k, d], elements of a field as integers, or real numbers.
+    """
+
+    step: Step
+    targets: Ids
+    terms: Ids
+    values: NDArray[Any]
+
+
+def seen_sums(view: View, public: PublicParameters, role: Role) -> tuple[SeenSums, ...]:
+    """The sums that every party of a role has: devices get theirs, silos decode those of their devices.
+
+    Args:
+        view: of parties of that role.
+        public: parameters of the scheme.
+        role: DEVICE or SILO.
+
+    Returns:
+        One entry a step, of the layers' forward passes in training alone, in order.
+    """
+    found = _at_devices(view, public) if role is Role.DEVICE else _at_silos(view, public)
+    return tuple(_sorted(sums) for sums in found)
+
+
+def _at_devices(view: View, public: PublicParameters) -> Iterator[SeenSums]:
+    """Decoded by a silo, interpolated from what relays send, or added up by the device itself."""
+    for batch in _forward(view, Phase.DECODED):
+        codes = [rows for rows in view.messages(Phase.CODES) if rows.step == batch.step]
+        yield SeenSums(batch.step, batch.receivers, _received(view, codes, batch.receivers), np.asarray(batch.payload))
+    for batch in _forward(view, Phase.SUMS):
+        terms = np.full(len(batch.receivers), UNKNOWN)
+        yield SeenSums(batch.step, batch.receivers, terms, np.asarray(batch.payload))
+    for batch in _forward(view, Phase.VALUES):
+        starts = np.flatnonzero(np.diff(batch.receivers, prepend=-1))
+        totals = np.add.reduceat(np.asarray(batch.payload), starts, axis=0)
+        targets = batch.receivers[starts]
+        yield SeenSums(batch.step, targets, _received(view, [batch], targets), totals)
+    for step in dict.fromkeys(batch.step for batch in _forward(view, Phase.SHARE_SUMS)):
+        if public.modulus is not None and public.T is not None:
+            yield _interpolated(view, step, PrimeField(public.modulus), public.T)
+
+
+def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
+    """Aggregates of codes: their value at beta_1 is the sum, that at beta_2 is the first mask as often as rows."""
+    points, masks = view.own("alphas and betas"), view.own("z")
+    if public.modulus is None or public.T is None or not points or not masks:
+        return
+    field, T = PrimeField(public.modulus), public.T
+    alphas, betas = points[0].values[:, : T + 1], points[0].values[:, T + 1 :]
+    to_sum, to_mask = (basis_at(field, alphas, betas[:, j]) for j in (0, 1))
+    mask = masks[0].values[:, 0, :CHECKED].astype(np.int64)
+    inverse = field.inverse(np.where(mask != 0, mask, 1))
+    for batch in _forward(view, Phase.AGGREGATE):
+        own = np.searchsorted(points[0].owners, batch.receivers)
+        codes = np.asarray(batch.payload)
+        probe = codes[..., : mask.shape[1]]
+        carried = weighted_rows(field, to_mask[own], probe)
+        width = carried.shape[1]
+        terms = _times(field.multiply(carried, inverse[own, :width]).astype(np.int64), mask[own, :width] != 0)
+        yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[own], codes))
+
+
+def _times(counts: Ids, usable: NDArray[np.bool_]) -> Ids:
+    """How often each row carries its mask by each coordinate, [k, c]; UNKNOWN where usable coordinates disagree."""
+    most = np.where(usable, counts, -1).max(axis=1)
+    alike = (np.where(usable, counts, most[:, None]) == most[:, None]).all(axis=1)
+    return np.where(alike & usable.any(axis=1), most, UNKNOWN)
+
+
+def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
+    """The polynomial of each target at 0, from the first T + 1 relays that answered; relay i holds its value at i."""
+    answers = [batch for batch in _forward(view, Phase.SHARE_SUMS) if batch.step == step]
+    counts = [batch for batch in _forward(view, Phase.COUNTS) if batch.step == step]
+    senders, receivers, shares = (np.concatenate(columns) for columns in _columns(answers))
+    order = np.lexsort((senders, receivers))
+    senders, receivers, shares = senders[order], receivers[order], shares[order]
+    targets, first, heard = np.unique(receivers, return_index=True, return_counts=True)
+    terms = _told(counts, targets)
+    usable = np.flatnonzero((heard > T) & (terms > 0))
+    rows = first[usable, None] + np.arange(T + 1)
+    alphas = view.parties.index_of(senders[rows], Role.RELAY) + 1
+    weights = basis_at(field, alphas, np.zeros(len(rows), dtype=np.int64))
+    return SeenSums(step, targets[usable], terms[usable], weighted_rows(field, weights, shares[rows]))
+
+
+def _columns(batches: Iterable[ReceivedRows]) -> tuple[list[Ids], list[Ids], list[NDArray[Any]]]:
+    listed = list(batches)
+    payloads = [batch["sum"] for batch in listed]
+    return [batch.senders for batch in listed], [batch.receivers for batch in listed], payloads
+
+
+def _told(counts: list[ReceivedRows], targets: Ids) -> Ids:
+    """What relays say about the number of rows in each target's sum: 0 where they say nothing."""
+    told = np.zeros(len(targets), dtype=np.int64)
+    for batch in counts:
+        place = np.minimum(np.searchsorted(targets, batch.receivers), max(len(targets) - 1, 0))
+        known = np.flatnonzero(targets[place] == batch.receivers) if len(targets) else np.empty(0, dtype=np.int64)
+        told[place[known]] = batch["count"][known]
+    return told
+
+
+def _received(view: View, batches: Iterable[ReceivedRows], targets: Ids) -> Ids:
+    """How many messages of some batches each target received."""
+    counts = np.zeros(len(view.parties), dtype=np.int64)
+    for batch in batches:
+        counts += np.bincount(batch.receivers, minlength=len(counts))
+    return counts[targets]
+
+
+def _forward(view: View, phase: Phase) -> tuple[ReceivedRows, ...]:
+    batches = view.messages(phase, direction=Direction.FORWARD)
+    steps = [batch for batch in batches if batch.step.layer >= 0 and not batch.step.evaluation]
+    return tuple(batch for batch in steps if len(batch.receivers))
+
+
+def _sorted(sums: SeenSums) -> SeenSums:
+    order = np.argsort(sums.targets, kind="stable")
+    return SeenSums(sums.step, sums.targets[order], sums.terms[order], sums.values[order])
+
+
+PARTICIPANTS = "participants"
+"""Name of an observer's rows (target, sender), one for each message that took part in a sum of that step."""
+
+DETERMINED = 1e-8
+"""How far from 1 the leverage of a determined message may be, in double precision."""
+
+Determined = tuple[RecoveredRows, Ids]
+"""Rows, and int64 [k] whose sums they were read from."""
+
+
+class _Differencing(Attack[Determined, MessageTruth]):
+    """What both observers do with the sums that they have."""
+
+    def infer(self, view: View, public: PublicParameters) -> Determined | None:
+        """Solves for every row that the sums of all rounds determine, taking rows to be the same in all of them."""
+        taking_part = {rows.step: rows.values for rows in view.own(PARTICIPANTS)}
+        sums = [each for each in seen_sums(view, public, self.card.observer) if each.step in taking_part]
+        if not sums or public.modulus is None:
+            return None
+        return _solved(sums, [taking_part[each.step].astype(np.int64) for each in sums], public.modulus)
+
+    def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """How many messages of all are read, and how many rows that are said to be determined are right."""
+        rows, targets = guess
+        return _share_read(rows, targets, truth), *score_recovered_rows([rows], truth)
+
+
+class DifferencingAtDevice(_Differencing):
+    """A device that gets a sum in every round subtracts them.
+
+    A scheme that answers every tag once, or refuses small sums, still gives the device *one* sum a round. What helps
+    is a fresh row in every round, or to sum a static layer once and keep the result.
+    """
+
+    @property
+    def card(self) -> Card:
+        """Every device alone."""
+        return Card(
+            "differencing-device",
+            "a device solves the sums of several rounds, in which different neighbours took part, for single rows",
+            "on HiFGL 4.2: the same layer is summed in every round",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            DROP_OUTS,
+            SECMP_DROP_OUTS,
+            Circumstance.REPEATED_SUM,
+            auxiliary="who took part in which of its sums",
+            truth=MessageTruth,
+        )
+
+
+class DifferencingAtSilo(_Differencing):
+    """A silo that decodes the sums of its devices in every round subtracts them."""
+
+    @property
+    def card(self) -> Card:
+        """Break e: every silo alone."""
+        return Card(
+            "differencing-silo",
+            "a silo solves the decoded sums of several rounds, in which different devices took part, for single rows",
+            "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+            Role.SILO,
+            Secret.EMBEDDING,
+            DROP_OUTS,
+            SECMP_DROP_OUTS,
+            Circumstance.REPEATED_SUM,
+            auxiliary="who took part in which sum of its devices",
+            truth=MessageTruth,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Equations:
+    """The messages of a run, numbered, and who took part when.
+
+    Attributes:
+        targets: int64 [m], ascending party identifiers.
+        senders: int64 [m].
+        present: bool [rounds, m].
+    """
+
+    targets: Ids
+    senders: Ids
+    present: NDArray[np.bool_]
+
+
+def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
+    equations = _numbered(taking_part)
+    owners, first, terms = np.unique(equations.targets, return_index=True, return_counts=True)
+    values, known = _aligned(sums, owners, modulus)
+    found: list[tuple[Ids, Floats]] = []
+    for k in np.unique(terms).tolist():
+        alike = np.flatnonzero(terms == k)
+        messages = first[alike, None] + np.arange(k)
+        matrix = equations.present[:, messages].transpose(1, 0, 2) & known[alike, :, None]
+        inverse = np.linalg.pinv(matrix.astype(np.float64), rcond=DETERMINED)
+        leverage = np.einsum("gkr,grk->gk", inverse, matrix.astype(np.float64))
+        group, column = np.nonzero(leverage > 1 - DETERMINED)
+        rows = np.einsum("cr,crd->cd", inverse[group, column], values[alike[group]])
+        found.append((messages[group, column], rows))
+    which = np.concatenate([message for message, _ in found])
+    rows = np.concatenate([values for _, values in found])
+    exact = (np.rint(rows).astype(np.int64) % modulus).astype(sums[0].values.dtype)
+    return RecoveredRows(sums[0].step, equations.senders[which], exact), equations.targets[which]
+
+
+def _numbered(taking_part: list[Ids]) -> _Equations:
+    pairs, number = np.unique(np.concatenate(taking_part), axis=0, return_inverse=True)
+    present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
+    which = np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part])
+    present[which, number.ravel()] = True
+    return _Equations(pairs[:, 0], pairs[:, 1], present)
+
+
+def _aligned(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Sums float64 [owners, rounds, d], elements by their representatives of least magnitude; and which are there."""
+    values = np.zeros((len(owners), len(sums), sums[0].values.shape[1]))
+    known = np.zeros((len(owners), len(sums)), dtype=np.bool_)
+    for r, each in enumerate(sums):
+        place = np.searchsorted(owners, each.targets)
+        inside = np.flatnonzero(place < len(owners))
+        here = inside[owners[place[inside]] == each.targets[inside]]
+        got = each.values[here].astype(np.float64)
+        values[place[here], r] = np.where(got > modulus // 2, got - modulus, got)
+        known[place[here], r] = True
+    return values, known
+
+
+def _share_read(rows: RecoveredRows, targets: Ids, truth: MessageTruth) -> Measurement:
+    devices = len(truth.silo_of)
+    source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (rows.senders, targets))
+    secret = truth.embeddings[rows.step][source].astype(rows.values.dtype, copy=False)
+    same = exact_rows_recovered(rows.values, secret)
+    right = source[same] * devices + target[same]
+    read = np.isin(truth.edges[0] * devices + truth.edges[1], right)
+    share = node_block_proportion(read, truth.edges, devices, seed=0)
+    finding = f"{int(read.sum()):,} of {len(read):,} messages are determined by the sums of all rounds, and right."
+    return Measurement("messages read", share.value, share.interval, share.n, 0.0, 0.0, 1.0, True, finding)

@@ -1,0 +1,263 @@
+"""Taking sums of static 0/1 rows apart: by the weights of the rows, or by a public dictionary.
+
+Taking a sum of weighted 0/1 rows apart by the weights, which only whole numbers of neighbours can have.
+
+HiFGL's Eq. 2 sums x_v / sqrt(d_v). A coordinate of the sum is a sum of some of the k numbers 1 / sqrt(d_v): in
+ascending order, the first value is one of them, and every later value is either a sum of those found so far or the
+next one. k distinct numbers found give k feature rows, from one sum and its number of terms: no coding is touched.
+
+Finding the terms of a sum in a public dictionary: words of a neighbour are words of the sum.
+
+If rows are 0/1 (or non-negative) and sparse, every word of a neighbour shows up in the sum, and hardly any other row of
+the dictionary has all of its words there. The weights of the sum do not matter, and neither does how it was computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
+from fgl_secure.attacks.message_passing.differencing import SeenSums, seen_sums
+from fgl_secure.attacks.message_passing.knowledge import SECMP_STATIC, STATIC_ROWS, PublicRows
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+
+Ids = NDArray[np.int64]
+
+MOST_TERMS = 14
+"""Neighbours that are told apart at most; 2^14 subset sums are looked through."""
+
+REAL_BITS = 32
+"""Bits behind the binary point to which sums of real numbers are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The numbers that the weight of a neighbour can be: round(2^f / sqrt(d)) for d = 1 .. most.
+
+    Attributes:
+        scale: 2^f.
+        most: largest degree.
+        tolerance: how far a sum of rounded numbers may be off.
+    """
+
+    scale: float
+    most: int
+    tolerance: int
+
+    def degree(self, value: int) -> int:
+        """The degree whose weight a value is, or 0."""
+        degree = round((self.scale / value) ** 2)
+        if not 1 <= degree <= self.most:
+            return 0
+        return degree if abs(int(np.floor(self.scale / np.sqrt(degree) + 0.5)) - value) <= self.tolerance else 0
+
+
+def unmix(values: Ids, terms: int, weights: Weights) -> tuple[list[int], Ids] | None:
+    """Explains the values of a sum by as many weights as it has terms, in one way only.
+
+    Args:
+        values: int64 [u], the different values of the coordinates, ascending, none zero.
+        terms: number of rows in the sum.
+        weights: what a weight can be.
+
+    Returns:
+        The weights, ascending, and int64 [u], for each value which of them it sums as a bit mask; None where no or
+        more than one explanation is left.
+    """
+    found: list[int] = []
+    sums = np.zeros(1, dtype=np.int64)
+    for value in values.tolist():
+        if (np.abs(sums - value) <= weights.tolerance).any():
+            continue
+        if len(found) == terms or not weights.degree(value):
+            return None
+        found.append(value)
+        sums = np.concatenate([sums, sums + value])
+    if len(found) != terms:
+        return None
+    near = np.abs(sums - values[:, None]) <= weights.tolerance
+    return (found, near.argmax(axis=1)) if (near.sum(axis=1) == 1).all() else None
+
+
+class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
+    """What both observers do with the sums that they have."""
+
+    def infer(self, view: View, public: PublicParameters) -> ClaimedTerms | None:
+        """Takes apart the sums of the first step that the observers have."""
+        sums = seen_sums(view, public, self.card.observer)
+        if not sums:
+            return None
+        weights = _weights(sums[0], public, view)
+        return None if weights is None else _unmixed(sums[0], weights)
+
+    def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """How many messages of all are read, and how many claimed rows are right, see `score_claimed_terms`."""
+        return score_claimed_terms(guess, truth)
+
+
+class FingerprintAtDevice(_Fingerprint):
+    """The target of an exact sum takes it apart: no scheme that hands out exact sums prevents it."""
+
+    @property
+    def card(self) -> Card:
+        """Every device alone."""
+        return Card(
+            "fingerprint-device",
+            "a device takes its sum of 0/1 features apart by the weights 1 / sqrt(degree)",
+            "on HiFGL 4.2.1, Eq. 2: exact sums of rows weighted by the sender's degree",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            STATIC_ROWS,
+            SECMP_STATIC,
+            Circumstance.SPARSE_SUM,
+            truth=MessageTruth,
+        )
+
+
+class FingerprintAtSilo(_Fingerprint):
+    """A silo that decodes the sums of its devices takes them apart; it counts their terms by its own masks."""
+
+    @property
+    def card(self) -> Card:
+        """Every silo alone."""
+        return Card(
+            "fingerprint-silo",
+            "a silo takes the decoded sums of 0/1 features apart by the weights 1 / sqrt(degree)",
+            "against HiFGL 4.2.3 step 2: the silo decodes sums and cannot know the embedding of a neighbour",
+            Role.SILO,
+            Secret.EMBEDDING,
+            STATIC_ROWS,
+            SECMP_STATIC,
+            Circumstance.SPARSE_SUM,
+            truth=MessageTruth,
+        )
+
+
+def _weights(sums: SeenSums, public: PublicParameters, view: View) -> Weights | None:
+    most = max(view.parties.counts[Role.DEVICE] - 1, 1)
+    if sums.values.dtype.kind == "f":
+        return Weights(2.0**REAL_BITS, most, MOST_TERMS)
+    return None if public.fraction_bits is None else Weights(2.0**public.fraction_bits, most, 0)
+
+
+def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:
+    real = sums.values.dtype.kind == "f"
+    targets, rows = [], [np.empty((0, sums.values.shape[1]), dtype=sums.values.dtype)]
+    for index in np.flatnonzero((sums.terms > 0) & (sums.terms <= MOST_TERMS)).tolist():
+        values = np.rint(sums.values[index] * weights.scale).astype(np.int64) if real else sums.values[index]
+        there = np.flatnonzero(values)
+        different, place = np.unique(values[there].astype(np.int64), return_inverse=True)
+        explained = unmix(different, int(sums.terms[index]), weights)
+        if explained is None:
+            continue
+        found, masks = explained
+        each = np.array([1 / np.sqrt(weights.degree(v)) if real else v for v in found], dtype=sums.values.dtype)
+        row = np.zeros((len(found), len(values)), dtype=sums.values.dtype)
+        row[:, there] = each[:, None] * ((masks[place] >> np.arange(len(found))[:, None]) & 1)
+        targets += [int(sums.targets[index])] * len(found)
+        rows.append(row)
+    return ClaimedTerms(sums.step, np.array(targets, dtype=np.int64), np.concatenate(rows))
+
+
+CHUNK = 512
+DICTIONARY = "a public list of all devices' feature rows"
+
+
+def contained(sums: NDArray[Any], dictionary: NDArray[Any]) -> tuple[Ids, Ids]:
+    """Which rows of a dictionary have all of their non-zero columns in a sum: int64 [c] sums and rows.
+
+    Rows without any non-zero column are in no sum.
+
+    Args:
+        sums: [k, d].
+        dictionary: [n, d].
+    """
+    rows = sparse.csr_array(dictionary != 0, dtype=np.int32)
+    words, columns = np.diff(rows.indptr), rows.T.tocsr()
+    where, which = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for start in range(0, len(sums), CHUNK):
+        common = (sparse.csr_array(sums[start : start + CHUNK] != 0, dtype=np.int32) @ columns).tocoo()
+        whole = common.data == words[common.col]
+        where.append(common.row[whole].astype(np.int64) + start)
+        which.append(common.col[whole].astype(np.int64))
+    return np.concatenate(where), np.concatenate(which)
+
+
+class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
+    """The target of an exact sum finds its neighbours in the dictionary.
+
+    A device knows the addresses of its neighbours anyway. That it finds their public rows is what it learns where
+    addresses are pseudonyms, as HiFGL has it (4.2.3: senders are anonymous to receivers).
+    """
+
+    @property
+    def card(self) -> Card:
+        """Every device alone."""
+        return Card(
+            "containment-device",
+            "a device finds its neighbours in a public list of feature rows: their words are in its sum",
+            "on HiFGL 4.2.1: exact sums of sparse rows, whatever the coding",
+            Role.DEVICE,
+            Secret.CROSS_EDGE,
+            STATIC_ROWS,
+            SECMP_STATIC,
+            Circumstance.SPARSE_SUM,
+            auxiliary=DICTIONARY,
+            truth=MessageTruth,
+            knowledge=PublicRows,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
+        """Claims an edge from every device whose row is in the observer's own sum."""
+        return _claimed(view, public, known, Role.DEVICE)
+
+    def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage over all pairs, see `score_claimed_edges`."""
+        return score_claimed_edges(guess, truth, crossing=False)
+
+
+class ContainmentAtSilo(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
+    """A silo that decodes the sums of its devices finds their neighbours in other silos."""
+
+    @property
+    def card(self) -> Card:
+        """Every silo alone."""
+        return Card(
+            "containment-silo",
+            "a silo finds foreign neighbours in a public list of feature rows: their words are in a decoded sum",
+            "against HiFGL 4.1.1 and 5.1: cross-silo edges are known to their two devices only",
+            Role.SILO,
+            Secret.CROSS_EDGE,
+            STATIC_ROWS,
+            SECMP_STATIC,
+            Circumstance.SPARSE_SUM,
+            auxiliary=DICTIONARY,
+            truth=MessageTruth,
+            knowledge=PublicRows,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: PublicRows) -> ClaimedEdges | None:
+        """Claims an edge from every device whose row is in the sum of a device of the silo."""
+        return _claimed(view, public, known, Role.SILO)
+
+    def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage over pairs across silos, see `score_claimed_edges`."""
+        return score_claimed_edges(guess, truth, crossing=True)
+
+
+def _claimed(view: View, public: PublicParameters, known: PublicRows, role: Role) -> ClaimedEdges | None:
+    sums = seen_sums(view, public, role)
+    if not sums:
+        return None
+    where, which = contained(sums[0].values, known.rows)
+    targets, sources = sums[0].targets[where], view.parties.ids(Role.DEVICE)[which]
+    others = sources != targets
+    return ClaimedEdges(sources[others], targets[others])

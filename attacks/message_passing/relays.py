@@ -1,0 +1,200 @@
+"""What careless masks leave open: one mask for all senders, or none, at devices and at relays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import PrimeField, lagrange_matrix
+from fgl_secure.attacks.base import Attack, Card, Measurement
+from fgl_secure.attacks.message_passing.codes import HeldCodes, basis_at, held_codes
+from fgl_secure.attacks.message_passing.knowledge import SECMP, SHARED_MASKS, TRAINING, UNMASKED_SHARES
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.recovery import RecoveredRows, largest_share, score_recovered_rows
+from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
+from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered
+
+Ids = NDArray[np.int64]
+
+DIFFERENCES = {Direction.FORWARD: "exact differences", Direction.BACKWARD: "exact gradient differences"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """Differences of two devices' embeddings.
+
+    Attributes:
+        step: when both were sent.
+        first: int64 [k], party identifiers.
+        second: int64 [k], party identifiers.
+        values: elements [k, d], the first's embedding less the second's.
+        modulus: size of the field.
+    """
+
+    step: Step
+    first: Ids
+    second: Ids
+    values: NDArray[np.signedinteger]
+    modulus: int
+
+
+class SharedMask(Attack[tuple[Differences, ...], MessageTruth]):
+    """A device subtracts the first codes of two neighbours: the masks drop out.
+
+    s_v - s_w = (h_v - h_w) L_1(alpha_1), for every T, since z is the same for all senders. The device needs the
+    points and no mask; whoever knows one of the two embeddings, its own or that of one neighbour, has the other, and
+    so all of them. The support of the difference shows even without the points.
+    """
+
+    @property
+    def card(self) -> Card:
+        """Break a: every device alone."""
+        return Card(
+            "shared-mask",
+            "a device subtracts single codes of two neighbours: the masks, the same for all, drop out",
+            "against HiFGL 5.1 and Lemma 5.1: Algorithm 1, line 1 draws z once for all senders",
+            Role.DEVICE,
+            Secret.EMBEDDING,
+            TRAINING,
+            SECMP,
+            truth=MessageTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> tuple[Differences, ...] | None:
+        """Takes each neighbour's first code from that of the neighbour before it at the same device."""
+        if public.modulus is None or public.T is None:
+            return None
+        field = PrimeField(public.modulus)
+        found = [_differences(field, held) for held in held_codes(view, public.T)]
+        return tuple(each for each in found if len(each.first)) or None
+
+    def score(self, guess: tuple[Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of differences that are exact, see `score_differences`."""
+        return score_differences(guess, truth)
+
+
+def score_differences(guess: tuple[Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
+    """The share of differences that are exact, embeddings and gradients apart; zero differences are left out."""
+    measured = []
+    for direction, metric in DIFFERENCES.items():
+        same = tuple(each for each in guess if each.step.direction is direction)
+        figure = _score_one_way(metric, same, truth)
+        measured += [figure] if figure is not None else []
+    return tuple(measured)
+
+
+def _differences(field: PrimeField, held: HeldCodes) -> Differences:
+    receivers = held.batch.receivers[held.rows]
+    pairs = np.flatnonzero(receivers[1:] == receivers[:-1])  # a view is sorted by receiver
+    weights = basis_at(field, held.betas[pairs], held.alphas[pairs, 0])
+    codes = held.codes[:, 0]
+    values = field.multiply(field.subtract(codes[pairs], codes[pairs + 1]), field.inverse(weights[:, :1]))
+    senders = held.batch.senders[held.rows]
+    return Differences(held.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
+
+
+def _score_one_way(metric: str, batches: tuple[Differences, ...], truth: MessageTruth) -> Measurement | None:
+    hits, owners, most_frequent, total = [], [], 0.0, 0
+    for batch in batches:
+        first, second = (truth.parties.index_of(ids, Role.DEVICE) for ids in (batch.first, batch.second))
+        secret = truth.embeddings[batch.step].astype(np.int64)
+        actual = ((secret[first] - secret[second]) % batch.modulus).astype(batch.values.dtype)
+        telling = actual.any(axis=1)
+        hits.append(exact_rows_recovered(batch.values[telling], actual[telling]))
+        owners.append(first[telling])
+        most_frequent += largest_share(actual[telling]) * int(telling.sum())
+        total += int(telling.sum())
+    if not total:
+        return None
+    hit = np.concatenate(hits)
+    share = clustered_proportion(hit, np.concatenate(owners), seed=0)
+    finding = (
+        f"{int(hit.sum()):,} of {total:,} differences of two senders' rows are read exactly, by a common "
+        "receiver alone."
+    )
+    prior = most_frequent / total
+    return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
+
+
+Unscaled = tuple[ReceivedRows, NDArray[np.signedinteger]]
+
+
+class SingleShares(Attack[tuple[RecoveredRows, ...], MessageTruth]):
+    """A relay takes each share for the sender's row, scaled by the public weight of its point: right without masks."""
+
+    @property
+    def card(self) -> Card:
+        """The counterpart of reading a single code of secmp: every relay alone."""
+        return Card(
+            "single-shares",
+            "a relay takes each share that it is sent for the row behind it: right where masks are missing",
+            "Shamir 1979: one share of degree T tells nothing, unless its masks are known",
+            Role.RELAY,
+            Secret.EMBEDDING,
+            TRAINING,
+            UNMASKED_SHARES,
+            truth=MessageTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> tuple[RecoveredRows, ...] | None:
+        """Divides every share by the weight of the secret at the relay's point."""
+        found = [RecoveredRows(batch.step, batch.senders, rows) for batch, rows in _unscaled(view, public)]
+        return tuple(found) or None
+
+    def score(self, guess: tuple[RecoveredRows, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of rows that are exact, see `score_recovered_rows`."""
+        return score_recovered_rows(guess, truth)
+
+
+class ShareDifferences(Attack[tuple[Differences, ...], MessageTruth]):
+    """A relay subtracts the shares of two senders: right where both used the same masks."""
+
+    @property
+    def card(self) -> Card:
+        """The counterpart of the shared mask of secmp: every relay alone."""
+        return Card(
+            "share-differences",
+            "a relay subtracts shares of two senders: right where senders share masks",
+            "what breaks HiFGL's z, tried on shares",
+            Role.RELAY,
+            Secret.EMBEDDING,
+            TRAINING,
+            SHARED_MASKS,
+            truth=MessageTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> tuple[Differences, ...] | None:
+        """Takes each message's share from that of the message before it at the same relay."""
+        if public.modulus is None:
+            return None
+        field, found = PrimeField(public.modulus), []
+        for batch, rows in _unscaled(view, public):
+            pairs = np.flatnonzero((batch.receivers[1:] == batch.receivers[:-1]) & (np.diff(batch.senders) != 0))
+            if len(pairs):
+                values = field.subtract(rows[pairs], rows[pairs + 1])
+                found.append(
+                    Differences(batch.step, batch.senders[pairs], batch.senders[pairs + 1], values, field.modulus)
+                )
+        return tuple(found) or None
+
+    def score(self, guess: tuple[Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
+        """The share of differences that are exact, see `score_differences`."""
+        return score_differences(guess, truth)
+
+
+def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
+    """Shares of devices that relays know, divided by the weight of the secret at the relay's point."""
+    if public.modulus is None or public.T is None:
+        return
+    field, devices = PrimeField(public.modulus), view.parties.ids(Role.DEVICE)
+    for batch in view.messages(Phase.SHARES):
+        if not len(batch.senders) or not np.isin(batch.senders, devices).all():
+            continue  # silos forward the messages of devices that they do not name
+        points = view.parties.index_of(batch.receivers, Role.RELAY) + 1
+        known, place = np.unique(points, return_inverse=True)
+        weights = lagrange_matrix(field, tuple(range(public.T + 1)), tuple(known.tolist()))[:, 0]
+        factors = field.inverse(weights)[place]
+        yield batch, field.multiply(batch["share"], factors[:, None])

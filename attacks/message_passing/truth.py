@@ -1,0 +1,75 @@
+"""The secrets of devices that sum what their neighbours send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Truth
+from fgl_secure.attacks.truth import sent_rows, shuffled_within
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Directory, Phase, Step, Transcript
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MessageTruth(Truth):
+    """What devices sent to their neighbours.
+
+    Attributes:
+        parties: numbering of the parties.
+        silo_of: int64 [n], the silo index of each device.
+        edges: int64 [2, m], source above target, device indices, of messages that were sent.
+        embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
+        labels: int64 [n], the label of each device.
+        rows: for each layer, [n, d], the row by which each device multiplied the weights.
+    """
+
+    parties: Directory
+    silo_of: Ids
+    edges: Ids
+    embeddings: Mapping[Step, NDArray[Any]]
+    labels: Ids
+    rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, transcript: Transcript, graph: FederatedGraph) -> MessageTruth:
+        """Gathers the truth of a recorded run on a graph, the one whose edges carried the messages.
+
+        Raises:
+            InputError: the transcript does not hold one input row a device.
+        """
+        rows, layers = sent_rows(transcript), _input_rows(transcript)
+        return cls(transcript.parties, graph.silo_of, graph.edges, rows, graph.labels, layers)
+
+    def permuted(self, seed: int) -> MessageTruth:
+        """The devices of each silo shuffled among themselves."""
+        swap = shuffled_within(self.silo_of, seed)
+        return replace(
+            self,
+            edges=swap[self.edges],
+            embeddings={step: rows[swap] for step, rows in self.embeddings.items()},
+            labels=self.labels[swap],
+            rows={layer: values[swap] for layer, values in self.rows.items()},
+        )
+
+
+def _input_rows(transcript: Transcript) -> dict[int, NDArray[Any]]:
+    """The rows of the first round that devices multiplied each layer's first weights by.
+
+    Gradients of weights are recorded as two factors, of which the first is that row; biases come last in a layer.
+    """
+    layers: dict[int, list[NDArray[Any]]] = {}
+    for batch in transcript.messages:
+        if batch.phase is Phase.GRADIENT and batch.step.round == 0 and batch.payload is not None:
+            layers.setdefault(batch.step.layer, []).append(batch.payload)
+    return {
+        layer: parts[0][:, : parts[0].shape[1] - parts[-1].shape[1]].copy()
+        for layer, parts in layers.items()
+        if len(parts) > 1
+    }

@@ -1,0 +1,292 @@
+"""What the server learns of labelled nodes that clients add from one round to the next.
+
+The proxy of a node that a client adds between two rounds: n times the new mean less n - 1 times the old one.
+
+That is exact while the other nodes' proxies stay as they are, and off by n - 1 times what these move by otherwise.
+Where the server only has sums, what is known of the client that adds the node is how the sums change, and the mean
+proxy of all clients stands for the client's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.proxies.counts import LAYOUT
+from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_numbers
+from fgl_secure.attacks.proxies.knowledge import FEDSPRAY_ROUNDS, PROXIES, ProxyKnowledge
+from fgl_secure.attacks.proxies.rows import SUM, ProxyRows, close, proxy_rows
+from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import advantage, exact_proportion
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Addition:
+    """One labelled node more.
+
+    Attributes:
+        round: the first round with it.
+        client: index of the silo; SUM where it is one of all.
+        counts: int64 [C], the client's labelled nodes of each class before.
+        kind: the node's class.
+        proxy: float64 [d], what its proxy is if the others' have not changed.
+    """
+
+    round: int
+    client: int
+    counts: Ids
+    kind: int
+    proxy: Floats
+
+
+def additions(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
+    """What is found between one round and the next: of single clients where their rows are seen, else of the sum."""
+    found: list[Addition] = []
+    for before, after in pairwise(rounds):
+        if after.round != before.round + 1:
+            continue
+        if before.summed or after.summed:
+            found += _of_sum(before, after)
+        else:
+            found += _of_clients(before, after)
+    return tuple(found)
+
+
+def additions_of_sums(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
+    """The same from the sums alone, also where single rows are seen."""
+    return additions(tuple(rows if rows.summed else rows.total for rows in rounds))
+
+
+def adders(truth: ProxyTruth) -> tuple[tuple[int, int], ...]:
+    """Which clients do have a labelled node more than in the round before: pairs of a round and a client."""
+    more = truth.sizes[:, 1:] == truth.sizes[:, :-1] + 1
+    return tuple((int(number) + 1, int(client)) for number, client in np.argwhere(more.T))
+
+
+def _of_clients(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
+    later = {client: row for row, client in enumerate(after.clients.tolist())}
+    for row, client in enumerate(before.clients.tolist()):
+        if client not in later or np.array_equal(before.shares[row], after.shares[later[client]]):
+            continue
+        old, new = (_whole(*each) for each in ((before, row), (after, later[client])))
+        found = None if old is None or new is None else one_more(old, new)
+        if found is None:
+            continue
+        counts, kind = found
+        there = int(counts[kind])
+        mean = before.proxies[row, kind] if there else 0.0
+        proxy = (there + 1) * after.proxies[later[client], kind] - there * mean
+        yield Addition(after.round, client, counts, kind, proxy)
+
+
+def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
+    """With m nodes before, the sum of products changes by x / (m + 1) - c_j s_j / (m (m + 1)), where x is what is new.
+
+    The client's own s_j is not known; the mean over clients stands for it.
+    """
+    if not (before.summed and after.summed):
+        return
+    change, rounding = after.shares[0] - before.shares[0], before.rounding + after.rounding
+    found = joined_on_grid(change, rounding, after.unit) if after.unit else joined(change, rounding)
+    if found is None:
+        return
+    counts, kind = found
+    labelled, there = int(counts.sum()), int(counts[kind])
+    proxy = (labelled + 1) * (after.products[0, kind] - before.products[0, kind])
+    if there:
+        proxy = proxy + there / labelled * before.proxies[0, kind]
+    yield Addition(after.round, SUM, counts, kind, proxy)
+
+
+def _whole(rows: ProxyRows, row: int) -> Ids | None:
+    shares = rows.shares[row]
+    return whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
+
+
+Found = tuple[Addition, ...]
+
+
+class ProxyDifferencing(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
+    """Differences of means, with the counts that shares tell."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with two rounds."""
+        return Card(
+            "proxy-differencing",
+            "the server takes the class proxy before a node was labelled from the one after, and has the node's own",
+            "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
+            Role.SERVER,
+            Secret.STRUCTURE_FEATURE,
+            PROXIES,
+            FEDSPRAY_ROUNDS,
+            Circumstance.REPEATED_SUM,
+            minimum=0.9,
+            auxiliary=LAYOUT,
+            truth=ProxyTruth,
+            knowledge=ProxyKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
+        """Reads all rounds that were seen; None for fewer than two."""
+        rounds = proxy_rows(view, public, known)
+        return additions(rounds) if len(rounds) > 1 else None
+
+    def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
+        """The share of added nodes whose proxy is recovered."""
+        events, proxies = adders(truth), truth.added
+        if not events:
+            return ()
+        right = [_told(guess, number, client, proxies[client, number]) for number, client in events]
+        found = exact_proportion(sum(right), len(right))
+        finding = f"The proxies of {sum(right):,} of {len(right):,} nodes that were added are told by differences."
+        metric = "proxies of added nodes"
+        return (Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding),)
+
+
+class ProxyLabelChanges(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
+    """Shares do not move with training, so all that changes in their sum is the client's that adds a node."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with sums of two rounds."""
+        return Card(
+            "proxy-label-changes",
+            "the server counts the labels of a client that adds a node by how the sum of all clients' shares changes",
+            "rational reconstruction of differences; no paper here has it",
+            Role.SERVER,
+            Secret.LABEL_SHARES,
+            PROXIES,
+            FEDSPRAY_ROUNDS,
+            Circumstance.REPEATED_SUM,
+            minimum=0.75,
+            auxiliary=LAYOUT,
+            truth=ProxyTruth,
+            knowledge=ProxyKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
+        """Reads the sums of all rounds that were seen; None for fewer than two."""
+        rounds = proxy_rows(view, public, known)
+        return additions_of_sums(rounds) if len(rounds) > 1 else None
+
+    def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
+        """How often all counts of a client that adds a node are right, and its class."""
+        events, counts = adders(truth), truth.labelled
+        if not events:
+            return ()
+        right = [_counted(guess, number, counts[client, number - 1 : number + 1]) for number, client in events]
+        found = exact_proportion(sum(right), len(right))
+        finding = (
+            f"{sum(right):,} of {len(right):,} times when a client adds a labelled node, the sums of all clients' "
+            f"shares before and after tell how many it has of every class, and the class of the new one; not which "
+            f"client it is."
+        )
+        metric = "labels of a client that adds one"
+        return (Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding),)
+
+
+def _told(guess: Found, number: int, client: int, proxy: NDArray[np.float64]) -> bool:
+    at = [each for each in guess if each.round == number and each.client in (client, SUM)]
+    return any(bool(close(each.proxy, proxy)) for each in at)
+
+
+def _counted(guess: Found, number: int, counts: NDArray[np.int64]) -> bool:
+    before, after = counts
+    return any(
+        np.array_equal(each.counts, before) and (after - before)[each.kind] == 1
+        for each in guess
+        if each.round == number
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedProxy:
+    """One decision.
+
+    Attributes:
+        round: from which the node is trained on.
+        client: index of the silo whose pair it is.
+        named: float64 [d], the proxy that is believed to be in the mean.
+        other: float64 [d], the other one.
+    """
+
+    round: int
+    client: int
+    named: Floats
+    other: Floats
+
+
+class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, ProxyTruth]):
+    """One decision for each pair, about a node that was found to be added."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with two rounds."""
+        return Card(
+            "proxy-membership",
+            "the server tells which of two nodes a client added to those that it trains on",
+            "membership inference by differences of means, against FedSpray (KDD 2024), 4.5.1",
+            Role.SERVER,
+            Secret.TRAINING_NODE,
+            PROXIES,
+            FEDSPRAY_ROUNDS,
+            Circumstance.REPEATED_SUM,
+            minimum=0.9,
+            auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
+            truth=ProxyTruth,
+            knowledge=ProxyKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[NamedProxy, ...] | None:
+        """Decides about every pair of rounds in which something is found to be added; None without suspects."""
+        rounds, suspects = proxy_rows(view, public, known), known.suspects
+        if suspects is None or len(rounds) < 2:
+            return None
+        return tuple(named for each in additions(rounds) for named in _decided(each, suspects))
+
+    def score(self, guess: tuple[NamedProxy, ...], truth: ProxyTruth) -> tuple[Measurement, ...]:
+        """The share of nodes that are named less the share of those for which the other one is."""
+        events, proxies = adders(truth), truth.added
+        if not events:
+            return ()
+        by_event = {(each.round, each.client): each for each in guess}
+        sides = [_side(by_event.get(event), proxies[event[1], event[0]]) for event in events]
+        right, wrong = sides.count(1), sides.count(-1)
+        found = advantage(right, len(events), wrong, len(events))
+        finding = (
+            f"Of {len(events):,} nodes that were added {right:,} are told from another one, and for {wrong:,} the "
+            f"other one is named."
+        )
+        metric = "added nodes told apart"
+        return (Measurement(metric, found.value, found.interval, len(events), 0.0, 0.0, 1.0, False, finding),)
+
+
+def _decided(each: Addition, known: Suspects) -> Iterator[NamedProxy]:
+    """About the pair of that client; about every pair of that round where the client is not known."""
+    pairs = known.pairs.get(each.round)
+    if pairs is None:
+        return
+    for client in range(len(pairs)) if each.client == SUM else (each.client,):
+        far = np.linalg.norm(pairs[client] - each.proxy, axis=1)
+        if np.isfinite(far).all():
+            near = int(far.argmin())
+            yield NamedProxy(each.round, client, pairs[client, near], pairs[client, 1 - near])
+
+
+def _side(each: NamedProxy | None, actual: Floats) -> int:
+    """1 for the right one, -1 for the other one, 0 where nothing is said."""
+    if each is None:
+        return 0
+    near, far = (float(np.linalg.norm(proxy - actual)) for proxy in (each.named, each.other))
+    return int(near < far) - int(far < near)

@@ -1,0 +1,276 @@
+"""What one client's shares and class proxies say: its classes, its counts, and proxies of single nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.proxies.fractions import whole_numbers
+from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, PROXIES, ProxyKnowledge
+from fgl_secure.attacks.proxies.rows import ProxyRows, close, proxy_rows
+from fgl_secure.attacks.proxies.truth import ProxyTruth
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import advantage, exact_proportion
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+Ids = NDArray[np.int64]
+
+LAYOUT = "where the parts of a summand lie"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClassPresence:
+    """What is there in the first round that was seen.
+
+    Attributes:
+        round: the training round.
+        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
+        present: bool [k, C].
+    """
+
+    round: int
+    clients: Ids
+    present: NDArray[np.bool_]
+
+    @property
+    def summed(self) -> bool:
+        """Whether it speaks of all clients together."""
+        return bool((self.clients < 0).any())
+
+
+class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
+    """A share or a proxy that is not zero."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with summands or their sum."""
+        return Card(
+            "proxy-classes",
+            "the server sees which classes a client has labelled nodes of: others come with zeros",
+            "contradicts what FedSpray (KDD 2024, 4.5.1) expects of averages",
+            Role.SERVER,
+            Secret.CLASS_PRESENCE,
+            PROXIES,
+            FEDSPRAY,
+            auxiliary=LAYOUT,
+            truth=ProxyTruth,
+            knowledge=ProxyKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> ClassPresence | None:
+        """Reads the first round that was seen."""
+        rounds = proxy_rows(view, public, known)
+        return ClassPresence(rounds[0].round, rounds[0].clients, rounds[0].present) if rounds else None
+
+    def score(self, guess: ClassPresence, truth: ProxyTruth) -> tuple[Measurement, ...]:
+        """The share of pairs of a client and a class that are right.
+
+        From the sum a class that is there is guessed of every client. The prior is to know of each class whether most
+        clients have it.
+        """
+        actual = truth.labelled[:, guess.round] > 0
+        clients = np.arange(len(actual)) if guess.summed else guess.clients
+        right = np.broadcast_to(guess.present, (len(clients), actual.shape[1])) == actual[clients]
+        found = exact_proportion(int(right.sum()), right.size)
+        has = actual.mean(axis=0)
+        prior = float(np.maximum(has, 1 - has).mean())
+        missing = int((~guess.present).sum())
+        if guess.summed:
+            finding = (
+                f"The sum tells that {missing:,} of {len(has):,} classes are labelled by nobody; guessing the others "
+                f"of every client is right {int(right.sum()):,} of {right.size:,} times."
+            )
+        else:
+            finding = (
+                f"Whether a client has labelled nodes of a class is read right {int(right.sum()):,} of {right.size:,} "
+                f"times; {missing:,} times there are none."
+            )
+        metric = "classes of clients"
+        return (Measurement(metric, found.value, found.interval, found.n, 0.5, prior, 1.0, True, finding),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledCounts:
+    """Labels in the first round that was seen.
+
+    Attributes:
+        round: the training round.
+        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
+        shares: float64 [k, C].
+        counts: int64 [k, C], the smallest whole numbers behind the shares; -1 where there are none.
+    """
+
+    round: int
+    clients: Ids
+    shares: Floats
+    counts: Ids
+
+    @property
+    def summed(self) -> bool:
+        """Whether it speaks of all clients together."""
+        return bool((self.clients < 0).any())
+
+
+class ProxyCounts(InformedAttack[LabelledCounts, ProxyKnowledge, ProxyTruth]):
+    """Shares are fractions of one denominator, which is how many labelled nodes there are."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with summands or their sum."""
+        return Card(
+            "proxy-counts",
+            "the server counts a client's labelled nodes of each class by the denominators of its shares",
+            "rational reconstruction of the shares of FedSpray (KDD 2024), Eq. 15",
+            Role.SERVER,
+            Secret.LABEL_SHARES,
+            PROXIES,
+            FEDSPRAY,
+            minimum=0.9,
+            auxiliary=LAYOUT,
+            truth=ProxyTruth,
+            knowledge=ProxyKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> LabelledCounts | None:
+        """Reads the first round that was seen."""
+        rounds = proxy_rows(view, public, known)
+        if not rounds:
+            return None
+        first = rounds[0]
+        return LabelledCounts(first.round, first.clients, first.shares, counts_of(first))
+
+    def score(self, guess: LabelledCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
+        """The share of clients whose most frequent label is read, and of counts, where there are any nodes, that are.
+
+        From the sum all clients' most frequent label is guessed of each, and nothing is counted. The priors are to know
+        of how many clients a label is the most frequent, and to guess the count that comes most often.
+        """
+        actual = truth.labelled[:, guess.round]
+        clients = np.arange(len(actual)) if guess.summed else guess.clients
+        labels = _labels(np.broadcast_to(guess.shares, (len(clients), actual.shape[1])), actual[clients])
+        if guess.summed:
+            return labels
+        return (*labels, *_counts(guess.counts, actual[clients]))
+
+
+def counts_of(rows: ProxyRows) -> Ids:
+    """Whole numbers behind each client's shares, int64 [k, C]: zeros without labelled nodes, -1 where none fit."""
+    counts = np.full(rows.shares.shape, -1, dtype=np.int64)
+    for row, shares in enumerate(rows.shares if not rows.summed else ()):
+        found = (
+            whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
+        )
+        if found is not None:
+            counts[row] = found
+    return counts
+
+
+def _labels(shares: Floats, actual: Ids) -> tuple[Measurement, ...]:
+    there = actual.any(axis=1)
+    if not there.any():
+        return ()
+    most = actual[there].argmax(axis=1)
+    right = int((shares[there].argmax(axis=1) == most).sum())
+    found, prior = exact_proportion(right, len(most)), float(np.bincount(most).max() / len(most))
+    finding = f"The most frequent label is read right of {right:,} of {len(most):,} clients."
+    random = 1 / actual.shape[1]
+    metric = "most frequent labels"
+    return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+
+
+def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
+    there = actual > 0
+    if not there.any():
+        return ()
+    right = int((counts == actual)[there].sum())
+    found, values = exact_proportion(right, int(there.sum())), np.bincount(actual[there])
+    finding = f"How many labelled nodes of a class a client has is read right {right:,} of {found.n:,} times."
+    random, prior = 1 / (len(values) - 1), float(values.max() / values.sum())
+    metric = "labelled nodes of a class"
+    return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SingleProxies:
+    """Class proxies, and which of them are one node's.
+
+    Attributes:
+        round: the training round.
+        clients: int64 [k], indices of silos; [SUM] where only the sum is seen.
+        single: bool [k, C], where the counts behind the shares say one; nowhere in a sum.
+        proxies: float64 [k, C, d], NaN where there are none.
+    """
+
+    round: int
+    clients: Ids
+    single: Bools
+    proxies: NDArray[np.float64]
+
+    @property
+    def summed(self) -> bool:
+        """Whether it speaks of all clients together."""
+        return bool((self.clients < 0).any())
+
+
+class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth]):
+    """Divides by the share, and counts."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with summands or their sum."""
+        return Card(
+            "proxy-singletons",
+            "the server reads the structure proxy of a node that is its client's only labelled one of a class",
+            "contradicts FedSpray (KDD 2024), 4.5.1: class proxies are averages, which are irreversible",
+            Role.SERVER,
+            Secret.STRUCTURE_FEATURE,
+            PROXIES,
+            FEDSPRAY,
+            minimum=0.9,
+            auxiliary=LAYOUT,
+            truth=ProxyTruth,
+            knowledge=ProxyKnowledge,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> SingleProxies | None:
+        """Reads the first round that was seen."""
+        rounds = proxy_rows(view, public, known)
+        if not rounds:
+            return None
+        first = rounds[0]
+        return SingleProxies(first.round, first.clients, counts_of(first) == 1, first.proxies)
+
+    def score(self, guess: SingleProxies, truth: ProxyTruth) -> tuple[Measurement, ...]:
+        """How well single nodes are told from several, and the share of single nodes' proxies that are read.
+
+        From the sum nothing is told apart, and each class's mean over all clients is tried. Nothing is measured where
+        nobody has a single node.
+        """
+        counts, proxies = truth.labelled[:, guess.round], truth.singles[:, guess.round]
+        clients = np.arange(len(counts)) if guess.summed else guess.clients
+        single, several = counts[clients] == 1, counts[clients] > 1
+        if not single.any():
+            return ()
+        read = np.broadcast_to(guess.proxies, (len(clients), *guess.proxies.shape[1:]))
+        right = int((close(read, proxies[clients]) & single).sum())
+        found = exact_proportion(right, int(single.sum()))
+        whence = "off the sum, where nobody else has the class" if guess.summed else "exactly"
+        finding = f"The proxies of {right:,} of {found.n:,} nodes that are single in their class are read {whence}."
+        metric = "proxies of single nodes"
+        recovered = Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding)
+        return (recovered,) if guess.summed else (recovered, _recognised(guess.single, single, several))
+
+
+def _recognised(claimed: Bools, single: Bools, several: Bools) -> Measurement:
+    hits, alarms = int((claimed & single).sum()), int((claimed & several).sum())
+    found = advantage(hits, int(single.sum()), alarms, int(several.sum()))
+    finding = (
+        f"{hits:,} of {int(single.sum()):,} single nodes are recognised by their share, and {alarms:,} of "
+        f"{int(several.sum()):,} larger classes are taken for one."
+    )
+    return Measurement("single nodes told", found.value, found.interval, found.n, 0.0, 0.0, 1.0, False, finding)

@@ -1,0 +1,217 @@
+"""All attacks by name: those of this package, and those of packages that are installed beside it.
+
+An attack from outside is an entry point of group `fgl_secure.attacks` that names an `Attack` or a class of one that
+needs no argument. Its knowledge, its truth, its scenario and its control are its own, see `Card`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import EntryPoint, entry_points
+from types import MappingProxyType
+from typing import Any
+
+from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.gradients import (
+    GradientFilter,
+    GradientLabels,
+    GradientSingleNeighbours,
+    GradientSingleRow,
+    GradientSpan,
+    RoundDisaggregation,
+    SumMembership,
+)
+from fgl_secure.attacks.gradients.matching.attacks import (
+    DeepLeakage,
+    FeaturesAndEdges,
+    ImprovedDeepLeakage,
+    InvertingGradients,
+)
+from fgl_secure.attacks.message_passing import (
+    AllCodesOfOneSender,
+    ClearValues,
+    ContainmentAtDevice,
+    ContainmentAtSilo,
+    DeviceGradients,
+    DifferencingAtDevice,
+    DifferencingAtSilo,
+    FingerprintAtDevice,
+    FingerprintAtSilo,
+    MaliciousSingleNeighbour,
+    MessageCountsAtRelay,
+    MessageCountsAtSilo,
+    OneCodeAndMu,
+    ShareDifferences,
+    SharedMask,
+    SingleNeighbourAtDevice,
+    SingleNeighbourAtSilo,
+    SingleShares,
+    SmallFieldBruteForce,
+    TagMatching,
+    VisibleDevices,
+    VisibleEdges,
+)
+from fgl_secure.attacks.proxies import (
+    ProxyClasses,
+    ProxyCounts,
+    ProxyDifferencing,
+    ProxyLabelChanges,
+    ProxyMembership,
+    ProxyPartialFractions,
+    ProxySingletons,
+)
+from fgl_secure.attacks.rooted_trees import (
+    HopFeatureDifferencing,
+    HopFeatureEdges,
+    HopFeatureSingle,
+    HopFeatureTopology,
+)
+from fgl_secure.attacks.structure import (
+    CombinedColumns,
+    HopFingerprint,
+    HopGradientLabels,
+    HopShares,
+    HopSumEdges,
+    HopSumRows,
+    HopUnfolding,
+    NsfAssignment,
+    NsfCosineEdges,
+    NsfDegreeHashing,
+    NsfDegrees,
+    NsfEgoNets,
+    NsfLabels,
+    NsfMembership,
+    NsfNearest,
+    NsfPropagation,
+    NsfTrainingLabels,
+    NsfWalkDegrees,
+    NsfWalkEdges,
+    QueryRowSpace,
+    StructureGradientLabels,
+    StructureGradientMembership,
+    StructureGradientNeighbours,
+)
+from fgl_secure.attacks.virtual_nodes import VirtualNodeClients, VirtualNodeLabels, VirtualNodePopulation
+from fgl_secure.errors import InputError, UnknownNameError
+
+GROUP = "fgl_secure.attacks"
+"""Of entry points, each of which names an attack."""
+
+IN_TREE: tuple[Attack[Any, Any], ...] = (
+    ClearValues(),
+    SharedMask(),
+    OneCodeAndMu(),
+    AllCodesOfOneSender(),
+    SmallFieldBruteForce(),
+    SingleNeighbourAtSilo(),
+    SingleNeighbourAtDevice(),
+    VisibleDevices(),
+    VisibleEdges(),
+    DifferencingAtSilo(),
+    DifferencingAtDevice(),
+    FingerprintAtSilo(),
+    FingerprintAtDevice(),
+    ContainmentAtSilo(),
+    ContainmentAtDevice(),
+    DeviceGradients(),
+    MessageCountsAtSilo(),
+    MessageCountsAtRelay(),
+    TagMatching(),
+    SingleShares(),
+    ShareDifferences(),
+    MaliciousSingleNeighbour(),
+    HopShares(),
+    HopUnfolding(),
+    HopFingerprint(),
+    CombinedColumns(),
+    QueryRowSpace(),
+    HopSumRows(),
+    HopSumEdges(),
+    HopGradientLabels(),
+    NsfDegrees(),
+    NsfEgoNets(),
+    NsfNearest(),
+    NsfAssignment(),
+    NsfDegreeHashing(),
+    NsfPropagation(),
+    NsfWalkDegrees(),
+    NsfWalkEdges(),
+    NsfCosineEdges(),
+    NsfLabels(),
+    NsfTrainingLabels(),
+    NsfMembership(),
+    StructureGradientLabels(),
+    StructureGradientMembership(),
+    StructureGradientNeighbours(),
+    ProxyClasses(),
+    ProxyCounts(),
+    ProxyPartialFractions(),
+    ProxySingletons(),
+    ProxyDifferencing(),
+    ProxyLabelChanges(),
+    ProxyMembership(),
+    HopFeatureSingle(),
+    HopFeatureDifferencing(),
+    HopFeatureTopology(),
+    HopFeatureEdges(),
+    VirtualNodeLabels(),
+    VirtualNodePopulation(),
+    VirtualNodeClients(),
+    GradientLabels(),
+    GradientSingleRow(),
+    GradientSingleNeighbours(),
+    GradientSpan(),
+    GradientFilter(),
+    DeepLeakage(),
+    ImprovedDeepLeakage(),
+    InvertingGradients(),
+    FeaturesAndEdges(),
+    SumMembership(),
+    RoundDisaggregation(),
+)
+
+
+def attacks() -> Mapping[str, Attack[Any, Any]]:
+    """All attacks by name, those of this package first.
+
+    Raises:
+        InputError: an entry point names something else than an attack, or two attacks have one name.
+    """
+    found: dict[str, Attack[Any, Any]] = {}
+    for each in (*IN_TREE, *(_loaded(point) for point in entry_points(group=GROUP))):
+        name = each.card.name
+        if name in found:
+            kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (found[name], each))
+            raise InputError(f"attack must have a name of its own; found {name} for {kinds}")
+        found[name] = each
+    return MappingProxyType(found)
+
+
+def attack(name: str) -> Attack[Any, Any]:
+    """The attack of a name.
+
+    Raises:
+        UnknownNameError: there is none.
+        InputError: see `attacks`.
+    """
+    known = attacks()
+    if name not in known:
+        raise UnknownNameError("attack", name, tuple(known))
+    return known[name]
+
+
+def names() -> tuple[str, ...]:
+    """The names of all attacks, see `attacks`."""
+    return tuple(attacks())
+
+
+def _loaded(point: EntryPoint) -> Attack[Any, Any]:
+    """The attack that an entry point names; a broken package is refused by name rather than with its traceback."""
+    try:
+        named = point.load()
+        made = named() if isinstance(named, type) else named
+    except Exception as error:
+        raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
+    if not isinstance(made, Attack):
+        raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
+    return made

@@ -1,0 +1,248 @@
+"""Feature rows and edges from differences of hop sums.
+
+Subtracting sums over neighbours from each other, until single nodes' features are left.
+
+Sums for two nodes of a client whose neighbours elsewhere differ in one node differ in that node's row; in general the
+first hop's sums are equations with the client's own edges as coefficients, and what their row space determines is read.
+Whoever knows the public topology has the later hops as equations about the same rows: mu_m^{k-1} is a sum of feature
+rows with numbers of walks as coefficients (Fed2GNN, Protocol 1), and the client's own rows can be taken out.
+
+Which edges between other clients' nodes the second hop tells: those whose ends' features the first has given away.
+
+Of a neighbour m whose row the first hop's sums determine, the second hop's sums determine mu_m^1, the sum over all of
+m's neighbours (Fed2GNN, Protocol 1). With the client's own nodes taken out, what remains is a sum of feature rows of
+other clients' nodes; where these are known too, it names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.edge_claims import ForeignEdges, score_foreign_edges
+from fgl_secure.attacks.known_surroundings import MARGIN, edges_of_known_surroundings, explained_by
+from fgl_secure.attacks.rooted_trees.knowledge import FED2GNN, HOP_SUMS, HopRules, PublicTopology
+from fgl_secure.attacks.rooted_trees.single import FeatureRows, score_feature_rows, sure
+from fgl_secure.attacks.rooted_trees.system import Determined, Equations, determined
+from fgl_secure.attacks.rooted_trees.truth import TreeTruth
+from fgl_secure.attacks.rooted_trees.views import ClientSums, client_sums
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MOST_HOPS = 3
+"""Hops whose sums are solved together at most; later ones say little that is new, and their equations are dense."""
+
+
+class HopFeatureDifferencing(Attack[FeatureRows, TreeTruth]):
+    """A client solves its sums of the first hop by what it knows of its own nodes' edges."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return Card(
+            "hop-feature-differencing",
+            "a client subtracts overlapping sums of the first hop for the features of single neighbours",
+            "on Fed2GNN 4.2: exact sums over overlapping sets of known neighbours",
+            Role.SILO,
+            Secret.NODE_FEATURES,
+            HOP_SUMS,
+            FED2GNN,
+            Circumstance.REPEATED_SUM,
+            minimum=0.9,
+            truth=TreeTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> FeatureRows | None:
+        """Reads what the first hop determines beyond neighbours that are alone in a sum."""
+        found = [(sums, determined(first_hop(sums))) for sums in client_sums(view, public)]
+        return _claims(found)
+
+    def score(self, guess: FeatureRows, truth: TreeTruth) -> tuple[Measurement, ...]:
+        """How many rows are right, and how many of the nodes in reach are read, see `score_feature_rows`."""
+        return score_feature_rows(guess, truth, "by subtracting sums of the first hop")
+
+
+class HopFeatureTopology(InformedAttack[FeatureRows, PublicTopology, TreeTruth]):
+    """A client that knows all edges solves the sums of all hops together."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return Card(
+            "hop-feature-topology",
+            "a client that knows the graph solves the sums of several hops for the features of single nodes",
+            "on Fed2GNN 4.2: later hops are sums of the same features, over walks that the graph tells",
+            Role.SILO,
+            Secret.NODE_FEATURES,
+            HOP_SUMS,
+            FED2GNN,
+            Circumstance.REPEATED_SUM,
+            minimum=0.9,
+            auxiliary="all edges and whose node is whose",
+            truth=TreeTruth,
+            knowledge=PublicTopology,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> FeatureRows | None:
+        """Reads what the first hops determine beyond neighbours that are alone in a sum of the first."""
+        heard = Heard.of(known.edges, known.owners, known.rules)
+        return _claims([(sums, determined(all_hops(sums, heard))) for sums in client_sums(view, public)])
+
+    def score(self, guess: FeatureRows, truth: TreeTruth) -> tuple[Measurement, ...]:
+        """How many rows are right, and how many of the nodes in reach are read, see `score_feature_rows`."""
+        return score_feature_rows(guess, truth, "by solving the sums of several hops")
+
+
+def first_hop(sums: ClientSums) -> Equations:
+    """A client's sums of the first hop as equations about the nodes of others."""
+    return Equations(sums.members, sums.values[0], sums.unit * np.diff(sums.members.indptr).astype(np.float64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """Who hears of whom, as far as public knowledge goes.
+
+    Attributes:
+        adjacency: 0/1 float64 CSR [n, n], row i the nodes whose rows enter mu_i^1.
+        unsure: bool [n], nodes of which it is not known whom they asked about.
+    """
+
+    adjacency: sparse.csr_array
+    unsure: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, edges: Ids, owners: Ids, rules: HopRules) -> Heard:
+        """From edges int64 [2, m], both directions of each, and the client of each node int64 [n]."""
+        n = len(owners)
+        source, target = np.unique(edges[:, edges[0] != edges[1]], axis=1)
+        cross = owners[source] != owners[target]
+        pairs = np.unique(np.stack([target[cross], owners[source[cross]]]), axis=1)
+        refused = np.bincount(pairs[0], minlength=n) < rules.minimum
+        most = n if rules.neighbours is None else rules.neighbours
+        over = np.bincount(target[cross], minlength=n) > most
+        unsure = over.copy()
+        unsure[target[cross][over[source[cross]]]] = True  # an edge goes unless both its ends draw it
+        kept = ~cross | ~refused[target]
+        ends = (target[kept], source[kept])
+        return cls(sparse.csr_array((np.ones(len(ends[0])), ends), shape=(n, n)), unsure)
+
+    def knowing(self, sums: ClientSums) -> Heard:
+        """The same with what a client knows of its own nodes: whom it asked about."""
+        owned = sums.client.owned
+        inside = sums.client.neighbours @ sparse.diags_array(owned.astype(np.float64))
+        others = sparse.diags_array((~owned).astype(np.float64)) @ self.adjacency
+        adjacency = sparse.csr_array(inside + sums.asked + others)
+        adjacency.eliminate_zeros()
+        return Heard(adjacency, self.unsure & ~owned)
+
+
+def all_hops(sums: ClientSums, heard: Heard) -> Equations:
+    """A client's sums of up to `MOST_HOPS` hops as equations about the nodes of others."""
+    heard = heard.knowing(sums)
+    n, owned = len(sums.client.owned), np.flatnonzero(sums.client.owned)
+    in_turn = sums.members.multiply(sparse.csr_array(heard.adjacency.T)[sums.nodes])
+    one_sided = sparse.csr_array(sums.members - in_turn)
+    walks, unsure = [sparse.csr_array(sparse.eye_array(n))], np.zeros(n, dtype=np.bool_)
+    parts = []
+    for hop in range(min(len(sums.values), MOST_HOPS)):
+        matrix = sparse.csr_array(sums.members @ walks[hop])
+        if hop > 1:  # the passive client takes out what could not be taken out of a sum that was refused
+            matrix = sparse.csr_array(matrix - one_sided @ walks[hop - 2])
+        usable = np.flatnonzero(sums.members @ unsure.astype(np.float64) == 0)
+        terms = sums.unit * np.asarray(abs(matrix).sum(axis=1)).ravel()
+        every = Equations(matrix[usable], sums.values[hop][usable], terms[usable])
+        parts.append(every.without(owned, sums.own[owned], np.zeros(len(owned))))
+        walks.append(_next_walks(heard.adjacency, walks))
+        unsure = np.asarray(heard.unsure | (heard.adjacency @ unsure.astype(np.float64) > 0))
+    return Equations.stacked(parts)
+
+
+def _next_walks(adjacency: sparse.csr_array, walks: list[sparse.csr_array]) -> sparse.csr_array:
+    """mu^k in terms of features, from those of all hops before: walks that do not turn straight back."""
+    further = sparse.csr_array(adjacency @ walks[-1])
+    if len(walks) < 2:
+        return further
+    returning = np.asarray(adjacency.multiply(sparse.csr_array(adjacency.T)).sum(axis=1), dtype=np.float64).ravel()
+    back = returning - (len(walks) > 2)  # from the third hop on the way back to the second last node is not there
+    return sparse.csr_array(further - sparse.diags_array(back) @ walks[-2])
+
+
+def _claims(found: list[tuple[ClientSums, Determined]]) -> FeatureRows | None:
+    """Of every client the rows beyond those that are alone in a sum of the first hop."""
+    if not found:
+        return None
+    parts = []
+    for sums, solved in found:
+        new = ~np.isin(solved.nodes, sums.alone)
+        nodes, values = solved.nodes[new], solved.values[new]
+        kept = sure(values, solved.error[new])
+        touched = len(np.union1d(sums.touched, nodes))
+        parts.append((sums.client.index, nodes[kept], values[kept], touched, len(nodes)))
+    return FeatureRows.of_all(parts)
+
+
+class HopFeatureEdges(Attack[ForeignEdges, TreeTruth]):
+    """A client explains the surroundings of nodes that it reads by other nodes that it reads."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return Card(
+            "hop-feature-edges",
+            "a client explains the second hop's sums by the feature rows that the first hop gave away",
+            "on Fed2GNN 4.2: the second hop sums whole neighbourhoods of known nodes",
+            Role.SILO,
+            Secret.FOREIGN_EDGE,
+            HOP_SUMS,
+            FED2GNN,
+            truth=TreeTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
+        """Looks for one or two known neighbours of every node that a client reads."""
+        systems = [sums for sums in client_sums(view, public) if len(sums.values) > 1]
+        return ForeignEdges.of_all([_explained(sums) for sums in systems]) if systems else None
+
+    def score(self, guess: ForeignEdges, truth: TreeTruth) -> tuple[Measurement, ...]:
+        """Precision, recall and advantage, see `score_foreign_edges` and `edges_of_known_surroundings`."""
+        return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
+
+
+def _explained(sums: ClientSums) -> ForeignEdges:
+    """Claims the neighbours of each known node whose surroundings have one explanation by at most two known rows."""
+    known = determined(first_hop(sums))
+    good = sure(known.values, known.error)
+    known = Determined(known.nodes[good], known.values[good], known.error[good])
+    around = _surroundings(sums)
+    at = np.searchsorted(around.nodes, known.nodes)
+    inside = sums.client.neighbours[:, known.nodes].T @ sums.own
+    ends, others = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for w, place in enumerate(at.tolist()):
+        slack = MARGIN * float(around.error[place])
+        # a node that is refused its sum over other clients' nodes counts none of them
+        found = [_known_parts(known, around.values[place] - own, slack) for own in (inside[w], 0.0 * inside[w])]
+        which = np.concatenate(found) if sum(map(len, found)) == max(map(len, found)) else np.empty(0, dtype=np.int64)
+        ends.append(np.full(len(which), known.nodes[w]))
+        others.append(known.nodes[which])
+    return ForeignEdges.claimed(sums.client, np.concatenate(ends), np.concatenate(others))
+
+
+def _surroundings(sums: ClientSums) -> Determined:
+    """mu_m^1 of every node that the first hop determines: the second hop has the same coefficients."""
+    first = first_hop(sums)
+    return determined(Equations(first.matrix, sums.values[1], first.error + _rounding(sums)))
+
+
+def _rounding(sums: ClientSums) -> Floats:
+    """What rounding of a sum that was itself summed adds: as much once more for each term."""
+    return np.asarray(sums.unit * sums.members.sum(axis=1) * len(sums.client.owned) ** 0.5)
+
+
+def _known_parts(known: Determined, rest: Floats, slack: float) -> Ids:
+    return explained_by(known.values, MARGIN * known.error, rest, np.zeros_like(rest), slack)

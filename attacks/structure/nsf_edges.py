@@ -1,0 +1,333 @@
+"""Edges between foreign nodes from their structure features, and how well scores rank pairs.
+
+Scores of pairs of nodes, and how well they rank edges above pairs that are none.
+
+Two kinds of pairs without an edge: random ones, and the harder ones two hops apart. Clients know who owns which node,
+and most edges of a clustered partition are inside clients; so the random pairs that count have the same owners as the
+edges, and the best guess without the transcript ranks no better than chance.
+
+Edges between foreign nodes from their structure features.
+
+Features that are learnt or trained along the edges (Hop2Vec, Node2Vec) are alike at both ends of an edge. FedStar's say
+the degrees of a node's neighbours, and an edge needs that each end has a neighbour of the other's degree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.areas import area, area_of_pairs
+from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
+from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
+from fgl_secure.attacks.structure.nsf_views import MODEL, OWN_EDGES, embedded, foreign_features, own_rows
+from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
+from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval
+
+Floats = NDArray[np.float64]
+
+Ids = NDArray[np.int64]
+
+ATTEMPTS = 20
+"""Times that an end is moved before a pair is left out: only where nearly all nodes of a client are joined."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledPairs:
+    """Pairs of device indices, int64 [2, k] each.
+
+    Attributes:
+        edges: edges, each once.
+        alike: random pairs without an edge whose ends have the owners that an edge's have.
+        random: random pairs without an edge.
+        hops: pairs without an edge that have a neighbour in common, each once.
+    """
+
+    edges: Ids
+    alike: Ids
+    random: Ids
+    hops: Ids
+
+
+def sampled_pairs(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> SampledPairs:
+    """Draws up to `most` pairs of each kind.
+
+    Args:
+        nodes: int64 [m], ascending; both ends are among them.
+        edges: int64 [2, e], both directions of all edges.
+        far: int64 [2, f], both directions of all pairs two hops apart.
+        owner_of: int64 [n].
+        most: how many of a kind.
+        rng: draws.
+    """
+    pairs = _some(among(edges, nodes), most, rng)
+    anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
+    return SampledPairs(
+        pairs,
+        _with_another_end(pairs, edges, owner_of, nodes, rng),
+        anywhere[:, ~is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])],
+        _some(among(far, nodes), most, rng),
+    )
+
+
+def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
+    return pairs if pairs.shape[1] <= most else pairs[:, rng.choice(pairs.shape[1], most, replace=False)]
+
+
+def among(pairs: Ids, nodes: Ids) -> Ids:
+    """Pairs with both ends among nodes, each once: the first below the second."""
+    return pairs[:, (pairs[0] < pairs[1]) & np.isin(pairs, nodes).all(axis=0)]
+
+
+def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
+    """Edges with the second end moved to a random node of the same owner, such that they are none."""
+    moved = pairs.copy()
+    for _ in range(ATTEMPTS):
+        wrong = np.flatnonzero(is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
+        moved[1, wrong] = _same_owner(moved[1, wrong], owner_of, among, rng)
+    return moved[:, ~is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
+
+
+def _same_owner(nodes: Ids, owner_of: Ids, among: Ids, rng: np.random.Generator) -> Ids:
+    """For each node a random one of the same owner."""
+    other = nodes.copy()
+    for owner in np.unique(owner_of[nodes]).tolist():
+        here = np.flatnonzero(owner_of[nodes] == owner)
+        other[here] = rng.choice(among[owner_of[among] == owner], size=len(here))
+    return other
+
+
+def is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
+    """Whether each pair [2, k] is among edges [2, m] of `size` nodes: bool [k]."""
+    return np.asarray(np.isin(pairs[0] * size + pairs[1], edges[0] * size + edges[1]))
+
+
+MOST = 5_000
+"""Pairs of a kind that a figure rests on, drawn among more."""
+CELLS = 4_000_000
+"""Scores that are laid out at once."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PairScores:
+    """A client's scores of all pairs of foreign nodes, in factors: the product of the inner products of rows.
+
+    Attributes:
+        observer: party identifier of the client.
+        nodes: int64 [m], device indices, ascending.
+        factors: pairs of float64 [m, k], for the first node and the second.
+    """
+
+    observer: int
+    nodes: Ids
+    factors: tuple[tuple[Floats, Floats], ...]
+
+    def of(self, pairs: Ids) -> Floats:
+        """The scores float64 [k] of pairs int64 [2, k] of device indices, both among `nodes`."""
+        first, second = np.searchsorted(self.nodes, pairs)
+        parts = [np.einsum("kd,kd->k", left[first], right[second]) for left, right in self.factors]
+        return np.asarray(np.prod(parts, axis=0), dtype=np.float64)
+
+    def top(self, count: int) -> Ids:
+        """The `count` pairs of the highest scores, int64 [2, count] of device indices, first below second."""
+        size = len(self.nodes)
+        best, kept = np.empty(0), np.empty(0, dtype=np.int64)
+        step = max(1, CELLS // max(size, 1))
+        for start in range(0, size, step):
+            rows = np.arange(start, min(start + step, size))
+            parts = [left[rows] @ right.T for left, right in self.factors]
+            scores = np.where(rows[:, None] < np.arange(size), np.prod(parts, axis=0), -np.inf).ravel()
+            best, kept = np.append(best, scores), np.append(kept, start * size + np.arange(len(scores)))
+            if len(best) > count:
+                chosen = np.argpartition(-best, count - 1)[:count]
+                best, kept = best[chosen], kept[chosen]
+        return self.nodes[np.stack([kept // max(size, 1), kept % max(size, 1)])]
+
+
+@dataclass(frozen=True, slots=True)
+class PairRanking:
+    """How well edges between foreign nodes are ranked.
+
+    Attributes:
+        same_owners: area under the curve against random pairs whose ends have the same owners as the edge's.
+        interval: 95 % interval of that area, by resampling nodes (a pair counts as often as the product of its ends).
+        random: the area against random pairs.
+        two_hops: the area against pairs two hops apart.
+        precision: the share of edges among as many top pairs of the first client as it has edges to find.
+        density: the share of edges among all its pairs.
+        edges: how many edges the areas rest on.
+    """
+
+    same_owners: float
+    interval: Interval
+    random: float
+    two_hops: float
+    precision: float
+    density: float
+    edges: int
+
+
+def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> PairRanking | None:
+    """Compares scores with the edges of a graph; None where no client has an edge to find."""
+    size, rng = len(truth.silo_of), np.random.default_rng(0)
+    adjacency = undirected(truth.edges, size)
+    edges, near = (np.stack(each.nonzero()).astype(np.int64) for each in (adjacency, adjacency @ adjacency))
+    far = near[:, ~is_edge(near, edges, size) & (near[0] != near[1])]
+    most = -(-MOST // len(scored))
+    drawn = [sampled_pairs(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
+    if not sum(pairs.edges.shape[1] for pairs in drawn):
+        return None
+    kinds = ([getattr(pairs, name) for pairs in drawn] for name in ("edges", "alike", "random", "hops"))
+    found = [
+        (
+            np.concatenate([each.of(pairs) for each, pairs in zip(scored, kind, strict=True)]),
+            np.concatenate(kind, axis=1),
+        )
+        for kind in kinds
+    ]
+    (positive, ends), (alike, others), (random, _), (hops, _) = found
+    interval = area_of_pairs(positive, alike, ends, others, size)
+    areas = (area(positive, alike), interval, area(positive, random), area(positive, hops))
+    return PairRanking(*areas, *_precision(scored[0], edges, size), len(positive))
+
+
+def _precision(scores: PairScores, edges: Ids, size: int) -> tuple[float, float]:
+    there = among(edges, scores.nodes).shape[1]
+    pairs = len(scores.nodes) * (len(scores.nodes) - 1) / 2
+    if not there:
+        return 0.0, 0.0
+    return float(is_edge(scores.top(there), edges, size).mean()), there / pairs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedPairs:
+    """The scores that clients give to pairs of foreign nodes, one table a client."""
+
+    clients: tuple[PairScores, ...]
+
+
+class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]):
+    """The cosine of two nodes' features."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return Card(
+            "nsf-cosine-edges",
+            "a client takes foreign nodes for neighbours whose learnt structure features point the same way",
+            "on FedStruct (ICLR 2025) App. G.1, as Duddu et al. (2020) for node embeddings",
+            Role.SILO,
+            Secret.FOREIGN_EDGE,
+            STRUCTURE,
+            FEDSTRUCT,
+            circumstance=Circumstance.SHARED_FEATURES,
+            minimum=0.55,
+            auxiliary=MODEL,
+            truth=StructureTruth,
+            knowledge=EmbeddingModel,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
+        """Scores all pairs of foreign nodes at every client alone."""
+        found = []
+        for client, held in foreign_features(view).items():
+            rows = embedded(held, known)
+            length = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = rows / np.where(length > 0, length, 1)
+            found.append(PairScores(client, held.nodes, ((rows, rows),)))
+        return RankedPairs(tuple(found)) if found else None
+
+    def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Edges against random pairs of the same owners, see `ranking_of_edges`."""
+        return ranking_of_edges(guess, truth)
+
+
+class NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
+    """How likely an edge is that joins two nodes with these degrees and these degrees of neighbours."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return Card(
+            "nsf-walk-edges",
+            "a client intersects the neighbours' degrees that FedStar's features say of foreign nodes",
+            "on FedStruct (ICLR 2025) App. A and G.1: the diagonals of A^ and its powers are shared",
+            Role.SILO,
+            Secret.FOREIGN_EDGE,
+            STRUCTURE,
+            FEDSTRUCT_LOUVAIN,
+            circumstance=Circumstance.SHARED_FEATURES,
+            minimum=0.55,
+            truth=StructureTruth,
+        )
+
+    def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
+        """Scores all pairs of foreign nodes at every client alone."""
+        edges = own_rows(view, OWN_EDGES)
+        found = [_likely(read, edges.get(read.observer)) for read in read_degrees(view)]
+        return RankedPairs(tuple(found)) if found else None
+
+    def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """Edges against random pairs of the same owners, see `ranking_of_edges`."""
+        return ranking_of_edges(guess, truth)
+
+
+def ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
+    """Twice the area under the curve less one, edges against random pairs of the same owners: 0 without a view."""
+    ranking = rank_pairs(guess.clients, truth)
+    if ranking is None:
+        return ()
+    gain, bounds = 2 * ranking.same_owners - 1, ranking.interval
+    interval = Interval(2 * bounds.low - 1, 2 * bounds.high - 1)
+    finding = (
+        f"Edges between foreign nodes are ranked above pairs of the same owners with an area under the curve of "
+        f"{ranking.same_owners:.3f}, above random pairs with {ranking.random:.3f}, above pairs two hops apart with "
+        f"{ranking.two_hops:.3f}; {ranking.precision:.1%} of as many top pairs as there are edges are edges, of all "
+        f"pairs {ranking.density:.2%}."
+    )
+    return (Measurement("ranking of edges", gain, interval, ranking.edges, 0.0, 0.0, 1.0, False, finding),)
+
+
+def _likely(read: ReadDegrees, own: Ids | None) -> PairScores:
+    """Edges that a node has to nodes of a degree, times the same the other way, over all edges between both degrees.
+
+    That is the probability of the edge where edges fall at random under these counts.
+    """
+    degrees, place = np.unique(read.degrees, return_inverse=True)
+    towards = _towards(read, degrees)
+    if own is not None:
+        towards = np.maximum(towards - _known(read.nodes, own, degrees), 0)
+    between = np.zeros((len(degrees), len(degrees)))
+    np.add.at(between, place, towards)
+    share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
+    which = np.eye(len(degrees))[place]
+    return PairScores(read.observer, read.nodes, ((share, which), (which, towards)))
+
+
+def _towards(read: ReadDegrees, degrees: Ids) -> Floats:
+    """Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average."""
+    ends = np.array([(read.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
+    average = ends / max(float(ends.sum()), 1.0)
+    towards = read.degrees[:, None] * average
+    for row, neighbours in enumerate(read.neighbours):
+        if neighbours is not None:
+            there = neighbours[np.isin(neighbours, degrees)]
+            towards[row] = np.bincount(np.searchsorted(degrees, there), minlength=len(degrees))
+    return towards
+
+
+def _known(nodes: Ids, own: Ids, degrees: Ids) -> Floats:
+    """Neighbours of each degree that are the client's own, float64 [m, k], from its rows (own node, neighbour, ...)."""
+    known = np.zeros((len(nodes), len(degrees)))
+    ends, counts = np.unique(own[:, 0], return_counts=True)
+    degree = counts[np.searchsorted(ends, own[:, 0])]
+    row = np.minimum(np.searchsorted(nodes, own[:, 1]), max(len(nodes) - 1, 0))
+    column = np.minimum(np.searchsorted(degrees, degree), max(len(degrees) - 1, 0))
+    there = (nodes[row] == own[:, 1]) & (degrees[column] == degree)
+    np.add.at(known, (row[there], column[there]), 1)
+    return known

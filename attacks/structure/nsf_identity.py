@@ -1,0 +1,334 @@
+"""Which foreign node is which: structure features against those of a noisy copy of the graph.
+
+Which foreign node is which: structure features against the same features of a noisy copy of the graph.
+
+Whoever has crawled the graph, or part of it, computes on the copy what clients compute, and looks for equal rows.
+FedStruct (ICLR 2025, App. G.1) names the danger without a figure.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse.csgraph import min_weight_full_bipartite_matching
+from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
+
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE, CrawledGraph
+from fgl_secure.attacks.structure.nsf_views import HeldFeatures, degree_hashes, foreign_features
+from fgl_secure.attacks.structure.truth import StructureTruth
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import clustered_proportion
+
+Ids = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DENSE = 5_000
+"""Rows up to which all distances are laid out."""
+NEAREST = 50
+"""Candidates of each row beyond that."""
+ROUNDING = 1e-12
+"""Squared distances up to this share of the rows' mean squared length are rounding, and count as none."""
+
+
+def comparable(values: Floats) -> Floats:
+    """Features [m, d] as they are best compared: counts, whose tails are heavy, as log2(1 + count), else as they are.
+
+    Zeros and ones stay what they are.
+    """
+    counts = bool((values >= 0).all() and (values == np.rint(values)).all())
+    return np.log2(1 + values) if counts else values
+
+
+def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator) -> Ids:
+    """The `count` nearest rows of a table, from near to far, equally near ones in random order.
+
+    Args:
+        rows: [m, d].
+        table: [k, d], k at least 1.
+        count: how many of the table, as far as there are that many.
+        rng: breaks ties.
+
+    Returns:
+        int64 [m, min(count, k)], rows of the table.
+    """
+    order = rng.permutation(len(table))
+    if max(len(rows), len(table)) > DENSE:
+        return order[_tree_nearest(rows, table[order], min(count, len(table)))]
+    distance = squared_distances(rows, table[order])
+    return np.asarray(order[distance.argsort(axis=1, kind="stable")[:, :count]])
+
+
+def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
+    """The assignment of least total squared distance, of each row of the table once at most.
+
+    Kuhn's Hungarian method on all distances up to 5,000 rows, else a sparse one (Jonker and Volgenant 1987) on the 50
+    nearest of each row.
+
+    Args:
+        rows: [m, d].
+        table: [k, d].
+        rng: breaks ties.
+
+    Returns:
+        int64 [m], rows of the table; -1 for those that remain without one.
+    """
+    order = rng.permutation(len(table))
+    shuffled = table[order]
+    if max(len(rows), len(table)) > DENSE:
+        return _named(_sparse_assignment(rows, shuffled), order)
+    matched = np.full(len(rows), -1, dtype=np.int64)
+    which, column = linear_sum_assignment(squared_distances(rows, shuffled))
+    matched[which] = column
+    return _named(matched, order)
+
+
+def squared_distances(rows: Floats, table: Floats) -> Floats:
+    """Squared Euclidean distances [m, k], 0 where they may come from rounding to single precision."""
+    distance = cdist(rows, table, "sqeuclidean")
+    scale = float((table**2).sum(axis=1).mean()) if len(table) else 0.0
+    return np.asarray(np.where(distance <= ROUNDING * scale, 0.0, distance))
+
+
+def equal_rows(rows: Floats) -> Ids:
+    """How many rows of a table [m, d] are equal to each up to rounding, itself included: int64 [m]."""
+    scale = float(np.sqrt((rows**2).sum(axis=1).mean())) if len(rows) else 0.0
+    coarse = np.round(rows / max(scale, np.finfo(np.float64).tiny), 6)
+    _, group, count = np.unique(coarse, axis=0, return_inverse=True, return_counts=True)
+    return np.asarray(count[group.ravel()], dtype=np.int64)
+
+
+def _named(matched: Ids, order: Ids) -> Ids:
+    return np.where(matched >= 0, order[matched], -1)
+
+
+def _tree_nearest(rows: Floats, table: Floats, count: int) -> Ids:
+    _, found = KDTree(table).query(rows, k=count)
+    return np.asarray(found, dtype=np.int64).reshape(len(rows), count)
+
+
+def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
+    """Each row may also stay alone, at more than any distance: so there always is a full matching."""
+    count = min(NEAREST, len(table))
+    distance, found = (np.asarray(each).reshape(len(rows), count) for each in KDTree(table).query(rows, k=count))
+    cost = distance**2
+    alone = (cost.max(initial=0.0) + 1) * (len(rows) + 1)
+    which = np.arange(len(rows))
+    data = np.concatenate([cost.ravel() + 1, np.full(len(rows), alone)])  # an entry of zero would be none
+    ends = np.concatenate([np.repeat(which, count), which]), np.concatenate([found.ravel(), len(table) + which])
+    graph = sparse.csr_array((data, ends), shape=(len(rows), len(table) + len(rows)))
+    row, column = min_weight_full_bipartite_matching(graph)
+    matched = np.full(len(rows), -1, dtype=np.int64)
+    matched[row] = np.where(column < len(table), column, -1)
+    return matched
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NamedNodes:
+    """Whom clients take foreign nodes for.
+
+    Attributes:
+        observers: int64 [k], party identifiers of the clients.
+        nodes: int64 [k], device indices.
+        names: int64 [k, r], indices in the list that the crawl goes by, the likeliest first; -1 for none.
+        choices: int64 [k], how many listed nodes belong to the client of each.
+        alike: int64 [k], nodes of that client with the same features, itself included.
+        rate: the share of the edges that the crawl has.
+    """
+
+    observers: Ids
+    nodes: Ids
+    names: Ids
+    choices: Ids
+    alike: Ids
+    rate: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchedGroup:
+    """Nodes int64 [m], names int64 [m, r], choices and alike int64 [m] as in `NamedNodes`."""
+
+    nodes: Ids
+    names: Ids
+    choices: Ids
+    alike: Ids
+
+
+def gathered(found: list[tuple[int, MatchedGroup]], rate: float) -> NamedNodes | None:
+    """The matches of all clients in one table; None without any."""
+    if not found:
+        return None
+    observers = np.concatenate([np.full(len(match.nodes), client) for client, match in found])
+    nodes, names, choices, alike = (
+        np.concatenate([getattr(match, column) for _, match in found])
+        for column in ("nodes", "names", "choices", "alike")
+    )
+    return NamedNodes(observers, nodes, names, choices, alike, rate)
+
+
+def share_named(metric: str, guess: NamedNodes, truth: StructureTruth, first: int) -> Measurement:
+    """The share of nodes whose right name is among the first ones.
+
+    Without the transcript any listed node of the client is as likely. Nodes with equal features are told apart by
+    luck alone, which bounds what can be reached.
+    """
+    names = guess.names[:, :first]
+    resolved = np.where(names >= 0, truth.identity[names], -1)
+    right = (resolved == guess.nodes[:, None]).any(axis=1)
+    share = clustered_proportion(right, guess.nodes, seed=0)
+    blind = float(np.minimum(1, first / np.maximum(guess.choices, 1)).mean())
+    best = float(np.minimum(1, first / guess.alike).mean())
+    bound = ", an upper bound" if guess.rate >= 1 else ""
+    finding = (
+        f"{int(right.sum()):,} of {len(right):,} foreign nodes are named right ({metric}) from a copy with "
+        f"{guess.rate:.0%} of the edges{bound}."
+    )
+    return Measurement(
+        metric, share.value, share.interval, share.n, blind, blind, max(best, share.value), True, finding
+    )
+
+
+CRAWL = "a noisy copy of the graph under true names, who belongs to which client, and the rule of the features"
+CANDIDATES = 5
+"""Names that are listed for each node, the likeliest first."""
+
+
+class _Matching(InformedAttack[NamedNodes, CrawledGraph, StructureTruth]):
+    """What all ways of matching one client's nodes with the listed nodes of that client share."""
+
+    def infer_with(self, view: View, public: PublicParameters, known: CrawledGraph) -> NamedNodes | None:  # noqa: ARG002  # needs no parameter
+        """Matches each foreign client's nodes at every client alone."""
+        copy = features_of_copy(known)
+        if copy is None:
+            return None
+        same: dict[tuple[int, bytes, bytes], MatchedGroup | None] = {}  # what clients hold alike is matched once
+        found = []
+        for client, held in foreign_features(view).items():
+            for group in by_owner(held):
+                key = int(group.owners[0]), group.nodes.tobytes(), group.values.tobytes()
+                if key not in same:
+                    same[key] = self._among(group, copy, known.owners)
+                found.append((client, same[key]))
+        return gathered([(client, match) for client, match in found if match is not None], known.rate)
+
+    def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> MatchedGroup | None:
+        listed = np.flatnonzero(owner_of == group.owners[0])
+        _check_width(group.values, copy)
+        if not len(listed):
+            return None
+        # Seeded by what is matched: clients that hold the same reach the same conclusion.
+        found = self._match(group.values, copy[listed], np.random.default_rng(int(group.owners[0])))
+        if found is None:
+            return None
+        names = np.where(found >= 0, listed[found], -1)
+        return MatchedGroup(group.nodes, names, np.full(len(names), len(listed)), equal_rows(group.values))
+
+    @abstractmethod
+    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
+        """int64 [m, r]: rows of the table for each row, the likeliest first; -1 for none."""
+
+    def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of nodes whose first name is right."""
+        return (share_named("top-1", guess, truth, 1),)
+
+
+class NsfNearest(_Matching):
+    """The listed node with the nearest features."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return _card(
+            "nsf-nearest", "a client names a foreign node after the listed one with the nearest structure features"
+        )
+
+    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
+        return nearest(rows, table, CANDIDATES, rng)
+
+    def score(self, guess: NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
+        """The share of nodes whose first name, or one of the first five, is right."""
+        return share_named("top-1", guess, truth, 1), share_named("top-5", guess, truth, CANDIDATES)
+
+
+class NsfAssignment(_Matching):
+    """The assignment of names to nodes of least total distance."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return _card("nsf-assignment", "a client names all nodes of another one at once, at the least total distance")
+
+    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids:
+        return one_to_one(rows, table, rng)[:, None]
+
+
+class NsfDegreeHashing(_Matching):
+    """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
+
+    @property
+    def card(self) -> Card:
+        """Every client alone."""
+        return _card(
+            "nsf-degree-hashing", "a client names a foreign node after a listed one of equal degree and surroundings"
+        )
+
+    def _match(self, rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
+        hashes, listed = degree_hashes(rows), degree_hashes(table)
+        if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
+            return None
+        _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)
+        here, there = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
+        names = np.full((len(rows), 1), -1, dtype=np.int64)
+        for each in np.intersect1d(here, there).tolist():
+            mine, theirs = np.flatnonzero(here == each), np.flatnonzero(there == each)
+            names[mine, 0] = theirs[nearest(rows[mine], table[theirs], 1, rng)[:, 0]]
+        return names
+
+
+def features_of_copy(known: CrawledGraph) -> Floats | None:
+    """The structure features of all listed nodes on the crawl, in single precision as clients share them."""
+    if known.structure_features is None:
+        return None
+    copy = np.asarray(known.structure_features(known.edges, known.owners))
+    if copy.ndim != 2 or len(copy) != len(known.owners):
+        raise InputError(
+            f"structure_features must give one row for each of {len(known.owners)} listed nodes; found shape "
+            f"{list(copy.shape)}"
+        )
+    return comparable(copy.astype(np.float32).astype(np.float64))
+
+
+def by_owner(held: HeldFeatures) -> list[HeldFeatures]:
+    """The nodes of each client that is known to own any, apart, with features as they are best compared."""
+    there = replace(held, values=comparable(held.values))
+    return [there.only(held.owners == owner) for owner in np.unique(held.owners[held.owners >= 0]).tolist()]
+
+
+def _check_width(values: Floats, copy: Floats) -> None:
+    if values.shape[1] != copy.shape[1]:
+        raise InputError(
+            f"structure_features must give the {values.shape[1]} columns that clients share; found {copy.shape[1]}"
+        )
+
+
+def _card(name: str, summary: str) -> Card:
+    return Card(
+        name,
+        summary,
+        "on FedStruct (ICLR 2025) App. G.1, with a crawl as Narayanan and Shmatikov (2009) assume it",
+        Role.SILO,
+        Secret.IDENTITY,
+        STRUCTURE,
+        FEDSTRUCT_LOUVAIN,
+        minimum=0.9,
+        auxiliary=CRAWL,
+        truth=StructureTruth,
+        knowledge=CrawledGraph,
+    )

@@ -1,0 +1,289 @@
+"""How often each label occurs, at one client of FedVN or at all together.
+
+Label shares from what local training does to the bias of the last layer.
+
+The gradient of that bias is the mean of soft-max p less one-hot y over a batch. So T steps of gradient descent at rate
+r change it by r T (s - p), where s are the shares of the labels and p the mean predictions along the way, and s is the
+change divided by r T, plus p; exactly so where batches are full. See `GradientLabels` for single gradients (iDLG, Zhao
+et al. 2020; LLG, Wainakh et al., PoPETs 2022).
+
+Nobody tells the server p. With rows h that enter the last layer its weight changes by about the change of the bias
+times the mean of h, row by row, and p is about the soft-max at that mean. Gradients are taken at the T states ahead of
+the steps, which lie (T - 1) / (2 T) of the way from what was handed out to what came back, on average.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import softmax
+
+from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.virtual_nodes.knowledge import FEDVN_SKEWED, VIRTUAL_NODES, LocalWork, VirtualSlices
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
+from fgl_secure.attacks.virtual_nodes.views import client_states, mean_states
+from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.statistics.metrics import Interval, exact_proportion
+
+Ids = NDArray[np.int64]
+
+Floats = NDArray[np.float64]
+
+RIDGE = 1e-3
+"""Changes of the bias by about the root of this, for a rate and a number of steps of 1, are too small to divide by."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """What local training did to what a server handed out.
+
+    Attributes:
+        sent: float64 [P + M width], what the server handed out.
+        state: float64 [P + M width], what came back, or its mean over clients.
+        steps: how many steps that took.
+    """
+
+    sent: Floats
+    state: Floats
+    steps: int
+
+    def by_step(self, work: LocalWork) -> Floats:
+        """The change for a rate and a number of steps of 1."""
+        return (self.state - self.sent) / (work.rate * self.steps)
+
+    @property
+    def midway(self) -> Floats:
+        """The mean of the states at which gradients were taken, if each step was the same."""
+        return self.sent + (self.state - self.sent) * (self.steps - 1) / (2 * self.steps)
+
+
+def label_shares(changes: Sequence[Change], layout: VirtualSlices, work: LocalWork) -> Floats:
+    """How often each label occurs behind each of some changes, float64 [m, C] of sum 1; below 0 where p is wrong.
+
+    What enters the last layer is taken to have one mean for all of them.
+    """
+    moved = np.stack([each.by_step(work) for each in changes])
+    entering = mean_entering(moved, layout)
+    shares = [
+        row[layout.head_bias] + _predictions(each.midway, entering, layout)
+        for row, each in zip(moved, changes, strict=True)
+    ]
+    return np.stack(shares)
+
+
+def mean_entering(moved: Floats, layout: VirtualSlices) -> Floats:
+    """The mean of the rows that enter the last layer, float64 [hidden], by how its weight and its bias moved.
+
+    A weight moves by about the change of the bias times that mean. This is the least-squares solution over all rows of
+    float64 [m, P + M width], drawn towards zero where biases hardly moved.
+    """
+    bias = moved[:, layout.head_bias]
+    weight = moved[:, layout.head_weight].reshape(len(moved), layout.classes, layout.hidden)
+    return np.asarray(np.einsum("mc,mch->h", bias, weight) / (np.square(bias).sum() + RIDGE))
+
+
+def nearest_shares(values: Floats) -> Floats:
+    """The point of the simplex that is nearest to float64 [C]: all entries lowered alike, and none below zero."""
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
+    kept = np.flatnonzero(descending > excess)[-1]
+    return np.asarray(np.maximum(values - excess[kept], 0.0))
+
+
+def distance(first: Floats, second: Floats) -> Floats:
+    """The total-variation distance of distributions [..., C]."""
+    return np.asarray(np.abs(first - second).sum(axis=-1) / 2)
+
+
+def mean_interval(gains: Floats) -> Interval:
+    """Student's 95 % interval of the mean of gains in [-1, 1], within these bounds; all of them for a single gain."""
+    if len(gains) == 1:
+        return Interval(-1.0, 1.0)
+    half = float(stats.t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
+    mean = float(gains.mean())
+    return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
+
+
+def _predictions(state: Floats, entering: Floats, layout: VirtualSlices) -> Floats:
+    weight = state[layout.head_weight].reshape(layout.classes, layout.hidden)
+    return np.asarray(softmax(weight @ entering + state[layout.head_bias]))
+
+
+SHARES = "label shares, total variation"
+COMMONEST = "commonest label"
+
+ALIKE = 0.05
+"""Clients whose label shares are no further than this from those of all have next to nothing to be found out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShareGuess:
+    """How often each label is believed to occur.
+
+    Attributes:
+        clients: int64 [k], indices of silos.
+        shares: float64 [k, C].
+        rounds: most rounds that one of them was seen in.
+    """
+
+    clients: Ids
+    shares: Floats
+    rounds: int
+
+
+class VirtualNodeLabels(InformedAttack[ShareGuess, VirtualSlices, VirtualNodeTruth]):
+    """What each client did to the last bias, less what predictions add to that."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with summands in the clear."""
+        return Card(
+            "virtual-node-labels",
+            "the server tells from a client's model how often each label occurs there",
+            "iDLG (Zhao et al. 2020) and LLG (PoPETs 2022) on the model of FedVN (AAAI 2025), as EC-LDA (2025) asks",
+            Role.SERVER,
+            Secret.LABEL_SHARES,
+            VIRTUAL_NODES,
+            FEDVN_SKEWED,
+            minimum=0.8,
+            auxiliary="the model that it hands out, and how clients train it",
+            truth=VirtualNodeTruth,
+            knowledge=VirtualSlices,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> ShareGuess | None:  # noqa: ARG002  # needs no parameter
+        """Estimates, and takes the mean over the rounds; None where targets are no labels."""
+        if known.work is None or known.classes < 2:
+            return None
+        clients, changes = _changes(view, known, known.work)
+        if not changes:
+            return None
+        shares = label_shares(changes, known, known.work)
+        found = [nearest_shares(shares[clients == client].mean(axis=0)) for client in np.unique(clients)]
+        return ShareGuess(np.unique(clients), np.stack(found), int(np.bincount(clients).max()))
+
+    def score(self, guess: ShareGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
+        """How much nearer the shares are than the best that can be said of all clients alike; the commonest label."""
+        if truth.label_shares is None or not len(guess.clients):
+            return ()
+        actual = truth.label_shares
+        return (_of_shares(guess, actual), _of_commonest(guess, actual))
+
+
+def _changes(view: View, layout: VirtualSlices, work: LocalWork) -> tuple[Ids, list[Change]]:
+    """What each client did in each round of which the server knows what it had handed out, and which client it was."""
+    clients, changes = [], []
+    for seen in client_states(view, layout):
+        if seen.sent is None:
+            continue
+        for client, state, weight in zip(seen.clients.tolist(), seen.states, seen.weights.tolist(), strict=True):
+            clients.append(client)
+            changes.append(Change(seen.sent, state[: layout.weight], work.steps(weight)))
+    return np.array(clients, dtype=np.int64), changes
+
+
+def _of_shares(guess: ShareGuess, actual: Floats) -> Measurement:
+    """Against the better of even shares and of the mean over all clients."""
+    own = actual[guess.clients]
+    even = distance(own, np.full(actual.shape[1], 1 / actual.shape[1]))
+    usual = distance(own, actual.mean(axis=0))
+    without = even if even.mean() < usual.mean() else usual
+    error = distance(own, guess.shares)
+    gain = without - error
+    nothing = ", so there is next to nothing to find" if without.mean() <= ALIKE else ""
+    finding = (
+        f"The label shares of {len(own):,} clients are told to {error.mean():.3f} in total variation; whoever says the "
+        f"same of all is {without.mean():.3f} off{nothing}."
+    )
+    value, bounds = float(gain.mean()), mean_interval(gain)
+    return Measurement(SHARES, value, bounds, len(own), 0.0, 0.0, float(without.mean()), False, finding)
+
+
+def _of_commonest(guess: ShareGuess, actual: Floats) -> Measurement:
+    """A client with several commonest labels counts whichever of them is named."""
+    commonest = actual == actual.max(axis=1, keepdims=True)
+    right = commonest[guess.clients, guess.shares.argmax(axis=1)]
+    prior = float(commonest[guess.clients].mean(axis=0).max())
+    share = exact_proportion(int(right.sum()), len(right))
+    finding = f"Of {int(right.sum()):,} of {len(right):,} clients the commonest label is named."
+    random = float(commonest[guess.clients].mean())
+    return Measurement(COMMONEST, share.value, share.interval, share.n, random, prior, 1.0, True, finding)
+
+
+METRIC = "label shares of all, total variation"
+DRAWS = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PopulationGuess:
+    """How often each label is believed to occur at all clients together.
+
+    Attributes:
+        shares: float64 [rounds, C], by what the sum of each round says.
+    """
+
+    shares: Floats
+
+
+class VirtualNodePopulation(InformedAttack[PopulationGuess, VirtualSlices, VirtualNodeTruth]):
+    """What all clients together did to the last bias, less what predictions add to that."""
+
+    @property
+    def card(self) -> Card:
+        """The server alone, with the sum."""
+        return Card(
+            "virtual-node-population",
+            "the server tells from the sum of the models how often each label occurs at all clients together",
+            "LLG (Wainakh et al., PoPETs 2022) on the mean model of FedVN (AAAI 2025)",
+            Role.SERVER,
+            Secret.LABEL,
+            VIRTUAL_NODES,
+            FEDVN_SKEWED,
+            minimum=0.7,
+            auxiliary="the model that it hands out, and how clients train it",
+            truth=VirtualNodeTruth,
+            knowledge=VirtualSlices,
+        )
+
+    def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> PopulationGuess | None:  # noqa: ARG002  # needs no parameter
+        """Estimates round by round, as of one client of mean weight; None where targets are no labels."""
+        if known.work is None or known.classes < 2:
+            return None
+        changes = [
+            Change(mean.sent, mean.state, known.work.steps(mean.weight))
+            for mean in mean_states(view, known)
+            if mean.sent is not None
+        ]
+        found = [nearest_shares(label_shares([each], known, known.work)[0]) for each in changes]
+        return PopulationGuess(np.stack(found)) if found else None
+
+    def score(self, guess: PopulationGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
+        """How much nearer the mean of the rounds is than even shares, with a bootstrap over rounds."""
+        if truth.population is None:
+            return ()
+        actual = truth.population
+        even = float(distance(actual, np.full(len(actual), 1 / len(actual))))
+        error = float(distance(guess.shares.mean(axis=0), actual))
+        nothing = ", so there is next to nothing to find" if even <= ALIKE else ""
+        finding = (
+            f"The label shares of all clients together are told to {error:.3f} in total variation; even shares are "
+            f"{even:.3f} off{nothing}."
+        )
+        rest = (len(guess.shares), 0.0, 0.0, even, False, finding)
+        return (Measurement(METRIC, even - error, _bounds(guess.shares, actual, even), *rest),)
+
+
+def _bounds(shares: Floats, actual: Floats, even: float) -> Interval:
+    """The percentile bootstrap over rounds of what their mean gains; everything for a single round."""
+    rounds = len(shares)
+    if rounds == 1:
+        return Interval(-1.0, 1.0)
+    drawn = np.random.default_rng(0).integers(rounds, size=(DRAWS, rounds))
+    gains = even - distance(shares[drawn].mean(axis=1), actual)
+    low, high = np.percentile(gains, (2.5, 97.5))
+    value = even - float(distance(shares.mean(axis=0), actual))  # means of fewer rounds lie further off
+    return Interval(min(float(low), value), max(float(high), value))

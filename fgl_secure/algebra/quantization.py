@@ -1,0 +1,308 @@
+"""Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for everybody.
+
+`Quantizer` is for vectors that a scheme adds up as integers, `FixedPoint` for rows that become elements of a field.
+Both take the most bits behind the binary point for which sums stay within what can be told apart, and both refuse what
+does not fit; nothing saturates or wraps in silence, and no message shows a value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, overload
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fgl_secure.algebra.array_kinds import arithmetic_of
+from fgl_secure.algebra.prime_field import Elements, PrimeField
+from fgl_secure.errors import FieldRangeError, InputError
+
+Integers = NDArray[np.int64]
+
+LARGEST_ENCODED = 2.0**62
+"""Beyond it a scaled value would no longer fit the integers that it passes through."""
+FINEST = 40
+"""Most bits behind the binary point of field elements."""
+
+
+def units_of(bound: float, fraction_bits: int) -> int:
+    """The largest magnitude of round(x 2^f) for |x| <= bound, however halves are rounded."""
+    return math.floor(math.ldexp(bound, fraction_bits) + 0.5)
+
+
+def most_fraction_bits(bound: float, room: int) -> int:
+    """The most bits behind the binary point for which a number up to `bound` has up to `room` units; may be negative.
+
+    Raises:
+        InputError: the bound is no positive number.
+    """
+    _check_bound(bound)
+    bits = room.bit_length() - math.frexp(bound)[1]
+    return bits if units_of(bound, bits) <= room else bits - 1
+
+
+def rounded(values: NDArray[np.floating[Any]], fraction_bits: int) -> Integers:
+    """round(x 2^f), halves to even, int64; each at most half a unit off."""
+    reals = values.astype(np.float64, copy=False)
+    scaled = reals * 2.0**fraction_bits if abs(fraction_bits) < 1000 else np.ldexp(reals, fraction_bits)
+    return np.rint(scaled).astype(np.int64)
+
+
+def largest_magnitude(values: NDArray[Any]) -> float:
+    """The largest magnitude; 0 for no values, NaN where there is one."""
+    if not values.size:
+        return 0.0
+    return float(max(-float(values.min()), float(values.max())))  # a NaN is both
+
+
+def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remedy: str = "") -> float:
+    """The largest magnitude of values that must be numbers.
+
+    Raises:
+        InputError: NaN or infinity is among them; says what they are and what to do.
+    """
+    largest = largest_magnitude(values)
+    if not math.isfinite(largest):
+        raise InputError(f"{what} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
+    return largest
+
+
+@dataclass(frozen=True, slots=True)
+class Quantizer:
+    """Numbers as multiples of 2^-fraction_bits, for weighted sums that a scheme adds up as integers.
+
+    A number x becomes round(x 2^f), halves to even. The sum of k of them is exact, and off by k 2^-(f + 1) at most from
+    the sum of the numbers; a mean with weights that are not negative is off by 2^-(f + 1), whatever the weights.
+
+    Attributes:
+        bound: largest magnitude of a number.
+        fraction_bits: bits behind the binary point; negative where numbers are larger than the room.
+        what: the numbers are called in messages.
+        remedy: what a caller may do about numbers that do not fit.
+    """
+
+    bound: float
+    fraction_bits: int
+    what: str = field(default="numbers", compare=False)
+    remedy: str = field(default="scale them, or give a larger bound", compare=False)
+
+    @classmethod
+    def for_sums(
+        cls,
+        *,
+        bound: float,
+        limit: int,
+        terms: int,
+        heaviest: int = 1,
+        most_bits: int = FINEST,
+        least_bits: int = 1,
+        what: str = "numbers",
+        remedy: str = "scale them",
+    ) -> Quantizer:
+        """The most precise one whose weighted sums stay within a limit.
+
+        Args:
+            bound: largest magnitude of a number.
+            limit: largest magnitude of a sum.
+            terms: most numbers in a sum.
+            heaviest: largest weight.
+            most_bits: more are not taken.
+            least_bits: fewer will not do.
+            what: see the class.
+            remedy: see the class.
+
+        Raises:
+            FieldRangeError: the limit has no room for so few bits; the message has the figures.
+            InputError: the bound is no positive number.
+        """
+        bits = min(most_fraction_bits(bound, limit // terms // heaviest), most_bits)
+        if bits < least_bits:
+            raise FieldRangeError(
+                f"terms * weight * bound * 2^{least_bits} must stay within the limit {limit:,} of the scheme's sums; "
+                f"found {terms} * {heaviest:,} * {bound:g} * 2^{least_bits}: take a scheme with a larger field, or "
+                f"fewer or smaller summands"
+            )
+        return cls(bound, bits, what, remedy)
+
+    @property
+    def largest(self) -> int:
+        """The largest magnitude of an encoded number."""
+        return units_of(self.bound, self.fraction_bits)
+
+    @property
+    def error(self) -> float:
+        """How far a number may be from what it is encoded as: half a unit."""
+        return math.ldexp(1.0, -self.fraction_bits - 1)
+
+    def encode(self, values: NDArray[np.floating[Any]]) -> Integers:
+        """Numbers as units, int64 of the same shape.
+
+        Raises:
+            InputError: one is NaN or infinite.
+            FieldRangeError: one is beyond the bound; its value is not shown.
+        """
+        if check_finite(values, self.what, self.remedy) > self.bound:
+            raise FieldRangeError(
+                f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
+            )
+        return rounded(values, self.fraction_bits)
+
+    def decode(self, total: Integers, weight: int = 1) -> NDArray[np.float64]:
+        """The number that a sum of units stands for, or the mean under a sum of weights; float64."""
+        reals: NDArray[np.float64] = np.ldexp(total / weight, -self.fraction_bits)
+        return reals
+
+
+@dataclass(frozen=True, slots=True)
+class Weighing:
+    """What weights there may be, and how they become integers.
+
+    Attributes:
+        bound: the largest one.
+        fraction_bits: they are rounded to multiples of 2^-fraction_bits; with none they must be integers.
+    """
+
+    bound: float = 1.0
+    fraction_bits: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.fraction_bits <= FINEST:
+            raise InputError(f"weight_fraction_bits must lie in 0..{FINEST}; found {self.fraction_bits}")
+        if not (math.isfinite(self.bound) and 1 <= self.bound * 2.0**self.fraction_bits <= 2**53):
+            raise InputError(
+                f"weight_bound * 2^weight_fraction_bits must lie in 1..2^53; found {self.bound} * "
+                f"2^{self.fraction_bits}"
+            )
+
+    @property
+    def most(self) -> int:
+        """The largest weight in units."""
+        return math.ceil(self.bound * 2.0**self.fraction_bits)
+
+    def units(self, weight: float) -> int:
+        """A weight in units of 2^-fraction_bits.
+
+        Raises:
+            InputError: it is no number, negative, no integer where integers are due, or rounds to nothing. Its value
+                is not shown.
+            FieldRangeError: it is beyond the bound.
+        """
+        if not (math.isfinite(weight) and weight >= 0):
+            raise InputError("weight must be a number of at least 0; it is not")
+        if weight > self.bound:
+            raise FieldRangeError(f"weight must not exceed weight_bound = {self.bound:g}; it does")
+        if not self.fraction_bits and not float(weight).is_integer():
+            raise InputError("weight must be an integer unless weight_fraction_bits is given; it is not")
+        units = round(weight * 2.0**self.fraction_bits)
+        if weight and not units:
+            raise InputError(f"weight must be 0 or above 2^-{self.fraction_bits + 1}; it is between")
+        return units
+
+
+UNWEIGHTED = Weighing()
+"""Every client counts once, or not at all."""
+
+
+class Overflow(StrEnum):
+    """What happens to values and sums that do not fit."""
+
+    REFUSE = "refuse"
+    WRAP = "wrap"
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPoint:
+    """A map from real numbers to field elements under which sums stay exact.
+
+    A value v becomes round(v * 2^fraction_bits) modulo p, halves away from zero. Up to `terms` values of magnitude
+    `bound` may be added: the set-up refuses unless terms * bound * 2^fraction_bits < p / 2 (rounding included), and
+    `encode` refuses values beyond the bound. A decoded sum of k terms is off by at most k * 2^-(fraction_bits + 1).
+
+    Attributes:
+        field: the field of the elements.
+        bound: largest magnitude of one value, in the values' own unit.
+        fraction_bits: bits behind the binary point.
+        terms: most values in one sum.
+        overflow: REFUSE, or WRAP for a replica of a published scheme that states no range; wrapping is never silent,
+            because only a caller who writes WRAP gets it.
+    """
+
+    field: PrimeField
+    bound: float
+    fraction_bits: int
+    terms: int
+    overflow: Overflow = Overflow.REFUSE
+
+    def __post_init__(self) -> None:
+        _check_bound(self.bound)
+        if self.terms < 1:
+            raise InputError(f"terms must be at least 1; found {self.terms}")
+        if not 0 <= self.fraction_bits <= 52:
+            raise InputError(f"fraction_bits must lie in 0..52; found {self.fraction_bits}")
+        if self.overflow is Overflow.REFUSE and not _fits(self.field, self.bound, self.fraction_bits, self.terms):
+            raise FieldRangeError(
+                f"terms * bound * 2^fraction_bits must stay below p / 2 = {self.field.modulus / 2:g}; found "
+                f"{self.terms} * {self.bound:g} * 2^{self.fraction_bits} = "
+                f"{self.terms * self.bound * 2**self.fraction_bits:g}"
+            )
+
+    @classmethod
+    def for_sums(cls, field: PrimeField, *, bound: float, terms: int) -> FixedPoint:
+        """The most precise map for sums of up to `terms` values of magnitude up to `bound`."""
+        bits = min(most_fraction_bits(bound, (field.modulus - 1) // 2 // max(terms, 1)), FINEST)
+        return cls(field, bound, max(bits, 0), terms)  # raises, with the figures, where not even whole numbers fit
+
+    @property
+    def resolution(self) -> float:
+        """Distance between neighbouring representable values."""
+        return 2.0**-self.fraction_bits
+
+    @overload
+    def encode(self, values: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def encode(self, values: NDArray[np.floating[Any]]) -> Elements: ...
+    def encode(self, values: Any) -> Any:
+        """Maps values, an array or a tensor, to elements of the same shape and kind.
+
+        Raises:
+            InputError: a value is NaN or infinite.
+            FieldRangeError: a value exceeds the bound (unless wrapping was asked for), or 2^62 after scaling.
+        """
+        arithmetic, _ = arithmetic_of(values)
+        magnitude, scale = arithmetic.largest_magnitude(values), 2.0**self.fraction_bits
+        if not math.isfinite(magnitude):
+            raise InputError("values must be finite; found NaN or infinity")
+        if self.overflow is Overflow.REFUSE and magnitude > self.bound:
+            raise FieldRangeError(
+                f"values must not exceed the bound {self.bound:g}; at least one does: give a larger bound, or scale "
+                f"the values"
+            )
+        if magnitude * scale >= LARGEST_ENCODED:
+            raise FieldRangeError(
+                "values * 2^fraction_bits must stay below 2^62; at least one does not: scale the values"
+            )
+        return arithmetic.encode_fixed(values, scale, self.field.modulus)
+
+    @overload
+    def decode(self, elements: torch.Tensor) -> torch.Tensor: ...
+    @overload
+    def decode(self, elements: Elements) -> NDArray[np.float64]: ...
+    def decode(self, elements: Any) -> Any:
+        """Maps elements to the representatives of least magnitude, as float64 of the same shape."""
+        arithmetic, _ = arithmetic_of(elements)
+        return arithmetic.decode_fixed(elements, 2.0**self.fraction_bits, self.field.modulus)
+
+
+def _check_bound(bound: float) -> None:
+    if not (math.isfinite(bound) and bound > 0):
+        raise InputError(f"bound must be a positive number; found {bound}")
+
+
+def _fits(field: PrimeField, bound: float, fraction_bits: int, terms: int) -> bool:
+    scaled = bound * 2.0**fraction_bits
+    if scaled >= field.modulus:  # also infinite, which has no floor
+        return False
+    return terms * units_of(bound, fraction_bits) <= (field.modulus - 1) // 2

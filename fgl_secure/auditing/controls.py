@@ -1,0 +1,48 @@
+"""Positive controls by name: runs that attacks must break, or finding nothing elsewhere would mean nothing.
+
+A method has a mapping of those that it makes. A package of its own adds some by an entry point of group
+`fgl_secure.controls` that names such a mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.errors import InputError, UnknownNameError
+
+GROUP = "fgl_secure.controls"
+"""Of entry points, each of which names a mapping from names to functions that make a run."""
+
+Makers = Mapping[str, Callable[[], RecordedRun]]
+
+
+def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
+    """The run of a name.
+
+    Args:
+        name: on the card of an attack.
+        makers: what methods make; installed packages come after them.
+
+    Raises:
+        UnknownNameError: nobody makes it.
+        InputError: two make it, or an entry point names no mapping.
+    """
+    known: dict[str, Callable[[], RecordedRun]] = {}
+    for each in (*makers, *_installed()):
+        twice = next((one for one in each if one in known), None)
+        if twice is not None:
+            raise InputError(f"control must be made by one package; found two for {twice}")
+        known.update(each)
+    if name not in known:
+        raise UnknownNameError("control", name, tuple(known))
+    return known[name]()
+
+
+def _installed() -> Iterable[Makers]:
+    for point in entry_points(group=GROUP):
+        named = point.load()
+        if not isinstance(named, Mapping):
+            raise InputError(f"entry point {point.name} of {GROUP} must name a mapping; found {point.value}")
+        yield named

@@ -1,0 +1,403 @@
+"""What is cryptographic about a machine, as one object that it is given: key agreement, masks, seals and votes.
+
+`RealCryptography` is what users run. `IdealCryptography`, in a file of its own, keeps the books of an ideal
+functionality instead: a key is a name, a mask is drawn on the tapes the first time that its name is used, a sealed box
+is a number that its addressee alone gets opened. A machine cannot tell which of the two it was given, so that what is
+proved of one of them over all coins is proved of the code that users run with the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.expansion import add_masks
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
+from fgl_secure.crypto.prg import KEY_BYTES, word_of
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+
+Ids = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Elements = NDArray[np.int64]
+Mask = bytes | Elements
+"""The key that a mask is expanded from; where cryptography is ideal and a mask was opened, the mask itself."""
+
+TAG_BYTES = 16
+SEED_BITS = 8 * KEY_BYTES
+
+_NONCE = bytes(12)  # of a key that seals one message
+
+
+class Purpose(Enum):
+    """What a key is for."""
+
+    PAIR = b"pair"
+    SEAL = b"seal"
+    VOTE = b"vote"
+    PAIR_MASK = b"pmsk"
+    SELF_MASK = b"smsk"
+    RECEIVER_MASK = b"rmsk"
+    SHARING = b"shar"
+
+    @property
+    def words(self) -> str:
+        """As transcripts name what is drawn for it."""
+        return _NAMES.get(self, self.name.lower())
+
+
+_NAMES = {
+    Purpose.PAIR_MASK: "pair masks",
+    Purpose.SELF_MASK: "self masks",
+    Purpose.RECEIVER_MASK: "receiver masks",
+    Purpose.SHARING: "share coins",
+}
+
+
+class Source(Protocol):
+    """Where secrets are drawn, as `Draws` of the runtime does it."""
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading axes of every draw."""
+        ...
+
+    def draw(self, name: str, owners: Ids, modulus: int, shape: tuple[int, ...], step: Any) -> NDArray[np.int64]:
+        """Secret coins of some parties: [*batch_shape, len(owners), *shape]."""
+        ...
+
+    def note_learnt(self, name: str, owners: Ids, values: NDArray[Any], step: Any) -> None:
+        """Notes what parties learn by ideal means: values [*batch_shape, len(owners), ...]."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What every key of one sum is bound to.
+
+    Attributes:
+        label: names the scheme and its version.
+        session: public, and different in every session; what else all parties must have been told alike may be part
+            of it.
+        when: 16 bytes that name the sum within its session.
+        step: the same for recordings.
+    """
+
+    label: bytes
+    session: bytes
+    when: bytes
+    step: Any = None
+
+    def info(self, purpose: Purpose, sender: int, receiver: int) -> bytes:
+        """What names a key, in fields of fixed length."""
+        return self.label + purpose.value + b"\x01" + self.when + struct.pack(">QQ", sender, receiver)
+
+    def digest(self, said: bytes) -> bytes:
+        """SHA-256 of something that parties of this sum must have been told alike."""
+        return hashlib.sha256(self.label + self.session + self.when + said).digest()
+
+
+class Cryptography(ABC):
+    """The interface. Keys and secrets are bytes of one length, 32, whatever they stand for.
+
+    Args:
+        source: coins of the parties hosted here.
+        modulus: of the field of masks and shared secrets, below 2^62.
+    """
+
+    public_bytes: int = PUBLIC_KEY_BYTES
+    vote_bytes: int = TAG_BYTES
+    signature_bytes: int = 64
+
+    def __init__(self, source: Source, modulus: int) -> None:
+        self._source, self.modulus = source, modulus
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(modulus={self.modulus}, <secrets>)"
+
+    @abstractmethod
+    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
+        """Fresh secrets, used for one sum: uint8 [m, count, 32].
+
+        Raises:
+            InputError: coins are those of several tapes, which only ideal cryptography takes.
+        """
+
+    @abstractmethod
+    def public(self, secret: bytes) -> bytes:
+        """The public key of a secret one, `public_bytes` of them."""
+
+    @abstractmethod
+    def usable(self, public: bytes) -> bool:
+        """Whether a public key agrees with nobody but its owner: some agree on the same secret with everybody."""
+
+    @abstractmethod
+    def agree(
+        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes], width: int = 0
+    ) -> dict[int, bytes]:
+        """The keys that the owner of a key pair shares with the owners of others, the same on both sides.
+
+        Args:
+            secret: of the key pair.
+            context: of the sum.
+            purpose: what for.
+            own: party identifier of its owner.
+            others: public keys, by party identifier.
+            width: entries of the masks that the keys are for; 0 for none.
+
+        Returns:
+            A key for each of the others.
+
+        Raises:
+            ProtocolError: a public key is not usable.
+        """
+
+    @abstractmethod
+    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+        """A key that one party makes from a secret of its own, for one purpose."""
+
+    @abstractmethod
+    def elements(self, key: bytes, count: int) -> Elements:
+        """The uniform elements that a key stands for: int64 [*tapes, count]. A key is read once, at one length."""
+
+    @abstractmethod
+    def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
+        """Elements [*tapes, length] with masks added to them, or taken away: the same array, or a new one.
+
+        Args:
+            total: elements, which the caller gives up.
+            masks: each of the length of `total`.
+            signs: 1 or -1 for each.
+        """
+
+    @abstractmethod
+    def sealed_bytes(self, count: int) -> int:
+        """Bytes of so many elements, sealed."""
+
+    @abstractmethod
+    def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
+        """Elements [*tapes, count] that only the other owner of the key can open, and nobody else can have sealed."""
+
+    @abstractmethod
+    def unseal(self, key: bytes, context: Context, sender: int, receiver: int, sealed: bytes, count: int) -> Elements:
+        """What was sealed: elements [*tapes, count].
+
+        Raises:
+            ProtocolError: it was sealed under another key, in another sum, by or for somebody else, or changed on the
+                way; or it holds no elements.
+        """
+
+    @abstractmethod
+    def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
+        """A party's word to another of what it was told, `vote_bytes` of them."""
+
+    def is_vote(self, said: bytes, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bool:
+        """Whether somebody's word is for a digest, compared in constant time."""
+        return hmac.compare_digest(said, self.vote(key, context, sender, receiver, digest))
+
+    @abstractmethod
+    def words(self, length: int, neighbours: int) -> int:
+        """Elements that hold one secret that is shared, of a party with so many neighbours and masks of a length."""
+
+    @abstractmethod
+    def seed_words(self, seed: bytes, mask: bytes, count: int, length: int) -> Elements:
+        """What is shared so that others can open one's own mask: elements [*tapes, count].
+
+        Args:
+            seed: that the key of the mask was stretched from.
+            mask: that key.
+            count: see `words`.
+            length: of the mask.
+        """
+
+    @abstractmethod
+    def key_words(self, secret: bytes, masks: Mapping[int, bytes], count: int, length: int) -> Elements:
+        """What is shared so that others can open the masks that one shares with neighbours: elements [*tapes, count].
+
+        Args:
+            secret: of the key pair under which they were agreed on.
+            masks: the key of each mask, by place of the neighbour among all neighbours.
+            count: see `words`.
+            length: of a mask.
+        """
+
+    @abstractmethod
+    def mask_of_seed(self, words: Elements, context: Context, owner: int, length: int) -> Mask:
+        """The mask that opened `seed_words` give.
+
+        Raises:
+            ProtocolError: they hold no seed.
+        """
+
+    @abstractmethod
+    def masks_of_key(
+        self,
+        words: Elements,
+        public: bytes,
+        context: Context,
+        owner: int,
+        near: Mapping[int, tuple[int, bytes]],
+        length: int,
+    ) -> dict[int, Mask]:
+        """The masks that opened `key_words` give, by place of the neighbour.
+
+        Args:
+            words: as opened.
+            public: the key that their owner published.
+            context: of the sum.
+            owner: party identifier.
+            near: party identifier and public key of the neighbours whose masks are wanted, by place.
+            length: of a mask.
+
+        Raises:
+            ProtocolError: they hold no key, or not that of the published one.
+        """  # fmt: skip
+
+
+class RealCryptography(Cryptography):
+    """X25519 (RFC 7748), HKDF-SHA256 (RFC 5869), AES-256-GCM for seals, AES-256 in counter mode for masks, HMAC-SHA256.
+
+    Every key names its purpose, session, sum and ends in the `info` of HKDF, in fields of fixed length, so that no key
+    serves two purposes and no mask is made twice.
+    """
+
+    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
+        """See `Cryptography.fresh`."""
+        if self._source.batch_shape:
+            raise InputError("coins must be those of one run where keys are real; found several tapes at once")
+        return self._source.draw("secrets", owners, 256, (count, KEY_BYTES), step).astype(np.uint8)
+
+    def public(self, secret: bytes) -> bytes:
+        """X25519."""
+        return KeyPair(secret).public
+
+    def usable(self, public: bytes) -> bool:
+        """Whether it is no point of low order."""
+        try:
+            KeyPair(bytes(range(KEY_BYTES))).agree(public, session=b"", context=b"")
+        except ProtocolError:
+            return False
+        return True
+
+    def agree(
+        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes],
+        width: int = 0,  # noqa: ARG002  # of ideals
+    ) -> dict[int, bytes]:  # fmt: skip
+        """See `Cryptography.agree`."""
+        pair, found = KeyPair(secret), {}
+        for other, public in others.items():
+            info = context.info(purpose, min(own, other), max(own, other)) + b"".join(sorted((pair.public, public)))
+            found[other] = pair.agree(public, session=context.session, context=info)
+        return found
+
+    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+        """HKDF."""
+        return _derived(secret, context, purpose, owner, owner)
+
+    def elements(self, key: bytes, count: int) -> Elements:
+        """The key stream, rejection-sampled; drawn in pieces as `add_masks` draws them."""
+        total = np.zeros(count, dtype=np.int64)
+        add_masks(total, [key], [1], self.modulus)
+        return total
+
+    def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
+        """In place."""
+        keys = [mask for mask in masks if isinstance(mask, bytes)]
+        add_masks(total, keys, signs, self.modulus)
+        return total
+
+    def sealed_bytes(self, count: int) -> int:
+        """Elements in the least words that hold them, and a tag."""
+        return count * word_of(self.modulus)[0].itemsize + TAG_BYTES
+
+    def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
+        """AES-256-GCM under a key for this message alone."""
+        plain = values.astype(word_of(self.modulus)[0], copy=False).tobytes()
+        return AESGCM(_derived(key, context, Purpose.SEAL, sender, receiver)).encrypt(_NONCE, plain, None)
+
+    def unseal(self, key: bytes, context: Context, sender: int, receiver: int, sealed: bytes, count: int) -> Elements:
+        """See `Cryptography.unseal`."""
+        try:
+            plain = AESGCM(_derived(key, context, Purpose.SEAL, sender, receiver)).decrypt(_NONCE, sealed, None)
+        except InvalidTag as error:
+            raise ProtocolError(
+                f"a box of party {sender} must be sealed for party {receiver} in this session and step; it is not"
+            ) from error
+        word = word_of(self.modulus)[0]
+        if len(plain) != count * word.itemsize:
+            raise MalformedMessageError(f"a box must hold {count} elements; found {len(plain)} bytes")
+        values = np.frombuffer(plain, dtype=word)
+        if values.size and int(values.max()) >= self.modulus:
+            raise MalformedMessageError("a box must hold elements of the field; found others")
+        return values.astype(np.int64)
+
+    def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
+        """HMAC-SHA256, of which 16 bytes travel."""
+        return hmac.digest(_derived(key, context, Purpose.VOTE, sender, receiver), digest, "sha256")[:TAG_BYTES]
+
+    def words(self, length: int, neighbours: int) -> int:  # noqa: ARG002  # a seed, however long the masks
+        """Elements that hold 256 bits, each floor(log2 p) of them."""
+        return -(-SEED_BITS // _word_bits(self.modulus))
+
+    def seed_words(self, seed: bytes, mask: bytes, count: int, length: int) -> Elements:  # noqa: ARG002  # of ideals
+        """The seed."""
+        return words_of(seed, self.modulus, count)
+
+    def key_words(self, secret: bytes, masks: Mapping[int, bytes], count: int, length: int) -> Elements:  # noqa: ARG002
+        """The secret key."""
+        return words_of(secret, self.modulus, count)
+
+    def mask_of_seed(self, words: Elements, context: Context, owner: int, length: int) -> Mask:  # noqa: ARG002  # same
+        """Its key."""
+        return self.stretched(seed_of(words, self.modulus), context, Purpose.SELF_MASK, owner)
+
+    def masks_of_key(
+        self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, tuple[int, bytes]],
+        length: int,
+    ) -> dict[int, Mask]:  # fmt: skip
+        """Their keys, agreed on as their owner did."""
+        secret = seed_of(words, self.modulus)
+        if self.public(secret) != public:
+            raise ProtocolError(f"party {owner} must share the mask key that it published; the one opened is another")
+        keys = self.agree(secret, context, Purpose.PAIR_MASK, owner, dict(near.values()), length)
+        return {place: keys[name] for place, (name, _) in near.items()}
+
+
+def words_of(seed: bytes, modulus: int, count: int) -> Elements:
+    """32 bytes as elements, int64 [count]."""
+    bits, value = _word_bits(modulus), int.from_bytes(seed, "little")
+    return np.array([(value >> (bits * at)) & (2**bits - 1) for at in range(count)], dtype=np.int64)
+
+
+def seed_of(words: Elements, modulus: int) -> bytes:
+    """The 32 bytes that elements [count] hold.
+
+    Raises:
+        ProtocolError: they hold none, so the shares that they were opened from are not those of a seed.
+    """
+    bits = _word_bits(modulus)
+    value = sum(int(word) << (bits * at) for at, word in enumerate(words.tolist()))
+    if any(int(word) >> bits for word in words.tolist()) or value >> SEED_BITS:
+        raise ProtocolError(f"opened shares must hold a seed of {SEED_BITS} bits; they hold none")
+    return value.to_bytes(KEY_BYTES, "little")
+
+
+def _word_bits(modulus: int) -> int:
+    return modulus.bit_length() - 1
+
+
+def _derived(secret: bytes, context: Context, purpose: Purpose, sender: int, receiver: int) -> bytes:
+    info = context.info(purpose, sender, receiver)
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)

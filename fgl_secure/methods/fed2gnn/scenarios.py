@@ -1,0 +1,140 @@
+"""Runs of Fed2GNN's hop sums for attacks: what clients know beside them, and the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import floor, log2
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.rooted_trees.knowledge import HOP_SUMS, HopRules, PublicTopology
+from fgl_secure.attacks.rooted_trees.truth import TreeTruth
+from fgl_secure.attacks.rooted_trees.views import ASKED, OWN_ROWS
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fed2gnn.grouping import client_pairs
+from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums
+from fgl_secure.methods.fed2gnn.models import backbone_of
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours
+from fgl_secure.methods.fed2gnn.training import exchange
+from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.topology import Grouping
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.server_sums import CollectiveSums
+
+Reals = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class HopSetting:
+    """How sums of several hops are computed.
+
+    Attributes:
+        hops: K.
+        scheme: computes them.
+        neighbours: d, most neighbours elsewhere that a node asks about; None for all.
+        rows: how large rows may get; None sends them as they are.
+    """
+
+    hops: int
+    scheme: Scheme
+    neighbours: int | None = None
+    rows: RowRange | None = None
+
+
+def drawn_hops(
+    graph: FederatedGraph,
+    values: Reals,
+    setting: HopSetting,
+    what: str = "hop sums",
+    *,
+    recording: Recording | None = None,
+    loss: Loss | None = None,
+) -> RecordedRun:
+    """Protocol 1 alone, on given rows, under repeatable coins.
+
+    Args:
+        graph: who has what.
+        values: float64 [n, d], what nodes put into the first hop.
+        setting: how sums are computed.
+        what: what was exchanged, in words.
+        recording: what is kept; everything unless given.
+        loss: a network that loses messages.
+    """
+    most, scheme = setting.neighbours, setting.scheme
+    parties = hierarchy_of(graph, scheme.helpers)
+    channel = Channel(parties, SimulationCoins(0), recording or Recording.everything(), loss)
+    note_own_graph(channel, graph)
+    asked = graph if most is None else agreed_neighbours(graph, channel, most, 0, Step(0))
+    hop_sums(asked, values, setting.hops, scheme, channel, rows=setting.rows)
+    return _run(graph, asked, values, setting, channel, ("drawn for attacks", what))
+
+
+def trained_hops(
+    graph: FederatedGraph,
+    preset: Fed2GNNPreset,
+    scheme: Scheme,
+    averaging: Scheme,
+    *,
+    backbone: str,
+    seed: int,
+    device: torch.device,
+) -> RecordedRun:
+    """What a run says before its first round of training, with everything recorded: equal seeds give equal messages.
+
+    Args:
+        graph: who has what.
+        preset: how to train.
+        scheme: computes the hop sums.
+        averaging: adds up what the server learns.
+        backbone: "gcn", "sage" or "dagnn".
+        seed: of the run and its coins.
+        device: where model compute runs.
+    """
+    parties = hierarchy_of(graph, scheme.helpers)
+    channel = Channel(parties, SimulationCoins(seed), Recording.everything(1))
+    kind = backbone_of(backbone).propagation
+    sums = CollectiveSums(averaging, channel)
+    had = exchange(graph, channel, preset, scheme, sums, kind=kind, seed=seed, device=device)
+    rows = None if scheme.fixed_point(1) is None else RowRange(preset.row_range, preset.row_growth)
+    setting = HopSetting(preset.hops, scheme, preset.neighbours, rows)
+    words = f"hop sums of {had.values.shape[1]} columns, {backbone}"
+    return _run(graph, had.graph, had.values, setting, channel, (scheme.name, words))
+
+
+def _run(
+    graph: FederatedGraph,
+    asked: FederatedGraph,
+    values: Reals,
+    setting: HopSetting,
+    channel: Channel,
+    names: tuple[str, str],
+) -> RecordedRun:
+    """Notes what every client knows beside its sums, and gathers the truth."""
+    grouping, pairs = client_pairs(asked, channel, None, least_group(setting.scheme))
+    silos, everyone, silo = channel.parties.ids(Role.SILO), np.arange(graph.num_devices), graph.silo_of
+    own = np.column_stack([everyone, values])
+    channel.note_inputs(OWN_ROWS, Step(0, layer=0), silos[silo], own)
+    requests = np.stack([pairs.asking, pairs.asked, silo[pairs.asked]], axis=1)
+    channel.note_inputs(ASKED, Step(0), silos[silo[pairs.asking]], requests)
+    truth = TreeTruth.of(graph, values)
+    known = PublicTopology(graph.edges, silo, HopRules(least_group(setting.scheme), setting.neighbours))
+    public = _public(setting, grouping)
+    return RecordedRun(*names, HOP_SUMS, public, channel.transcript, (truth,), (known,))
+
+
+def _public(setting: HopSetting, grouping: Grouping) -> PublicParameters:
+    """What everybody knows of a scheme at work on pairs of clients and nodes: also how finely rows are rounded."""
+    scheme, rows = setting.scheme, setting.rows
+    fixed = scheme.fixed_point(max(grouping.largest_group, 1))
+    if fixed is None:
+        return scheme.public
+    unit = 1.0 if rows is None else max(rows.of(hop) for hop in range(1, setting.hops + 1)) / fixed.bound
+    return replace(scheme.public, fraction_bits=fixed.fraction_bits - max(0, floor(log2(unit)) + 1))

@@ -1,0 +1,150 @@
+"""Rounds of federated averaging for attacks: what attackers know beside their views, and the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.attacks.gradients.knowledge import UPDATES, Candidates, GradientKnowledge
+from fgl_secure.attacks.gradients.model import Convolution, GradientModel
+from fgl_secure.attacks.gradients.receptive_field import receptive_field
+from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
+from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.training.presets import Preset
+from fgl_secure.training.server_sums import Averaging, CollectiveMean
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateRule:
+    """How updates become their mean.
+
+    Attributes:
+        scheme: how they are summed.
+        noise: what clients add to them; None for nothing. Wants a scheme that sums integers.
+    """
+
+    scheme: Scheme = field(default_factory=Plaintext)
+    noise: DistributedNoise | None = None
+
+    def on(self, channel: Channel, graph: FederatedGraph) -> Averaging:
+        """The rule at work between the parties of a graph; a client's weight is at most the number of nodes."""
+        if self.noise is not None:
+            return NoisyUpdates(self.scheme, channel, self.noise)
+        return CollectiveMean(self.scheme, channel, graph.num_devices)
+
+
+def one_round(
+    graph: FederatedGraph,
+    preset: Preset,
+    rule: UpdateRule,
+    what: str,
+    *,
+    label: str = "drawn for attacks",
+    local: LocalTraining | None = None,
+    backbone: str = "gcn",
+    seed: int = 0,
+) -> RecordedRun:
+    """One round with everything recorded, under repeatable coins.
+
+    Args:
+        graph: who has what.
+        preset: width and layers of the model.
+        rule: how updates become their mean.
+        what: what was exchanged, in words.
+        label: what the scheme is called.
+        local: what a client does in a round.
+        backbone: "gcn" or "sage".
+        seed: of weights, batches and coins.
+    """
+    channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
+    method = FedAvg(graph, preset, rule.on(channel, graph), local=local, backbone=backbone, seed=seed)
+    model = gradient_model(method, graph, preset, backbone, local or LocalTraining())
+    method.round(0)
+    return attacked_round(channel.transcript, graph, model, method.batches, label, what)
+
+
+def gradient_model(
+    method: FedAvg, graph: FederatedGraph, preset: Preset, backbone: str, local: LocalTraining
+) -> GradientModel:
+    """What the server knows of the model that it hands out, before the first round."""
+    widths = preset.widths(graph.graph.num_features, graph.num_classes)
+    return GradientModel(Convolution(backbone), widths, method.weights.astype(np.float64), rate=float(local.steps))
+
+
+def attacked_round(
+    transcript: Transcript,
+    graph: FederatedGraph,
+    model: GradientModel,
+    batches: tuple[Ids, ...],
+    label: str,
+    what: str,
+) -> RecordedRun:
+    """A recorded first round as attacks read it.
+
+    Args:
+        transcript: what was said.
+        graph: who has what.
+        model: what the server handed out.
+        batches: for each client the nodes of its first step.
+        label: what the scheme is called.
+        what: what was exchanged, in words.
+    """
+    local = graph.restricted_to_silos()
+    candidates = Candidates(graph.features, local.edges, graph.silo_of.astype(np.int64))
+    model = replace(model, sizes=tuple(len(nodes) for nodes in batches))
+    truth = replace(
+        GradientTruth.of(local),
+        entering=candidates.entering(model),
+        batches=tuple(
+            ClientBatch(0, client, nodes, _receptive(local, nodes, model.layers - 1))
+            for client, nodes in enumerate(batches)
+        ),
+    )
+    known = GradientKnowledge(model, candidates)
+    return RecordedRun(label, what, UPDATES, PublicParameters(), transcript, (truth,), (known,))
+
+
+def with_fields(
+    made: RecordedRun, local: FederatedGraph, batches: Sequence[Ids], clip: float | None = None
+) -> RecordedRun:
+    """The same run for attackers who know how the nodes behind each gradient are joined.
+
+    Args:
+        made: a round of a known model.
+        local: the graph without edges between clients.
+        batches: the nodes of each client's step.
+        clip: the norm that clients cut their gradients down to, which is public; None where they don't.
+
+    Raises:
+        InputError: nothing is known of the round's model.
+    """
+    known, truth = made.knows(GradientKnowledge), made.truth(GradientTruth)
+    pairs = [receptive_field(local.edges, batch, known.model.reach) for batch in batches]
+    fields = {client: field for client, (field, _) in enumerate(pairs)}
+    known = replace(known, fields=fields, image_shape=local.graph.image_shape, clip=clip)
+    entering = {} if known.candidates is None else known.candidates.entering(known.model)
+    members = {client: found for client, (_, found) in enumerate(pairs)}
+    return replace(made, knowledge=(known,), truths=(replace(truth, fields=members, entering=entering),))
+
+
+def _receptive(local: FederatedGraph, nodes: Ids, hops: int) -> Ids:
+    """The nodes at most so many hops from some, themselves included, ascending."""
+    inside = np.zeros(local.num_devices, dtype=np.bool_)
+    inside[nodes] = True
+    for _ in range(hops):
+        inside[local.edges[0][inside[local.edges[1]]]] = True
+    return np.flatnonzero(inside)

@@ -1,0 +1,124 @@
+"""Rounds of FedVN for attacks: what the server knows beside its view, and the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fgl_secure.attacks.virtual_nodes.knowledge import VIRTUAL_NODES, LocalWork, VirtualSlices
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.methods.fedvn.federation import GraphFederation
+from fgl_secure.methods.fedvn.methods import FEDVN
+from fgl_secure.methods.fedvn.preset import FedVNPreset
+from fgl_secure.methods.fedvn.training import train_fedvn
+from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel, Directory, Phase, PublicParameters, Recording, Transcript
+from fgl_secure.runtime.channel import Level
+from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.server_sums import CollectiveSums
+
+ROUNDS = 12
+"""Rounds that attacks read: clients are told by comparing each with the one before."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """Everything about a training run but how sums are computed.
+
+    Attributes:
+        sets: who has which graphs.
+        union: the same as one graph, whose silos are the clients.
+        preset: how to train.
+        seed: of initial weights, batches and dropout.
+        device: where model compute runs.
+    """
+
+    sets: GraphSet
+    union: FederatedGraph
+    preset: FedVNPreset
+    seed: int
+    device: torch.device
+
+    @property
+    def parties(self) -> Directory:
+        """One server, a silo for each client, a device for each node of a graph."""
+        return hierarchy_of(self.union)
+
+    def train(
+        self,
+        scheme: Scheme,
+        coins: Coins,
+        recording: Recording | None = None,
+        progress: Progress | None = None,
+        rounds: int | None = None,
+    ) -> TrainingResult:
+        """Trains to the end, or so many rounds."""
+        channel = Channel(self.parties, coins, recording)
+        sums, preset = CollectiveSums(scheme, channel), self.preset.with_epochs(rounds)
+        return train_fedvn(self.sets, channel, preset, sums, seed=self.seed, device=self.device, progress=progress)
+
+
+def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
+    """The first rounds of training once more, with everything recorded, under repeatable coins.
+
+    Args:
+        setting: how to train.
+        scheme: how summands are summed.
+        label: what the scheme is called.
+        what: what was exchanged, in words.
+        most: rounds, where the preset has as many.
+    """
+    rounds = min(most, setting.preset.epochs)
+    phases = frozenset({Phase.VECTORS}) if scheme.takes_reals else None  # nothing else of a run in the clear is read
+    recording = Recording(Level.EVERYTHING, rounds, phases)
+    result = setting.train(scheme, SimulationCoins(setting.seed), recording, rounds=rounds)
+    return as_read(setting, result.transcript, label, what)
+
+
+def as_read(setting: Setting, transcript: Transcript, label: str, what: str) -> RecordedRun:
+    """A recorded run with what the server knows and with its truth."""
+    truth, known = secrets(setting), handed_out(setting)
+    return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), transcript, (truth,), (known,))
+
+
+def handed_out(setting: Setting) -> VirtualSlices:
+    """What the server knows that hands out the first model and says how to train it."""
+    preset, sets = setting.preset, setting.sets
+    channel = Channel(setting.parties, SimulationCoins(0))
+    federation = GraphFederation(
+        sets, FEDVN, preset, CollectiveSums(Plaintext(), channel), seed=setting.seed, device=setting.device
+    )
+    first, layout = federation.clients[0], federation.layout
+    start = torch.cat([first.shared, first.virtual.detach().reshape(-1)]).cpu().numpy().astype(np.float64)
+    work = LocalWork(preset.learning_rate, preset.batch, preset.local_epochs, sets.num_graphs)
+    return VirtualSlices(
+        layout.parameters,
+        layout.head_bias,
+        layout.virtual_nodes,
+        layout.width,
+        preset.hidden,
+        start,
+        work,
+        layout.scores,
+    )
+
+
+def secrets(setting: Setting) -> VirtualNodeTruth:
+    """What attacks are scored on; of graphs with values in place of labels, the clients' names alone."""
+    sets = setting.sets
+    names = np.arange(sets.num_clients)
+    if not sets.num_classes:
+        return VirtualNodeTruth(names)
+    trains = sets.train | sets.validation if setting.preset.validation_trains else sets.train
+    counts = np.zeros((sets.num_clients, sets.num_classes))
+    np.add.at(counts, (sets.client_of[trains], np.asarray(sets.targets, dtype=np.int64)[trains]), 1)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    return VirtualNodeTruth(names, shares, counts.sum(axis=0) / counts.sum())

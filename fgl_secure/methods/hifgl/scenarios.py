@@ -1,0 +1,269 @@
+"""Recorded runs of HiFGL for attacks: training, exchanges under variants, static rows, drop-outs, deviating devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Overflow, PrimeField
+from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
+from fgl_secure.attacks.message_passing.knowledge import (
+    DEVIATION,
+    DROP_OUTS,
+    SMALL_FEATURES,
+    STATIC_ROWS,
+    TRAINING,
+    PublicRows,
+)
+from fgl_secure.attacks.message_passing.single_neighbour import CHOSEN
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.exchange import exchange
+from fgl_secure.methods.hifgl.hierarchy import note_membership
+from fgl_secure.methods.hifgl.networks import Absence, Deviation
+from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
+
+SMALL_FIELD = 31
+"""Largest field that counts as small: its decoders can be tried one by one."""
+
+NARROW = 16
+"""Columns of the narrow feature exchange, the fewest for which brute force is said to be exact."""
+
+WIDEST = 64
+"""Columns of real-valued features that a variant exchanges: as many as a hidden layer has."""
+
+ROUNDS = 10
+"""Rounds in which static rows are summed again."""
+
+PRESENCE = 0.9
+"""Probability with which a device takes part in a round."""
+
+PROJECTED = 16
+"""Columns of the projected features that are summed again and again."""
+
+
+def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str) -> RecordedRun:
+    """A recorded training run as attacks read it.
+
+    Args:
+        scheme: how sums were computed.
+        graph: whose edges carried the messages.
+        transcript: what was said.
+        what: what was exchanged, in words.
+    """
+    return _recorded(scheme, graph, transcript, what, TRAINING)
+
+
+def variants_of(scheme: Scheme) -> tuple[Scheme, ...]:
+    """The same scheme under other parameters or readings of its source, which an audit of HiFGL runs as well."""
+    make = _VARIANTS.get(scheme.label)
+    return () if make is None else make(scheme)
+
+
+def _readings(scheme: Scheme) -> tuple[Scheme, ...]:
+    """The paper's field of 11 elements, in which sums wrap, and the other reading of who hands out mu."""
+    published = cast(SecretMessagePassing, scheme)
+    other = MuDelivery.TARGET if published.delivery is MuDelivery.SILO else MuDelivery.SILO
+    small = replace(
+        published,
+        field=PrimeField(11),
+        T=min(published.T, 4),
+        bound=1.0,
+        fraction_bits=0,
+        points=None,
+        overflow=Overflow.WRAP,
+    )
+    return (small, replace(published, delivery=other))
+
+
+_VARIANTS: Mapping[str, Callable[[Scheme], tuple[Scheme, ...]]] = MappingProxyType(
+    {SecretMessagePassing.label: _readings}
+)
+
+
+def recorded_exchange(
+    scheme: Scheme,
+    graph: FederatedGraph,
+    values: NDArray[np.float64],
+    what: str,
+    seed: int,
+    *,
+    both_ways: bool = False,
+    scenario: str | None = None,
+) -> RecordedRun:
+    """One exchange with everything recorded, under repeatable coins.
+
+    Args:
+        scheme: how sums are computed.
+        graph: who is whose neighbour.
+        values: [n, d], the row of each device.
+        what: what the rows are, in words.
+        seed: of the coins.
+        both_ways: whether the rows also travel along the reversed edges.
+        scenario: which attacks can use it; None finds out whether the field is small.
+    """
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
+    exchange(graph, scheme, channel, values, both_ways=both_ways)
+    kind = scenario or (SMALL_FEATURES if in_small_field(scheme) else TRAINING)
+    return _recorded(scheme, graph, channel.transcript, what, kind)
+
+
+def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
+    """What everybody knows of a scheme on a graph: also where the binary point is, since everybody encodes alike."""
+    sums = neighbour_sums(graph)
+    fixed = scheme.fixed_point(max(sums.largest_group, sums.reversed().largest_group, 1))
+    return scheme.public if fixed is None else replace(scheme.public, fraction_bits=fixed.fraction_bits)
+
+
+def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
+    """One exchange of the devices' features under every variant of a scheme.
+
+    In a small field the features are cut to 0 and 1 at their mean, as whole rows and as their 16 most frequent
+    columns; elsewhere the first 64 columns are exchanged as they are.
+    """
+    for variant in variants_of(scheme):
+        if not in_small_field(variant):
+            values = graph.features[:, :WIDEST].astype(np.float64)
+            yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
+            continue
+        binary = as_words(graph)
+        frequent = np.sort(np.argsort(-binary.sum(axis=0), kind="stable")[:NARROW])
+        for columns in (binary, binary[:, frequent])[: 1 + (binary.shape[1] > NARROW)]:
+            yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
+
+
+def special_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
+    """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices."""
+    yield static_run(scheme, graph, seed)
+    rounds = min(ROUNDS, scheme.settings.target.releases) if isinstance(scheme, Perturbed) else ROUNDS
+    for run in (drop_out_run(scheme, graph, seed, rounds=rounds), deviating_run(scheme, graph, seed)):
+        if run is not None:
+            yield run
+
+
+def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
+    """The features as 0 and 1, cut at their mean: what they are already where they are sparse and binary."""
+    return np.asarray(graph.features > graph.features.mean(), dtype=np.float64)
+
+
+def static_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun:
+    """One release of the first layer's static input, x_v / sqrt(d_v) as in HiFGL's Eq. 2, with x public or not.
+
+    d_v is the number of devices that send to v, and 1 where there are none.
+    """
+    features = as_words(graph)
+    values = features / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
+    what = f"one release of {values.shape[1]} static feature columns as 0/1 over the root of the degree"
+    run = recorded_exchange(scheme, graph, values, what, seed, scenario=STATIC_ROWS)
+    return replace(run, knowledge=(PublicRows(features),))
+
+
+def drop_out_run(
+    scheme: Scheme, graph: FederatedGraph, seed: int, *, rounds: int = ROUNDS, presence: float = PRESENCE
+) -> RecordedRun | None:
+    """The same rows summed in several rounds, in each of which a device sends or does not.
+
+    Rows are features projected to 16 columns of magnitude up to 1 by a random matrix. Observers note who took part in
+    their sums: devices see whom they hear from, and whoever sees who is on-line and knows a device's neighbours knows
+    it as well.
+
+    Args:
+        scheme: how sums are computed.
+        graph: who is whose neighbour.
+        seed: of the coins, of who is present, and of the projection.
+        rounds: number of rounds.
+        presence: probability that a device takes part in a round.
+
+    Returns:
+        The run; None where devices do not send in their own name, so that a network cannot leave single ones out.
+    """
+    rng = np.random.default_rng(seed)
+    values = _projected(graph, rng)
+    absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
+    coins = SimulationCoins(seed)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), loss=absence)
+    sum_in_rounds(scheme, channel, graph, values, ~absence.absent)
+    if not absence.effective:
+        return None
+    what = f"{rounds} sums of the same rows, devices present with probability {presence:g}"
+    return _recorded(scheme, graph, channel.transcript, what, DROP_OUTS)
+
+
+def sum_in_rounds(
+    scheme: Scheme,
+    channel: Channel,
+    graph: FederatedGraph,
+    values: NDArray[np.float64],
+    present: NDArray[np.bool_],
+) -> None:
+    """Sums the same rows [n, d] in every round and notes who took part; the channel leaves out who is not present.
+
+    Args:
+        scheme: how sums are computed.
+        channel: with the `Absence` of those who are not present as its loss.
+        graph: who is whose neighbour.
+        values: [n, d].
+        present: bool [rounds, n].
+    """
+    note_membership(channel, graph.silo_of)
+    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
+    for number, here in enumerate(present):
+        session.sum(values, Step(number, 0))
+        _note_participants(channel, graph, here, Step(number, 0))
+
+
+def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun | None:
+    """One exchange in which every device with several neighbours has the codes of its first one decoded alone.
+
+    What one device sends to its silo changes nothing for the others, so all of them deviate in one run, each alone.
+
+    Returns:
+        The run; None where devices hand nothing to a silo to be decoded, or no device has several neighbours.
+    """
+    deviation = Deviation()
+    coins = SimulationCoins(seed)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), tamper=deviation)
+    values = _projected(graph, np.random.default_rng(seed))
+    exchange(graph, scheme, channel, values)
+    if not len(deviation.devices):
+        return None
+    channel.note_inputs(CHOSEN, Step(0, 0), deviation.devices, deviation.chosen)
+    what = "one exchange in which devices have single codes decoded"
+    return _recorded(scheme, graph, channel.transcript, what, DEVIATION)
+
+
+def _recorded(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str, scenario: str) -> RecordedRun:
+    truth = MessageTruth.of(transcript, graph)
+    return RecordedRun(scheme.name, what, scenario, public_of(scheme, graph), transcript, (truth,))
+
+
+def in_small_field(scheme: Scheme) -> bool:
+    """Whether a scheme's decoders can be tried one by one."""
+    return (scheme.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD
+
+
+def _projected(graph: FederatedGraph, rng: np.random.Generator) -> NDArray[np.float64]:
+    rows = graph.features.astype(np.float64)
+    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+    return np.asarray(np.clip(rows @ rng.normal(size=(rows.shape[1], PROJECTED)) / 8, -1, 1))
+
+
+def _note_participants(channel: Channel, graph: FederatedGraph, present: NDArray[np.bool_], step: Step) -> None:
+    source, target = graph.edges[:, present[graph.edges[0]]]
+    devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
+    messages = np.stack([devices[target], devices[source]], axis=1)
+    owners = np.concatenate([devices[target], silos[graph.silo_of[target]]])
+    channel.note_inputs(PARTICIPANTS, step, owners, np.concatenate([messages, messages]))

@@ -1,0 +1,100 @@
+"""Strings of bytes and arrays by name, laid out one after another: no pickle, and lengths are checked before use."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.runtime.messages import KINDS, MOST_AXES, MOST_ENTRIES
+
+Array = NDArray[Any]
+Arrays = Mapping[str, Array]
+
+_LENGTH = struct.Struct(">Q")
+_HEAD = struct.Struct(">BB")
+
+
+def packed(fields: Sequence[bytes]) -> bytes:
+    """Strings of bytes one after another, each behind its length in 8 bytes."""
+    return b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
+
+
+def unpacked(data: bytes, count: int | None = None) -> list[bytes]:
+    """What was packed.
+
+    Args:
+        data: as it arrived.
+        count: how many strings there must be; None for any number.
+
+    Raises:
+        MalformedMessageError: lengths do not add up, or there are more or fewer.
+    """
+    fields, at = [], 0
+    while at < len(data):
+        if len(data) - at < _LENGTH.size:
+            raise MalformedMessageError("message must end with its last field; it is cut")
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if length > len(data) - at:
+            raise MalformedMessageError(f"field must have the {length:,} bytes it says; found {len(data) - at:,}")
+        fields.append(data[at : at + length])
+        at += length
+    if count is not None and len(fields) != count:
+        raise MalformedMessageError(f"message must have {count} fields; found {len(fields)}")
+    return fields
+
+
+def array_to_bytes(array: Array) -> bytes:
+    """An array behind its type and shape."""
+    kind = array.dtype.newbyteorder("<").str
+    assert kind in KINDS, f"{array.dtype} is not sent"
+    assert array.ndim <= MOST_AXES
+    shape = struct.pack(f">{array.ndim}Q", *array.shape)
+    return _HEAD.pack(KINDS.index(kind), array.ndim) + shape + np.ascontiguousarray(array, dtype=kind).tobytes()
+
+
+def array_from_bytes(data: bytes) -> Array:
+    """Reads an array; it cannot be written to.
+
+    Raises:
+        MalformedMessageError: it is none.
+    """
+    if len(data) < _HEAD.size:
+        raise MalformedMessageError("array must start with its type and its number of axes; it is cut")
+    kind, axes = _HEAD.unpack_from(data)
+    start = _HEAD.size + 8 * axes
+    if kind >= len(KINDS) or axes > MOST_AXES or len(data) < start:
+        raise MalformedMessageError("array must have a known type and its whole shape; it has not")
+    shape, dtype = struct.unpack_from(f">{axes}Q", data, _HEAD.size), np.dtype(KINDS[kind])
+    size = dtype.itemsize * math.prod(shape)
+    if math.prod(max(length, 1) for length in shape) > MOST_ENTRIES:
+        raise MalformedMessageError(f"array must have at most {MOST_ENTRIES:,} entries, empty axes aside; it has more")
+    if size != len(data) - start:
+        raise MalformedMessageError(f"array must have the {size:,} bytes of its shape; found {len(data) - start:,}")
+    if KINDS[kind] == "|b1" and max(data[start:], default=0) > 1:
+        raise MalformedMessageError("array of yes and no must hold 0 and 1 alone; it does not")
+    return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+
+
+def named_to_bytes(arrays: Arrays) -> bytes:
+    """Arrays by name, as a file or a state keeps them."""
+    return packed([field for name, array in arrays.items() for field in (name.encode(), array_to_bytes(array))])
+
+
+def named_from_bytes(data: bytes) -> dict[str, Array]:
+    """Reads arrays by name.
+
+    Raises:
+        MalformedMessageError: it is no such row, or a name is there twice.
+    """
+    fields = unpacked(data)
+    names = [name.decode("utf-8", errors="replace") for name in fields[::2]]
+    if len(fields) % 2 or len(set(names)) != len(names):
+        raise MalformedMessageError("arrays must each have a name of their own; at least one has not")
+    return dict(zip(names, map(array_from_bytes, fields[1::2]), strict=True))

@@ -1,1 +1,0 @@
-"""Coded masks, opened in one shot: the parts of `fgl_secure.protocols.lightsecagg`."""

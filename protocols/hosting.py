@@ -1,0 +1,146 @@
+"""The part of a route that concerns the parties of one process, and which of its messages have arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Segments
+from fgl_secure.protocols.topology import Grouping, Route
+from fgl_secure.runtime import Direction, Messages
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Due:
+    """Messages that are due, one row a message. Where two parties exchange several, their order tells them apart.
+
+    Attributes:
+        senders: int64 [m], party identifiers.
+        receivers: int64 [m], party identifiers.
+    """
+
+    senders: Ids
+    receivers: Ids
+
+    def found(self, messages: Messages) -> tuple[Ids | None, Ids]:
+        """Which messages of a batch were due, and the place of each.
+
+        What comes twice counts once. Where two parties exchange several and some are lost, none of them counts: nobody
+        could tell which are there.
+
+        Returns:
+            rows: int64 [k] of the batch, or None for all of it.
+            places: int64 [k], ascending.
+        """
+        m = len(self.senders)
+        if _alike(messages.senders, self.senders) and _alike(messages.receivers, self.receivers):
+            return None, np.arange(m, dtype=np.int64)
+        ends = (self.senders, self.receivers, messages.senders, messages.receivers)
+        high = 1 + max((int(ids.max()) for ids in ends if len(ids)), default=0)
+        due, came = self.senders * high + self.receivers, messages.senders * high + messages.receivers
+        order, arrival = np.argsort(due, kind="stable"), np.argsort(came, kind="stable")
+        pairs, first, counts = np.unique(came[arrival], return_index=True, return_counts=True)
+        start = np.searchsorted(due[order], pairs)
+        wanted = np.searchsorted(due[order], pairs, side="right") - start
+        wanted = (counts >= wanted) * wanted
+        rank = np.arange(len(came)) - np.repeat(first, counts)
+        kept = rank < np.repeat(wanted, counts)
+        rows, places = arrival[kept], order[(np.repeat(start, counts) + rank)[kept]]
+        by_place = np.argsort(places)
+        whole = len(rows) == len(came) and bool((rows[by_place] == np.arange(len(came))).all())
+        return None if whole else rows[by_place], places[by_place]
+
+
+def _alike(found: Ids, due: Ids) -> bool:
+    return found is due or np.array_equal(found, due)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hosted:
+    """The part of a route that some parties send or read.
+
+    Attributes:
+        rows: how many rows their owners hosted have.
+        source: int64 [k], the row of each message that they send, counted among the rows hosted.
+        leaving: ends of these messages.
+        addresses: int64 [k], the owner of the group that each is for.
+        custodians: int64 [k], who administers that owner.
+        groups: int64 [h], groups that they read.
+        target: int64 [l], the group of each message that they read, counted among these.
+        asking: int64 [a], ascending: those of them that there is a message for, counted in the same way.
+        segments: these messages by group.
+        due: ends of these messages.
+    """
+
+    rows: int
+    source: Ids
+    leaving: Due
+    addresses: Ids
+    custodians: Ids
+    groups: Ids
+    target: Ids
+    asking: Ids
+    segments: Segments
+    due: Due
+
+    @classmethod
+    def of(cls, route: Route, parties: Ids, *, by_custodian: bool = False) -> Hosted:
+        """Works it out.
+
+        Args:
+            route: the pass.
+            parties: int64 [p], identifiers of those hosted.
+            by_custodian: whether custodians read what is for the groups of those that they administer.
+        """
+        way = route.way
+        readers = route.custodians if by_custodian else route.receivers
+        entitled = way.group_custodian if by_custodian else way.group_owner
+        rows, out = _held(way.row_owner, parties), _held(route.senders, parties)
+        groups, into = _held(entitled, parties), _held(readers, parties)
+        sends_all, reads_all = len(rows) == len(way.row_owner), len(groups) == len(entitled)
+        target = way.target if reads_all else np.searchsorted(groups, way.target[into])
+        return cls(
+            len(rows),
+            way.source if sends_all else np.searchsorted(rows, way.source[out]),
+            Due(_taken(route.senders, out), _taken(readers, out)),
+            _taken(route.receivers, out),
+            _taken(route.custodians, out),
+            groups,
+            target,
+            np.unique(target),
+            route.segments if reads_all else Segments.by_group(target, len(groups)),
+            Due(_taken(route.senders, into), _taken(readers, into)),
+        )
+
+    @classmethod
+    def both_ways(
+        cls, grouping: Grouping, parties: Ids, minimum: int = 1, *, by_custodian: bool = False
+    ) -> dict[Direction, Hosted]:
+        """The same for both passes; see `Route.both_ways`."""
+        routes = Route.both_ways(grouping, minimum)
+        return {way: cls.of(route, parties, by_custodian=by_custodian) for way, route in routes.items()}
+
+    def arrived(self, places: Ids) -> Segments:
+        """Those messages by group that are there: places int64 [k], ascending."""
+        if len(places) == len(self.target):
+            return self.segments
+        return Segments.by_group(self.target[places], len(self.groups))
+
+
+def hosted_of(hosted: Ids | None, *parties: Ids) -> Ids:
+    """Those of some parties that are hosted, ascending; all of them where everybody is."""
+    everybody = np.unique(np.concatenate(parties))
+    return everybody if hosted is None else np.intersect1d(everybody, hosted)
+
+
+def _held(owners: Ids, parties: Ids) -> Ids:
+    return np.flatnonzero(np.isin(owners, parties))
+
+
+def _taken(ids: Ids, which: Ids) -> Ids:
+    """Some of them; the same array where that is all, so that ends are quickly found alike."""
+    return ids if len(which) == len(ids) else ids[which]

@@ -1,0 +1,151 @@
+"""LightSecAgg: sums of vectors under masks that are opened in one go (So et al., MLSys 2022).
+
+Every sender adds a mask to its vector, and gives each of the others a coded piece of it: any U pieces determine the
+mask, any T tell nothing. When it is known whose vectors came, every sender that is left adds up the pieces that it
+holds of theirs, and U of these sums decode to the sum of the masks, however many dropped out. So a drop-out costs
+nothing, where pairwise masking unmasks one after another; sharing costs N / (U - T) times the vector for each sender.
+
+N senders may drop out down to U, T of them may collude with the aggregator, and U - T is what shortens the pieces:
+more of one is paid for with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.lightsecagg.claim import claim_of
+from fgl_secure.protocols.lightsecagg.clients import Clients
+from fgl_secure.protocols.lightsecagg.code import MaskCode
+from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
+from fgl_secure.protocols.lightsecagg.roster import colluding_of, lying_of
+from fgl_secure.protocols.lightsecagg.server import Server
+from fgl_secure.protocols.one_sum.receiver import Receiver
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
+from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Claim, Draws, PublicParameters
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class LightSecAgg(OneSumScheme):
+    """The scheme.
+
+    Attributes:
+        threshold: U, least senders that must be left at every stage, more than half of them; None takes
+            floor(2N/3) + 1 of N, which withstands an aggregator that lies together with T senders.
+        colluding: T, most senders that may collude, 1 .. U - 1; None takes a third of them.
+        modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
+        cryptography: from coins and modulus; `IdealCryptography` for proofs over every coin.
+        clients: the machine of senders; another one only in tests of what its checks are for.
+    """
+
+    label: ClassVar[str] = "lightsecagg"
+    summary: ClassVar[str] = "one sum over clients under coded masks, opened in one go (So et al., MLSys 2022)"
+
+    threshold: int | None = None
+    colluding: int | None = None
+    modulus: int = MERSENNE_61
+    cryptography: Callable[[Draws, int], Cryptography] = field(default=RealCryptography, repr=False)
+    clients: type[Clients] = field(default=Clients, repr=False)
+
+    def __post_init__(self) -> None:
+        PrimeField(self.modulus)
+        if self.modulus < 3:
+            raise InputError(f"modulus must be odd, or a term and its negative are one; found {self.modulus}")
+        if self.threshold is not None and self.threshold < FEWEST:
+            raise InputError(f"threshold must be at least {FEWEST}, or a sum is one term; found {self.threshold}")
+        if self.colluding is not None and self.colluding < 1:
+            raise InputError(
+                f"colluding must be at least 1, or one sender would open another's mask; found {self.colluding}"
+            )
+        if self.threshold is not None and self.colluding is not None:
+            colluding_of(self.threshold, self.threshold, self.colluding)
+
+    @property
+    def name(self) -> str:
+        """`lightsecagg`, with the parameters that differ from the default in brackets."""
+        extras = [
+            f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
+            f"threshold={self.threshold}" if self.threshold is not None else "",
+            f"colluding={self.colluding}" if self.colluding is not None else "",
+        ]
+        named = ",".join(extra for extra in extras if extra)
+        return f"{self.label}[{named}]" if named else self.label
+
+    @property
+    def claim(self) -> Claim:
+        """What holds for any number of senders; `claim_for` says more."""
+        return claim_of(self.colluding or 1, 0)
+
+    def claim_among(self, clients: int) -> Claim:
+        """What holds for so many senders."""
+        threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
+        return claim_of(colluding, lying_of(clients, threshold, colluding))
+
+    @property
+    def public(self) -> PublicParameters:
+        """The field."""
+        return PublicParameters(self.modulus)
+
+    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
+        """(p - 1) / 2: larger magnitudes would wrap around."""
+        return (self.modulus - 1) // 2
+
+    def threshold_for(self, clients: int) -> int:
+        """U among so many senders.
+
+        Raises:
+            InputError: there are fewer than two, or the threshold is not above half of them, so that a lying
+                aggregator could have one half agree on one roster and the other on another.
+        """
+        return threshold_of(self.threshold, clients, clients // 2 + 1)
+
+    def colluding_for(self, clients: int) -> int:
+        """T among so many senders.
+
+        Raises:
+            InputError: as `threshold_for`, or T is not below U.
+        """
+        return colluding_of(clients, self.threshold_for(clients), self.colluding)
+
+    def plan_for(self, topology: Topology, session: bytes) -> LightSecAggPlan:
+        """What all parties know; see `machines`."""
+        terms = self.terms_for(topology, session)
+        colluding = self.colluding_for(terms.n)
+        code = MaskCode(PrimeField(self.modulus), terms.n, terms.threshold, colluding, terms.length)
+        code.check()
+        return LightSecAggPlan(terms, code)
+
+    def machines(
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
+    ) -> tuple[SumMachine, ...]:
+        """See `OneSumScheme.machines`: server, clients, and receiver where it is neither.
+
+        Raises:
+            InputError: the scheme refuses the topology, a threshold or T that privacy forbids, or a session that is
+                too short.
+            FieldRangeError: the field cannot hold the sums, or has fewer than N + U elements.
+        """
+        plan, crypto = self.plan_for(topology, session), self.cryptography(draws, self.modulus)
+        senders = plan.terms.clients
+        here = senders if hosted is None else senders[np.isin(senders, hosted)]
+        out: list[SumMachine] = []
+        if hosted is None or plan.terms.server in hosted:
+            out.append(Server(plan, crypto, draws))
+        if len(here):
+            out.append(self.clients(np.sort(here), plan, crypto, draws, names))
+        if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
+            out.append(Receiver(plan, crypto, draws, names))
+        return tuple(out)

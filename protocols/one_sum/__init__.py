@@ -1,0 +1,1 @@
+"""What schemes have in common whose clients' vectors go into one sum: terms, stages, checks of messages, states."""

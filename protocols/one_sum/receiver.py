@@ -1,0 +1,165 @@
+"""A receiver that does not add up itself: it agrees on a mask with every client, and takes them from the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, laid_out
+from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.runtime import Draws, Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+PHASES: Mapping[Phase, None] = {Phase.KEYS: None, Phase.MASKED_SUMS: None}
+
+
+class PaddedPlan(Protocol):
+    """What a receiver needs to know of a scheme."""
+
+    @property
+    def terms(self) -> OneSum:
+        """Of the sums."""
+        ...
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
+        ...
+
+    def context(self, step: Step) -> Context:
+        """What keys of one sum are bound to."""
+        ...
+
+    def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
+        """What a party's identity signs: that these are its keys in a sum under these terms."""
+        ...
+
+
+class Receiver(OneSumMachine):
+    """The party that is entitled to the sum, where another one adds up.
+
+    Args:
+        plan: of the sums.
+        cryptography: keys and masks.
+        draws: its coins.
+        names: its identity, as that of place n, and those of the clients; None for none.
+        keys: fields of what clients publish; the first is the key that the receiver's mask is agreed under.
+    """
+
+    def __init__(
+        self,
+        plan: PaddedPlan,
+        cryptography: Cryptography,
+        draws: Draws,
+        names: Names | None = None,
+        keys: Sequence[str] = ("sealing",),
+    ) -> None:
+        parties = np.array([plan.terms.receiver], dtype=np.int64)
+        super().__init__(parties, plan.terms, plan.digest, len(draws.batch_shape))
+        self._plan, self._crypto, self._names, self._tapes = plan, cryptography, names, draws.batch_shape
+        self._key_fields = tuple(keys)
+        self._clear()
+
+    def _clear(self) -> None:
+        n = self._plan.terms.n
+        self._secret = np.zeros((1, 1, KEY_BYTES), dtype=np.uint8)
+        self._keys = np.zeros((n, KEY_BYTES), dtype=np.uint8)
+        self._has, self._roster = np.zeros((2, n), dtype=np.bool_)
+        self._speaks = np.zeros(1, dtype=np.bool_)
+
+    @property
+    def included(self) -> Ids | None:
+        """See `SumMachine.included`."""
+        return self._plan.terms.clients[self._roster] if self._roster.any() else None
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`."""
+        self._unexpected_rows(rows)
+        self._started(step)
+        self._clear()
+        self._secret, self._speaks[:] = self._crypto.fresh(self.parties, 1, step).copy(), True
+
+    def turn(self) -> Iterable[Messages]:
+        """See `Machine.turn`: the public key, once."""
+        if not self._speaks[0]:
+            return ()
+        self._speaks[:] = False
+        public = self._crypto.public(self._secret.tobytes())
+        signature = np.zeros((1, self._crypto.signature_bytes), dtype=np.uint8)
+        if self._names is not None and self._plan.terms.n in self._names.own:
+            said = self._plan.statement(self.step, self._plan.terms.n, public)
+            signature[0] = np.frombuffer(self._names.own[self._plan.terms.n].sign(said), dtype=np.uint8)
+        fields = {"sealing": np.frombuffer(public, dtype=np.uint8)[None], "signature": signature}
+        to = np.array([self._plan.terms.server], dtype=np.int64)
+        laid = laid_out(fields, {}, self._tapes, self._crypto.modulus)
+        return [Messages(Phase.KEYS, self.step, self.parties, to, laid, self._tape_axes)]
+
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`."""
+        due = Phase.MASKED_SUMS if self._has.any() else Phase.KEYS
+        self._check_head(messages, PHASES, due)
+        self._check_from(messages, self._plan.terms.server)
+        if len(messages) != 1:
+            raise ProtocolError(f"the receiver must be told once what it is told; found {len(messages)} messages")
+        if due is Phase.KEYS:
+            self._hear_keys(messages)
+        else:
+            self._hear_sum(messages)
+
+    def _hear_keys(self, messages: Messages) -> None:
+        """Everybody's keys, which it agrees on masks with."""
+        terms, c = self._plan.terms, self._crypto
+        listed = flags_of(messages, "listed", terms.n)[0]
+        keys = [bytes_of(messages, name, terms.n, c.public_bytes)[0] for name in self._key_fields]
+        signatures = bytes_of(messages, "signature", terms.n, c.signature_bytes)[0]
+        if int(listed.sum()) < terms.threshold:
+            raise ProtocolError(f"keys must be those of at least {terms.threshold} clients; found {int(listed.sum())}")
+        who = np.flatnonzero(listed).tolist()
+        if self._names is not None:
+            for u in who:
+                said = self._plan.statement(self.step, u, *(key[u].tobytes() for key in keys))
+                self._names.known.check(u, said, signatures[u].tobytes())
+        public = {int(terms.clients[u]): keys[0][u].tobytes() for u in who}
+        context, me = self._plan.context(self.step), terms.receiver
+        agreed = c.agree(self._secret.tobytes(), context, Purpose.RECEIVER_MASK, me, public, terms.length)
+        for u in who:
+            self._keys[u] = np.frombuffer(agreed[int(terms.clients[u])], dtype=np.uint8)
+        self._has, self._secret = listed.copy(), np.zeros_like(self._secret)
+
+    def _hear_sum(self, messages: Messages) -> None:
+        """The sum under masks, and whose are in it."""
+        terms, modulus = self._plan.terms, self._crypto.modulus
+        roster = flags_of(messages, "roster", terms.n)[0]
+        masked = elements_of(messages, "sum", modulus, terms.length)[..., 0, :]
+        if int(roster.sum()) < terms.threshold:
+            raise ProtocolError(
+                f"a roster must name at least threshold = {terms.threshold} senders; party {terms.receiver} found "
+                f"{int(roster.sum())}"
+            )
+        strangers = np.flatnonzero(roster & ~self._has)
+        if len(strangers):
+            raise ProtocolError(f"a roster must name clients with keys only; found client {strangers[0]}")
+        who = np.flatnonzero(roster).tolist()
+        total = self._crypto.add_masks(masked.copy(), [self._keys[u].tobytes() for u in who], [-1] * len(who))
+        self._sums = terms.opened(total, len(who), modulus)[..., None, :]
+        self._roster, self._keys, self._step = roster.copy(), np.zeros_like(self._keys), None
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            "secret": self._secret, "keys": self._keys, "has": self._has, "roster": self._roster,
+            "speaks": self._speaks,
+        }  # fmt: skip
+
+    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+        self._secret, self._keys, self._has = arrays["secret"], arrays["keys"], arrays["has"]
+        self._roster, self._speaks = arrays["roster"], arrays["speaks"]

@@ -1,0 +1,206 @@
+"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and everybody's keys."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.coins import Coins
+from fgl_secure.crypto.cryptography import Cryptography
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.one_sum.attendance import Attendance
+from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, laid_out
+from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.terms import OneSum, Stage
+from fgl_secure.runtime import Draws, Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Hear = Callable[[int, int], None]
+"""Hears a message at a place of a batch, from a client, or raises."""
+
+
+class OneSumServer(OneSumMachine):
+    """The party that adds up.
+
+    It says something once answers have come, and goes on with those that answered: whoever has not has dropped out.
+    Where it raises because too few are left, it is as it was, and late answers may still come.
+
+    Args:
+        terms: of the sums.
+        owner: see `OneSumMachine`.
+        cryptography: sizes of keys and votes, and masks.
+        draws: coins, for locating wrong answers; they never change a sum.
+    """
+
+    phases: ClassVar[Mapping[Phase, Stage]]
+    """The stage that answers are of, by what they carry."""
+
+    def __init__(self, terms: OneSum, owner: bytes, cryptography: Cryptography, draws: Draws) -> None:
+        super().__init__(np.array([terms.server], dtype=np.int64), terms, owner, len(draws.batch_shape))
+        self._crypto, self._tapes = cryptography, draws.batch_shape
+        self._coins: Coins | None = None if draws.batch_shape else draws.coins
+        self._here = Attendance(terms)
+        self._clear_common()
+        self._clear()
+
+    @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return self.stage is None
+
+    @property
+    def stage(self) -> Stage | None:
+        """The stage that answers are awaited for; None when the sum is done."""
+        return self._here.stage
+
+    @property
+    def included(self) -> Ids | None:
+        """See `SumMachine.included`."""
+        return self.terms.clients[self._included] if self._included.any() else None
+
+    @abstractmethod
+    def _clear(self) -> None:
+        """Forgets everything but the step."""
+
+    @abstractmethod
+    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+        """How answers of a stage but the first are heard, once their fields are found to be as they must be."""
+
+    @abstractmethod
+    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
+        """What the server says when a stage but the first is over; it goes to the next one by that."""
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`."""
+        self._unexpected_rows(rows)
+        self._started(step)
+        self._clear_common()
+        self._clear()
+        self._here.go(Stage.KEYS)
+
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`."""
+        due = None if self.stage is None else next(phase for phase, stage in self.phases.items() if stage is self.stage)
+        self._check_head(messages, self.phases, due)
+        stage = self.phases[messages.phase]
+        if self.terms.split and stage is Stage.KEYS and messages.senders.tolist() == [self.terms.receiver]:
+            self._hear_receiver(messages)
+            return
+        hear = self._hear_keys(messages) if stage is Stage.KEYS else self._hearer(stage, messages)
+
+        def one(row: int) -> None:
+            client = self.terms.place_of(int(messages.senders[row]))
+            self._here.check(client)
+            hear(row, client)
+            self._here.note(client)
+
+        each_row(self, messages, one)
+
+    def turn(self) -> Iterable[Messages]:
+        """See `Machine.turn`.
+
+        Raises:
+            TooFewClientsError: fewer than the threshold are left; names the stage and both numbers.
+            ProtocolError: answers contradict each other beyond repair, or no receiver has a key.
+        """
+        stage = self.stage
+        if stage is None or not self._here.ready():
+            return ()
+        self._here.require(int(self._here.answered.sum()))
+        return self._tell_keys() if stage is Stage.KEYS else self._tellers()[stage]()
+
+    # ------------------------------------------------------------------------------------------------------------ KEYS
+    def _hear_keys(self, messages: Messages) -> Hear:
+        """Keys that work, and that nobody else has published."""
+        c = self._crypto
+        keys = bytes_of(messages, "sealing", c.public_bytes)
+        signature = bytes_of(messages, "signature", c.signature_bytes)
+
+        def hear(row: int, client: int) -> None:
+            if not c.usable(keys[row].tobytes()):
+                raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
+            if (self._sealing[self._here.answered] == keys[row]).all(axis=1).any():
+                raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
+            self._sealing[client], self._signature[client] = keys[row], signature[row]
+
+        return hear
+
+    def _hear_receiver(self, messages: Messages) -> None:
+        """The key of a receiver that is somebody else."""
+        c = self._crypto
+        key = bytes_of(messages, "sealing", c.public_bytes)
+        signature = bytes_of(messages, "signature", c.signature_bytes)
+        if self._receiver[-1]:
+            raise ProtocolError("the receiver must publish one key; found a second one")
+        if not c.usable(key[0].tobytes()):
+            raise ProtocolError("keys must not be points of low order; found one from the receiver")
+        self._receiver[:] = np.concatenate([key[0], signature[0], np.ones(1, dtype=np.uint8)])
+        self._here.note_other()
+
+    def _tell_keys(self) -> Iterable[Messages]:
+        """Everybody hears everybody's keys."""
+        terms, c = self.terms, self._crypto
+        if terms.split and not self._receiver[-1]:
+            raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
+        listed = self._here.answered.copy()
+        self._listed, all_keys = listed, {
+            "listed": listed[None],
+            "sealing": (self._sealing * listed[:, None])[None],
+            "signature": (self._signature * listed[:, None])[None],
+        }  # fmt: skip
+        m = int(listed.sum())
+        fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in all_keys.items()}
+        out = []
+        if terms.split:
+            by_receiver = np.broadcast_to(self._receiver[:-1], (m, len(self._receiver) - 1))
+            fields["receiver"] = by_receiver[:, : c.public_bytes]
+            fields["receiver signature"] = by_receiver[:, c.public_bytes :]
+            out.append(self._to_receiver(Phase.KEYS, all_keys))
+        self._here.go(Stage.SHARES, listed)
+        return [self._to_clients(Phase.KEYS, listed, fields), *out]
+
+    # -------------------------------------------------------------------------------------------- messages and states
+    def _to_clients(
+        self, phase: Phase, which: Flags, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
+        step: Step | None = None,
+    ) -> Messages:  # fmt: skip
+        to = self.terms.clients[which]
+        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.modulus)
+        return Messages(phase, step or self.step, np.full(len(to), self.parties[0]), to, laid, self._tape_axes)
+
+    def _to_receiver(
+        self, phase: Phase, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
+        step: Step | None = None,
+    ) -> Messages:  # fmt: skip
+        to = np.array([self.terms.receiver], dtype=np.int64)
+        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.modulus)
+        return Messages(phase, step or self.step, self.parties, to, laid, self._tape_axes)
+
+    def _clear_common(self) -> None:
+        n, c = self.terms.n, self._crypto
+        self._sealing = np.zeros((n, c.public_bytes), dtype=np.uint8)
+        self._signature = np.zeros((n, c.signature_bytes), dtype=np.uint8)
+        self._receiver = np.zeros(c.public_bytes + c.signature_bytes + 1, dtype=np.uint8)
+        self._listed = np.zeros(n, dtype=np.bool_)
+        self._included = np.zeros(n, dtype=np.bool_)
+
+    def _arrays(self) -> dict[str, Array]:
+        return {
+            "sealing": self._sealing,
+            "signature": self._signature,
+            "receiver": self._receiver,
+            "listed": self._listed,
+            "included": self._included,
+            **self._here.arrays(),
+        }
+
+    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+        self._sealing, self._signature, self._receiver = arrays["sealing"], arrays["signature"], arrays["receiver"]
+        self._listed, self._included = arrays["listed"], arrays["included"]
+        self._here.restore(arrays)

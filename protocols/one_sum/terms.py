@@ -1,0 +1,208 @@
+"""What everybody knows of the sums of one topology before they start, and what vectors must be like."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Context
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Direction, Step
+from fgl_secure.runtime.messages import SESSION_BYTES
+
+Ids = NDArray[np.int64]
+Integers = NDArray[np.int64]
+
+FEWEST = 2
+
+_WHEN = struct.Struct(">IHIBBI")
+_TERMS = struct.Struct(">QQQQQQ")
+
+
+class Stage(IntEnum):
+    """What a round trip between server and clients is for; a scheme has those that it needs, in this order."""
+
+    KEYS = 0
+    """Clients publish keys of this sum."""
+    SHARES = 1
+    """Clients hear each other's keys, and share what lets others finish without them."""
+    VECTORS = 2
+    """Clients hand in their vectors, protected."""
+    AGREEMENT = 3
+    """Clients tell each other what the server says of who is in the sum."""
+    OPENING = 4
+    """Clients open what protects the sum, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneSum:
+    """The terms of the sums of one topology, one after another.
+
+    Attributes:
+        session: 16 public bytes or more, different in every session; what else all parties must have been told alike
+            may follow them: clients with different ones have no keys in common, and no sum.
+        clients: int64 [n], party identifiers, n >= 2; clients are numbered by their place here.
+        server: party identifier of who adds up.
+        receiver: party identifier of who is entitled to the sum; it may be the server.
+        threshold: least clients that must be left at every stage.
+        length: entries of every vector.
+        bound: largest magnitude of an entry; None for sums modulo the scheme's field, whose entries are any elements.
+    """
+
+    session: bytes
+    clients: Ids
+    server: int
+    receiver: int
+    threshold: int
+    length: int
+    bound: int | None
+
+    @classmethod
+    def of(cls, topology: Topology, session: bytes, threshold: int) -> OneSum:
+        """The terms for a topology that `refusal` has nothing against.
+
+        Raises:
+            InputError: the session is too short.
+        """
+        if len(session) < SESSION_BYTES:
+            raise InputError(f"session must have at least {SESSION_BYTES} bytes; found {len(session)}")
+        server, receiver = topology.aggregator, topology.receiver
+        assert server is not None
+        assert receiver is not None
+        return cls(session, topology.senders, server, receiver, threshold, topology.width, topology.bound)
+
+    @property
+    def n(self) -> int:
+        """How many clients."""
+        return len(self.clients)
+
+    @property
+    def split(self) -> bool:
+        """Whether who adds up must not learn the sum."""
+        return self.server != self.receiver
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+        numbers = (self.n, self.server, self.receiver, self.threshold, self.length, self.bound or 0)
+        return hashlib.sha256(self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()).digest()
+
+    def context(self, label: bytes, step: Step) -> Context:
+        """What keys of one sum are bound to."""
+        return Context(label, self.session, step_bytes(step), step)
+
+    def place_of(self, party: int) -> int:
+        """The number of a client.
+
+        Raises:
+            ProtocolError: the party is none.
+        """
+        found = np.flatnonzero(self.clients == party)
+        if not len(found):
+            raise ProtocolError(f"sender must be one of {self.n} clients; found party {party}")
+        return int(found[0])
+
+    def check_range(self, limit: int | None, name: str, modulus: int | None) -> None:
+        """Raises unless sums are exact under a scheme.
+
+        Args:
+            limit: the scheme's; None for reals.
+            name: the scheme's.
+            modulus: of sums without a bound; None where the scheme has none.
+
+        Raises:
+            InputError: there is no bound, and sums have no modulus.
+            FieldRangeError: sums could be beyond the limit.
+        """
+        if self.bound is None:
+            if modulus is None and limit is not None:
+                raise InputError(f"bound must be given under {name}, whose sums have no modulus; found None")
+            return
+        if limit is not None and self.n * self.bound > limit:
+            raise FieldRangeError(
+                f"bound must satisfy clients * bound <= {limit:,} under {name}; found {self.n:,} * {self.bound:,}"
+            )
+
+    def check_rows(self, rows: NDArray[Any], count: int, modulus: int | None) -> None:
+        """Raises unless rows are vectors of so many clients; says nothing of their values.
+
+        Raises:
+            InputError: another shape or type, or an entry beyond the bound.
+        """
+        if rows.dtype != np.int64 or rows.shape != (count, self.length):
+            raise InputError(f"rows must be int64 [{count}, {self.length}]; found {rows.dtype} {list(rows.shape)}")
+        least, most = (0, (modulus or 1) - 1) if self.bound is None else (-self.bound, self.bound)
+        if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
+            what = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"
+            raise InputError(f"rows must be {what}; at least one entry is beyond")
+
+    def opened(self, total: Integers, terms: int, modulus: int) -> Integers:
+        """Elements [*tapes, length] as the integers that a sum of so many vectors stands for; residues without a bound.
+
+        Raises:
+            ProtocolError: it is beyond what so many vectors can reach: masks were left in it.
+        """
+        if self.bound is None:
+            return total
+        total, most = np.where(total > modulus // 2, total - modulus, total), terms * self.bound
+        if int(total.max()) > most or int(total.min()) < -most:
+            raise ProtocolError(
+                f"sum of {terms} vectors must have magnitude up to {most:,}; a client's masks are not what it shared"
+            )
+        return total
+
+
+def refusal(topology: Topology) -> str | None:
+    """Why a topology is none with one sum that one party adds up; None where it is."""
+    if not topology.is_one_sum:
+        return "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
+    if topology.aggregator in topology.senders or topology.receiver in topology.senders:
+        return "aggregator and receiver must not be among the clients, whose vectors they know"
+    return None
+
+
+def threshold_of(chosen: int | None, clients: int, least: int) -> int:
+    """The chosen threshold, or floor(2 n / 3) + 1 of n clients.
+
+    Args:
+        chosen: None for the default.
+        clients: n.
+        least: the smallest that the scheme allows among so many.
+
+    Raises:
+        InputError: fewer than two clients, or a threshold out of range.
+    """
+    if clients < FEWEST:
+        raise InputError(f"senders must number at least {FEWEST}, or the sum is one term; found {clients}")
+    threshold = 2 * clients // 3 + 1 if chosen is None else chosen
+    if not least <= threshold <= clients:
+        raise InputError(
+            f"threshold must lie in {least}..{clients} for {clients} senders: above half of them, or an aggregator "
+            f"that lies could unmask anybody; found {threshold}"
+        )
+    return threshold
+
+
+def as_elements(row: Integers, modulus: int) -> Integers:
+    """A vector of magnitudes below the modulus, or of elements, as elements: a new array."""
+    return row + (row >> 63 & modulus)
+
+
+def step_bytes(step: Step) -> bytes:
+    """16 bytes that name a step, different for different ones.
+
+    Raises:
+        InputError: a number of the step is too large.
+    """
+    kind = 4 * step.final + 2 * (step.direction is Direction.BACKWARD) + step.evaluation
+    try:
+        return _WHEN.pack(step.round, step.layer + 1, step.part, kind, 0, 0)
+    except struct.error as error:
+        raise InputError(f"step must have round < 2^32, layer in -1..65534 and part < 2^32; found {step}") from error

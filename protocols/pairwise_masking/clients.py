@@ -1,0 +1,391 @@
+"""Clients of pairwise masking: what they check, answer and forget in each stage (Bonawitz et al. 2017, figure 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
+from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.terms import Stage, as_elements
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
+from fgl_secure.runtime import Draws, Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+PHASES: Mapping[Phase, Stage] = {
+    Phase.KEYS: Stage.SHARES,
+    Phase.SECRET_SHARES: Stage.VECTORS,
+    Phase.ROSTERS: Stage.AGREEMENT,
+    Phase.UNMASKING: Stage.OPENING,
+}
+"""What the server's messages ask for, by what they carry."""
+MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)
+"""More secrets of a client: the private key of its masks, and the seeds of its own mask and of what shares secrets."""
+
+
+class Clients(OneSumClients):
+    """Some clients.
+
+    Args:
+        parties: int64 [h], ascending identifiers of those hosted.
+        plan: of the sums.
+        cryptography: keys, masks, seals and votes.
+        draws: coins of those hosted.
+        names: their identities; None for none.
+    """
+
+    phases: ClassVar = PHASES
+    stages: ClassVar = tuple(Stage)
+    secrets: ClassVar = 4
+
+    def __init__(
+        self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
+    ) -> None:
+        self._plan = plan
+        super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
+
+    def _clear(self) -> None:
+        h, n, k = len(self.parties), self.terms.n, self._plan.degree
+        self._has = np.zeros((h, k), dtype=np.bool_)
+        self._pair = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
+        self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
+        self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
+        self._told = np.zeros((h, k), dtype=np.bool_)
+        self._holds = np.zeros((h, k + 1), dtype=np.bool_)
+        self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
+        self._asked = np.zeros((h, n), dtype=np.uint8)
+
+    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+        read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
+            Stage.SHARES: self._hear_keys,
+            Stage.VECTORS: self._hear_shares,
+            Stage.AGREEMENT: self._hear_roster,
+            Stage.OPENING: self._hear_votes,
+        }
+        return read[stage](messages, self._plan.circles(self.step), self._plan.context(self.step))
+
+    def _answers(self) -> Mapping[Stage, Answer]:
+        return {
+            Stage.SHARES: self._share,
+            Stage.VECTORS: self._hand_in,
+            Stage.AGREEMENT: self._agree,
+            Stage.OPENING: self._open_up,
+        }
+
+    def _statement(self, place: int, public: bytes) -> bytes:
+        return self._plan.statement(self.step, place, public)
+
+    # ------------------------------------------------------------------------------------------------- KEYS and SHARES
+    def _published(self, at: int) -> tuple[bytes, bytes]:
+        secret = self._secrets[at]
+        return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
+
+    def _public(self, at: int) -> bytes:
+        return b"".join(self._published(at))
+
+    def _publish(self, which: Ids) -> Iterable[Messages]:
+        """Both public keys of each client, signed where there are identities."""
+        keys = [self._published(at) for at in which.tolist()]
+        fields = {
+            "sealing": _stacked([sealing for sealing, _ in keys]),
+            "mask": _stacked([mask for _, mask in keys]),
+            "signature": self._signature[which],
+        }
+        return [self._to_server(Phase.KEYS, which, fields)]
+
+    def _hear_keys(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+        """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
+        c, size, k = self._crypto, self._crypto.public_bytes, self._plan.degree
+        listed = flags_of(messages, "listed", k + 1)
+        sealing, mask = bytes_of(messages, "sealing", k + 1, size), bytes_of(messages, "mask", k + 1, size)
+        signatures = bytes_of(messages, "signature", k + 1, c.signature_bytes)
+        receivers = bytes_of(messages, "receiver", size) if self.terms.split else None
+        signed = bytes_of(messages, "receiver signature", c.signature_bytes) if self.terms.split else None
+
+        def hear(row: int, at: int) -> None:
+            place, circle = int(self._places[at]), circles.all[self._places[at]]
+            public = {
+                int(circle[j]): (sealing[row, j].tobytes(), mask[row, j].tobytes())
+                for j in np.flatnonzero(listed[row]).tolist()
+            }
+            self._check_listed(at, public)
+            by_receiver = b"" if receivers is None else receivers[row].tobytes()
+            if self._names is not None:
+                said = {int(v): signatures[row, j].tobytes() for j, v in enumerate(circle.tolist())}
+                self._check_signatures(place, public, said)
+                if signed is not None:
+                    n = self.terms.n
+                    self._names.known.check(n, self._statement(n, by_receiver), signed[row].tobytes())
+            self._agree_on(at, public, by_receiver, circles, context)
+
+        return hear
+
+    def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
+        place, needed = int(self._places[at]), self._plan.needed
+        if public.get(place) != self._published(at):
+            raise ProtocolError(f"own keys must come back as client {place} published them; they do not")
+        if len(public) < needed:
+            raise ProtocolError(f"keys must be those of at least {needed} clients of a circle; found {len(public)}")
+        everything = [key for pair in public.values() for key in pair]
+        if len(set(everything)) < len(everything):
+            raise ProtocolError("keys must all differ; found one twice")
+
+    def _check_signatures(
+        self, own: int, public: Mapping[int, tuple[bytes, bytes]], signatures: Mapping[int, bytes]
+    ) -> None:
+        assert self._names is not None
+        for v, keys in public.items():
+            if v != own:
+                self._names.known.check(v, self._statement(v, b"".join(keys)), signatures[v])
+
+    def _agree_on(
+        self, at: int, public: Mapping[int, tuple[bytes, bytes]], receiver: bytes, circles: Circles, context: Context
+    ) -> None:
+        """Keys of pairs and of masks with every neighbour listed, and of the receiver's mask."""
+        c, terms, own = self._crypto, self.terms, int(self._places[at])
+        me, sealing, mask = int(self.parties[at]), *(self._secrets[at, i].tobytes() for i in (SEALING, MASK))
+        names = {v: int(terms.clients[v]) for v in public if v != own}
+        pairs = c.agree(sealing, context, Purpose.PAIR, me, {names[v]: public[v][0] for v in names})
+        masks = c.agree(mask, context, Purpose.PAIR_MASK, me, {names[v]: public[v][1] for v in names}, terms.length)
+        if receiver:
+            to = {terms.receiver: receiver}
+            shared = c.agree(sealing, context, Purpose.RECEIVER_MASK, me, to, terms.length)[terms.receiver]
+            self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
+        for j, v in enumerate(circles.near[own].tolist()):
+            if v in names:
+                self._has[at, j] = True
+                self._pair[at, j] = np.frombuffer(pairs[names[v]], dtype=np.uint8)
+                self._mask[at, j] = np.frombuffer(masks[names[v]], dtype=np.uint8)
+
+    def _share(self, which: Ids) -> Iterable[Messages]:
+        """Shares of both secrets, sealed for each neighbour whose keys were heard; what made them is forgotten."""
+        circles, context = self._plan.circles(self.step), self._plan.context(self.step)
+        size = self._crypto.sealed_bytes(2 * self._plan.words)
+        boxes = np.zeros((len(which), self._plan.degree, size), dtype=np.uint8)
+        for row, at in enumerate(which.tolist()):
+            place, me = int(self._places[at]), int(self.parties[at])
+            shares = self._shares(at, circles, context)
+            self._held[..., at, circles.own[place], :, :] = shares[..., circles.own[place], :, :]
+            self._holds[at, circles.own[place]] = True
+            near = np.compress(circles.others(place), shares, axis=-3)
+            for j in np.flatnonzero(self._has[at]).tolist():
+                to, key = int(self.terms.clients[circles.near[place, j]]), self._pair[at, j].tobytes()
+                values = near[..., j, :, :].reshape(*self._tapes, 2 * self._plan.words)
+                boxes[row, j] = np.frombuffer(self._crypto.seal(key, context, me, to, values), dtype=np.uint8)
+        for kind in (SEALING, MASK, SHARES):
+            self._secrets[which, kind] = 0
+        return [self._to_server(Phase.SECRET_SHARES, which, {"boxes": boxes, "given": self._has[which]})]
+
+    def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
+        """Shares of a client's own mask and of its mask key for its circle: elements [*tapes, k + 1, 2, words]."""
+        c, plan, me = self._crypto, self._plan, int(self.parties[at])
+        w, needed, length = plan.words, plan.needed, plan.terms.length
+        seed, own_mask = self._secrets[at, SELF].tobytes(), self._self_mask(at, context)
+        masks = {j: self._mask[at, j].tobytes() for j in np.flatnonzero(self._has[at]).tolist()}
+        secrets = [
+            c.seed_words(seed, own_mask, w, length),
+            c.key_words(self._secrets[at, MASK].tobytes(), masks, w, length),
+        ]
+        coins = self._share_coins(c.stretched(self._secrets[at, SHARES].tobytes(), context, Purpose.SHARING, me))
+        both = np.concatenate(secrets, axis=-1)
+        shares = plan.sharing.share(
+            both, coins.reshape(*coins.shape[:-1], needed - 1, 2 * w), circles.all[self._places[at]]
+        )
+        return shares.reshape(*shares.shape[:-1], 2, w)
+
+    def _share_coins(self, key: bytes) -> Elements:
+        """Coefficients of the polynomials that share both secrets: elements [*tapes, (needed - 1) * 2 * words]."""
+        return self._crypto.elements(key, (self._plan.needed - 1) * 2 * self._plan.words)
+
+    def _self_mask(self, at: int, context: Context) -> bytes:
+        seed = self._secrets[at, SELF].tobytes()
+        return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
+
+    # --------------------------------------------------------------------------------------------------------- VECTORS
+    def _hear_shares(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+        """Who shared, and the shares that a client holds from now on."""
+        plan, k = self._plan, self._plan.degree
+        told = flags_of(messages, "told", k)
+        boxes = bytes_of(messages, "boxes", k, self._crypto.sealed_bytes(2 * plan.words))
+
+        def hear(row: int, at: int) -> None:
+            place = int(self._places[at])
+            strangers = np.flatnonzero(told[row] & ~self._has[at])
+            if len(strangers):
+                v = int(circles.near[place, strangers[0]])
+                raise ProtocolError(f"clients that shared must be clients that this stage allows; found client {v}")
+            if int(told[row].sum()) + 1 < plan.needed:
+                raise ProtocolError(
+                    f"shares must be those of at least {plan.needed} clients; found {int(told[row].sum()) + 1}"
+                )
+            found = self._unsealed(at, told[row], boxes[row], circles, context)
+            if len(found) + 1 < plan.needed:
+                raise ProtocolError(
+                    f"shares of at least {plan.needed} clients must open as sealed for client {place}; "
+                    f"found {len(found) + 1}"
+                )
+            self._told[at] = told[row]
+            for j, values in found.items():
+                in_circle = j + int(j >= circles.own[place])
+                self._holds[at, in_circle] = True
+                self._held[..., at, in_circle, :, :] = values.reshape(*values.shape[:-1], 2, plan.words)
+
+        return hear
+
+    def _unsealed(self, at: int, told: Array, boxes: Array, circles: Circles, context: Context) -> dict[int, Elements]:
+        """The shares that open as sealed for a client, by place of their owner; the others are not there."""
+        found, me = {}, int(self.parties[at])
+        for j in np.flatnonzero(told).tolist():
+            owner = int(self.terms.clients[circles.near[self._places[at], j]])
+            key, box = self._pair[at, j].tobytes(), boxes[j].tobytes()
+            try:
+                found[j] = self._crypto.unseal(key, context, owner, me, box, 2 * self._plan.words)
+            except ProtocolError as error:
+                self.remark(self.step, owner, str(error))
+        return found
+
+    def _hand_in(self, which: Ids) -> Iterable[Messages]:
+        """Each client's vector, under its own mask, those with who shared, and the receiver's."""
+        context, rows = self._plan.context(self.step), self._rows
+        assert rows is not None
+        self._used_up()
+        todo = [(at, rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
+        self._secrets[which] = 0
+        self._mask[which], self._receiver[which] = 0, 0
+        return self._masked(todo, self.step)
+
+    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+        """The masks of a client's vector, and their signs: those of a pair cancel in the sum."""
+        place = int(self._places[at])
+        near = self._plan.circles(self.step).near[place]
+        masks: list[Mask] = [self._self_mask(at, context)]
+        signs = [1]
+        for j in np.flatnonzero(self._told[at]).tolist():
+            masks.append(self._mask[at, j].tobytes())
+            signs.append(1 if place < near[j] else -1)
+        if self.terms.split:
+            masks.append(self._receiver[at].tobytes())
+            signs.append(1)
+        return masks, signs
+
+    def _masked(self, todo: list[tuple[int, Array, list[Mask], list[int]]], step: Step) -> Iterator[Messages]:
+        modulus = self._plan.field.modulus
+        for at, row, masks, signs in todo:
+            total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
+            vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
+            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), {}, {"vector": vector}, step)
+
+    # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
+    def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002
+        """What the server asks about everybody."""
+        n = self.terms.n
+        asked = bytes_of(messages, "asked", n)
+
+        def hear(row: int, at: int) -> None:
+            place = int(self._places[at])
+            near, told, adjacent = circles.near[place], np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+            told[near[self._told[at]]] = told[place] = True
+            adjacent[near] = True
+            self._check_asked(asked[row], place, told, adjacent)
+            self._asked[at] = asked[row]
+
+        return hear
+
+    def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
+        check_request(asked, own, told, adjacent, self.terms.threshold, None)
+
+    def _voters(self, at: int, circles: Circles) -> Array:
+        """Bool [k], the neighbours in the sum: whom a client's votes are for, and whose votes it counts."""
+        return np.asarray(self._told[at] & (self._asked[at][circles.near[self._places[at]]] == Ask.SELF_MASK))
+
+    def _agree(self, which: Ids) -> Iterable[Messages]:
+        """Each client tells each neighbour in the sum what it was asked."""
+        circles, context, clients = (
+            self._plan.circles(self.step),
+            self._plan.context(self.step),
+            self.terms.clients,
+        )
+        votes = np.zeros((len(which), self._plan.degree, self._crypto.vote_bytes), dtype=np.uint8)
+        for row, at in enumerate(which.tolist()):
+            digest, me, near = context.digest(self._asked[at].tobytes()), int(self.parties[at]), self._near(at, circles)
+            for j in np.flatnonzero(self._voters(at, circles)).tolist():
+                key, to = self._pair[at, j].tobytes(), int(clients[near[j]])
+                votes[row, j] = np.frombuffer(self._crypto.vote(key, context, me, to, digest), dtype=np.uint8)
+        return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
+
+    def _near(self, at: int, circles: Circles) -> Ids:
+        return np.asarray(circles.near[self._places[at]])
+
+    def _hear_votes(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+        """The neighbours' votes, of which enough must be for what the client was asked."""
+        k, needed = self._plan.degree, self._plan.needed
+        cast, votes = flags_of(messages, "cast", k), bytes_of(messages, "votes", k, self._crypto.vote_bytes)
+
+        def hear(row: int, at: int) -> None:
+            strangers = np.flatnonzero(cast[row] & ~self._voters(at, circles))
+            if len(strangers):
+                v = int(self._near(at, circles)[strangers[0]])
+                raise ProtocolError(f"voters must be clients that this stage allows; found client {v}")
+            alike = 1 + self._alike(at, cast[row], votes[row], circles, context)
+            if alike < needed:
+                raise ProtocolError(
+                    f"a roster must have {needed} votes before client {self._places[at]} opens a share; "
+                    f"found {alike} for its own"
+                )
+
+        return hear
+
+    def _alike(self, at: int, cast: Array, votes: Array, circles: Circles, context: Context) -> int:
+        """How many neighbours voted for what a client was asked; any other vote is noted."""
+        digest, me, found = context.digest(self._asked[at].tobytes()), int(self.parties[at]), 0
+        for j in np.flatnonzero(cast).tolist():
+            voter = int(self.terms.clients[self._near(at, circles)[j]])
+            key = self._pair[at, j].tobytes()
+            if self._crypto.is_vote(votes[j].tobytes(), key, context, voter, me, digest):
+                found += 1
+            else:
+                self.remark(self.step, voter, f"its vote for a roster is not what party {me} was told")
+        return found
+
+    def _open_up(self, which: Ids) -> Iterable[Messages]:
+        """One share at most of each secret that is asked for; then everything is forgotten."""
+        circles = self._plan.circles(self.step)
+        given = np.zeros((len(which), self._plan.degree + 1), dtype=np.bool_)
+        shares = np.zeros((*self._tapes, *given.shape, self._plan.words), dtype=np.int64)
+        for row, at in enumerate(which.tolist()):
+            asked = self._asked[at][circles.all[self._places[at]]]
+            given[row] = self._holds[at] & (asked != Ask.NOTHING)
+            kind = np.where(asked == Ask.MASK_KEY, 1, 0)
+            chosen = self._held[..., at, np.arange(len(kind)), kind, :]
+            shares[..., row, :, :] = np.where(given[row][:, None], chosen, 0)
+        self._pair[which], self._holds[which] = 0, False
+        self._held[..., which, :, :, :] = 0
+        return [self._to_server(Phase.UNMASKING, which, {"given": given}, {"shares": shares})]
+
+    # ---------------------------------------------------------------------------------------------------------- states
+    def _arrays(self) -> dict[str, Array]:
+        own = {
+            "has": self._has, "pair": self._pair, "mask": self._mask, "receiver": self._receiver, "told": self._told,
+            "holds": self._holds, "held": self._held, "asked": self._asked,
+        }  # fmt: skip
+        return {**super()._arrays(), **own}
+
+    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+        super()._take_arrays(arrays)
+        self._has, self._pair, self._mask = arrays["has"], arrays["pair"], arrays["mask"]
+        self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
+        self._held, self._asked = arrays["held"], arrays["asked"]
+
+
+def _stacked(rows: list[bytes]) -> NDArray[np.uint8]:
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)

@@ -1,0 +1,161 @@
+"""Pairwise masking: sums of vectors under masks that cancel (Bonawitz et al., CCS 2017).
+
+Every sender adds to its vector one mask for each neighbour, with opposite signs at both ends, and a mask of its own.
+It shares the secrets of these masks among its neighbours, so that the others can take away what a sender that drops
+out has left behind: its pairwise masks if its vector is not in the sum, its own mask if it is, and never both. Where
+the receiver is not the one who adds up, a further mask agreed with the receiver keeps the sum from the aggregator.
+Few senders are all each other's neighbours; many mask along a sparse graph (Bell et al., CCS 2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_61, PrimeField
+from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.one_sum.receiver import Receiver
+from fgl_secure.protocols.one_sum.scheme import OneSumScheme
+from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
+from fgl_secure.protocols.pairwise_masking.claim import claim_of
+from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.graph import COMPLETE_UP_TO, colluding_for, degree_for
+from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
+from fgl_secure.protocols.pairwise_masking.server import Server
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Claim, Draws, PublicParameters
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseMasking(OneSumScheme):
+    """The scheme.
+
+    Attributes:
+        threshold: least senders that must be left at every stage, more than half of them; None takes
+            floor(2m/3) + 1 of m, which withstands an aggregator that lies together with fewer than a third of them.
+        modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
+        degree: neighbours of each sender, even, for those who state their own bounds; None takes everybody for up to
+            64 senders, and beyond that what `degree_for` finds.
+        cryptography: from coins and modulus; `IdealCryptography` for proofs over every coin.
+        clients: the machine of senders; another one only in tests of what its checks are for.
+    """
+
+    label: ClassVar[str] = "pairwise-masking"
+    summary: ClassVar[str] = "one sum over clients under masks that cancel (Bonawitz et al., CCS 2017)"
+
+    threshold: int | None = None
+    modulus: int = MERSENNE_61
+    degree: int | None = None
+    cryptography: Callable[[Draws, int], Cryptography] = field(default=RealCryptography, repr=False)
+    clients: type[Clients] = field(default=Clients, repr=False)
+
+    def __post_init__(self) -> None:
+        PrimeField(self.modulus)
+        if self.modulus < 3:
+            raise InputError(f"modulus must be odd, or a term and its negative are one; found {self.modulus}")
+        if self.threshold is not None and self.threshold < FEWEST:
+            raise InputError(f"threshold must be at least {FEWEST}, or a sum is one term; found {self.threshold}")
+        if self.degree is not None and (self.degree < 2 or self.degree % 2):
+            raise InputError(f"degree must be even and at least 2; found {self.degree}")
+
+    @property
+    def name(self) -> str:
+        """`pairwise-masking`, with the parameters that differ from the default in brackets."""
+        extras = [
+            f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
+            f"threshold={self.threshold}" if self.threshold is not None else "",
+            f"degree={self.degree}" if self.degree is not None else "",
+        ]
+        named = ",".join(extra for extra in extras if extra)
+        return f"{self.label}[{named}]" if named else self.label
+
+    @property
+    def claim(self) -> Claim:
+        """What holds for any number of senders; `claim_for` says more.
+
+        With a degree of one's own nothing does, for it may be too small for their number.
+        """
+        if self.degree is not None:
+            return claim_of(-1, -1, sparse=True)
+        complete = self.threshold is not None and 2 * self.threshold - 1 <= COMPLETE_UP_TO
+        return claim_of(self.threshold - 1 if complete and self.threshold else 1, 0, sparse=False)
+
+    def claim_among(self, clients: int) -> Claim:
+        """What holds for so many senders."""
+        threshold, degree = self.threshold_for(clients), self.degree_for(clients)
+        colluding = colluding_for(clients, degree, threshold)
+        return claim_of(colluding, 2 * threshold - clients - 1, sparse=degree < clients - 1)
+
+    @property
+    def public(self) -> PublicParameters:
+        """The field."""
+        return PublicParameters(self.modulus)
+
+    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
+        """(p - 1) / 2: larger magnitudes would wrap around."""
+        return (self.modulus - 1) // 2
+
+    def threshold_for(self, clients: int) -> int:
+        """The threshold among so many senders.
+
+        Raises:
+            InputError: there are fewer than two senders, or the threshold is not above half of them, so that a lying
+                aggregator could have one half open one secret of a sender and the other half the other.
+        """
+        return threshold_of(self.threshold, clients, clients // 2 + 1)
+
+    def degree_for(self, clients: int) -> int:
+        """Neighbours of each of so many senders."""
+        if self.degree is None:
+            return degree_for(clients, self.threshold_for(clients))
+        return min(self.degree, clients - 1)
+
+    def plan_for(self, topology: Topology, session: bytes, words: int | None = None) -> MaskingPlan:
+        """What all parties know.
+
+        Args:
+            topology: that is served.
+            session: see `machines`.
+            words: elements that hold a shared secret; those of a seed unless given.
+
+        Raises:
+            InputError: see `machines`.
+            FieldRangeError: see `machines`.
+        """
+        terms, prime = self.terms_for(topology, session), PrimeField(self.modulus)
+        words = -(-SEED_BITS // (self.modulus.bit_length() - 1)) if words is None else words
+        plan = MaskingPlan(terms, prime, self.degree_for(terms.n), words)
+        _ = plan.sharing.code  # raises where the field has too few points
+        return plan
+
+    def machines(
+        self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
+    ) -> tuple[SumMachine, ...]:
+        """See `OneSumScheme.machines`: server, clients, and receiver where it is neither.
+
+        Raises:
+            InputError: the scheme refuses the topology, a threshold that privacy forbids, or a session that is too
+                short.
+            FieldRangeError: the field cannot hold the sums, or has fewer points than shares.
+        """
+        crypto, senders = self.cryptography(draws, self.modulus), topology.senders
+        words = crypto.words(topology.width, self.degree_for(len(senders)))
+        plan = self.plan_for(topology, session, words)
+        here = senders if hosted is None else senders[np.isin(senders, hosted)]
+        out: list[SumMachine] = []
+        if hosted is None or plan.terms.server in hosted:
+            out.append(Server(plan, crypto, draws))
+        if len(here):
+            out.append(self.clients(np.sort(here), plan, crypto, draws, names))
+        if plan.terms.split and (hosted is None or plan.terms.receiver in hosted):
+            out.append(Receiver(plan, crypto, draws, names, ("sealing", "mask")))
+        return tuple(out)

@@ -1,0 +1,287 @@
+"""The server of pairwise masking: it passes on keys, boxes and votes, adds up vectors, and takes away their masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Cryptography, Mask
+from fgl_secure.errors import ProtocolError, TooFewClientsError
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
+from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
+from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
+from fgl_secure.runtime import Draws, Messages, Phase
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+PHASES: Mapping[Phase, Stage] = {
+    Phase.KEYS: Stage.KEYS,
+    Phase.SECRET_SHARES: Stage.SHARES,
+    Phase.MASKED_VECTORS: Stage.VECTORS,
+    Phase.ROSTERS: Stage.AGREEMENT,
+    Phase.UNMASKING: Stage.OPENING,
+}
+"""The stage that answers are of, by what they carry."""
+
+
+class Server(OneSumServer):
+    """The party that adds up.
+
+    Args:
+        plan: of the sums.
+        cryptography: keys and masks.
+        draws: coins, for locating wrong shares; they never change a sum.
+    """
+
+    phases: ClassVar = PHASES
+
+    def __init__(self, plan: MaskingPlan, cryptography: Cryptography, draws: Draws) -> None:
+        self._plan = plan
+        super().__init__(plan.terms, plan.digest, cryptography, draws)
+
+    @property
+    def _circles(self) -> Circles:
+        return self._plan.circles(self.step)
+
+    def _clear(self) -> None:
+        n, k, c = self.terms.n, self._plan.degree, self._crypto
+        self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
+        self._given = np.zeros((n, k), dtype=np.bool_)
+        self._boxes = np.zeros((n, k, c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
+        self._told = np.zeros((n, k), dtype=np.bool_)
+        self._total = np.zeros((*self._tapes, self.terms.length), dtype=np.int64)
+        self._asked = np.zeros(n, dtype=np.uint8)
+        self._votes = np.zeros((n, k, c.vote_bytes), dtype=np.uint8)
+        self._opened = np.zeros((n, k + 1), dtype=np.bool_)
+        self._shares = np.zeros((*self._tapes, n, k + 1, self._plan.words), dtype=np.int64)
+
+    def _hearer(self, stage: Stage, messages: Messages) -> Hear:
+        return {
+            Stage.SHARES: self._hear_shares,
+            Stage.VECTORS: self._hear_vectors,
+            Stage.AGREEMENT: self._hear_votes,
+            Stage.OPENING: self._hear_opened,
+        }[stage](messages)
+
+    def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
+        return {
+            Stage.SHARES: self._tell_shares,
+            Stage.VECTORS: self._tell_roster,
+            Stage.AGREEMENT: self._tell_votes,
+            Stage.OPENING: self._unmask,
+        }
+
+    # ------------------------------------------------------------------------------------------------------------ KEYS
+    def _hear_keys(self, messages: Messages) -> Hear:
+        """Keys that work, and that nobody else has published."""
+        c = self._crypto
+        sealing, mask = (bytes_of(messages, name, c.public_bytes) for name in ("sealing", "mask"))
+        signature = bytes_of(messages, "signature", c.signature_bytes)
+
+        def hear(row: int, client: int) -> None:
+            keys = sealing[row].tobytes(), mask[row].tobytes()
+            if not all(map(c.usable, keys)):
+                raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
+            here = self._here.answered
+            before = np.concatenate([self._sealing[here], self._mask[here]])
+            if keys[0] == keys[1] or any((before == row_of).all(axis=1).any() for row_of in (sealing[row], mask[row])):
+                raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
+            self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
+
+        return hear
+
+    def _tell_keys(self) -> Iterable[Messages]:
+        """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
+        terms, c = self.terms, self._crypto
+        if terms.split and not self._receiver[-1]:
+            raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
+        circles = self._circles
+        listed = self._here.answered[circles.all]
+        asked = self._here.answered & (listed.sum(axis=1) >= self._plan.needed)
+        self._here.require(int(asked.sum()), f"have {self._plan.needed} clients with keys in their circles")
+        self._listed = self._here.answered.copy()
+        who, there = circles.all[asked], listed[asked]
+        fields: dict[str, Array] = {"listed": there}
+        for name, keys in (("sealing", self._sealing), ("mask", self._mask), ("signature", self._signature)):
+            fields[name] = keys[who] * there[..., None]
+        out = []
+        if terms.split:
+            by_receiver = np.broadcast_to(self._receiver[:-1], (len(who), len(self._receiver) - 1))
+            fields["receiver"] = by_receiver[:, : c.public_bytes]
+            fields["receiver signature"] = by_receiver[:, c.public_bytes :]
+            out.append(self._to_receiver(Phase.KEYS, self._all_keys(asked)))
+        self._here.go(Stage.SHARES, asked)
+        return [self._to_clients(Phase.KEYS, asked, fields), *out]
+
+    def _all_keys(self, asked: Flags) -> dict[str, Array]:
+        return {
+            "listed": asked[None],
+            "sealing": (self._sealing * asked[:, None])[None],
+            "mask": (self._mask * asked[:, None])[None],
+            "signature": (self._signature * asked[:, None])[None],
+        }
+
+    # ---------------------------------------------------------------------------------------------------------- SHARES
+    def _hear_shares(self, messages: Messages) -> Hear:
+        """A sealed box for each neighbour that a client was told of."""
+        given = flags_of(messages, "given", self._plan.degree)
+        boxes = bytes_of(messages, "boxes", *self._boxes.shape[1:])
+        circles = self._circles
+
+        def hear(row: int, client: int) -> None:
+            if not np.array_equal(given[row], self._listed[circles.near[client]]):
+                raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
+            self._given[client], self._boxes[client] = given[row], boxes[row]
+
+        return hear
+
+    def _tell_shares(self) -> Iterable[Messages]:
+        """Everybody in whose circle enough have shared hears who did, and what they sealed for it."""
+        circles, shared = self._circles, self._here.answered
+        near = circles.near
+        told = shared[near] & self._given[near, circles.back] & shared[:, None]
+        asked = shared & (told.sum(axis=1) + 1 >= self._plan.needed)
+        self._here.require(int(asked.sum()), f"have {self._plan.needed} clients that shared in their circles")
+        self._told = told & asked[:, None]
+        boxes = self._boxes[near[asked], circles.back[asked]] * told[asked][..., None]
+        self._boxes[:] = 0
+        self._here.go(Stage.VECTORS, asked)
+        return [self._to_clients(Phase.SECRET_SHARES, asked, {"told": told[asked], "boxes": boxes})]
+
+    # --------------------------------------------------------------------------------------------------------- VECTORS
+    def _hear_vectors(self, messages: Messages) -> Hear:
+        """A masked vector, added up at once."""
+        field = self._plan.field
+        vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
+
+        def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
+            self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+
+        return hear
+
+    def _tell_roster(self) -> Iterable[Messages]:
+        """Those whose vectors are in the sum hear what is asked about everybody.
+
+        Nothing is asked about a client that shared and then dropped out together with all its neighbours: no mask of
+        its is left, and nobody who could open one.
+        """
+        survived, shared = self._here.answered.copy(), np.zeros(self.terms.n, dtype=np.bool_)
+        self._included = survived
+        shared[self._circles.near[survived][self._told[survived]]] = True
+        self._asked = request_of(shared, survived)
+        self._here.go(Stage.AGREEMENT, survived)
+        asked = np.broadcast_to(self._asked, (int(survived.sum()), len(survived)))
+        return [self._to_clients(Phase.ROSTERS, survived, {"asked": asked})]
+
+    # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
+    def _hear_votes(self, messages: Messages) -> Hear:
+        """A vote for each neighbour in the sum."""
+        votes = bytes_of(messages, "votes", *self._votes.shape[1:])
+
+        def hear(row: int, client: int) -> None:
+            self._votes[client] = votes[row]
+
+        return hear
+
+    def _tell_votes(self) -> Iterable[Messages]:
+        """Those that voted hear how their neighbours did."""
+        circles, voted = self._circles, self._here.answered
+        near = circles.near
+        cast = self._told & (self._asked[near] == Ask.SELF_MASK) & voted[near]
+        votes = self._votes[near[voted], circles.back[voted]] * cast[voted][..., None]
+        self._here.go(Stage.OPENING, voted)
+        return [self._to_clients(Phase.UNMASKING, voted, {"cast": cast[voted], "votes": votes})]
+
+    def _hear_opened(self, messages: Messages) -> Hear:
+        """Shares of what is asked for, as far as a client holds them."""
+        k, circles = self._plan.degree, self._plan.circles(self.step)
+        given = flags_of(messages, "given", k + 1)
+        shares = elements_of(messages, "shares", self._plan.field.modulus, k + 1, self._plan.words)
+
+        def hear(row: int, client: int) -> None:
+            told = np.insert(self._told[client], circles.own[client], True)
+            strangers = np.flatnonzero(given[row] & ~(told & (self._asked[circles.all[client]] != Ask.NOTHING)))
+            if len(strangers):
+                owner = int(circles.all[client, strangers[0]])
+                raise ProtocolError(f"owners of shares must be clients that this stage allows; found client {owner}")
+            self._opened[client], self._shares[..., client, :, :] = given[row], shares[..., row, :, :]
+
+        return hear
+
+    def _unmask(self) -> Iterable[Messages]:
+        """Opens what is asked for and takes the masks away; a receiver that is somebody else hears the sum.
+
+        Raises:
+            TooFewClientsError: a secret has fewer shares than it needs.
+            ProtocolError: shares contradict each other, or do not open what takes the masks away.
+        """
+        terms, masks, signs = self.terms, *self._masks_left(self._circles)
+        total = self._crypto.add_masks(self._total.copy(), masks, signs)
+        there = self._asked == Ask.SELF_MASK
+        if not terms.split:
+            self._sums = terms.opened(total, int(there.sum()), self._plan.field.modulus)[..., None, :]
+        self._here.go(None)
+        step, self._step = self.step, None
+        self._shares[:], self._total = 0, np.zeros_like(self._total)
+        if not terms.split:
+            return ()
+        return [self._to_receiver(Phase.MASKED_SUMS, {"roster": there[None]}, {"sum": total[..., None, :]}, step)]
+
+    def _masks_left(self, circles: Circles) -> tuple[list[Mask], list[int]]:
+        """The masks that are left in the sum, and the signs that take them away.
+
+        The own masks of who is in it, and what neighbours in it put on for the others.
+        """
+        terms, asked, length = self.terms, self._asked, self.terms.length
+        opened, context = self._secrets(circles), self._plan.context(self.step)
+        masks: list[Mask] = []
+        signs: list[int] = []
+        for u in np.flatnonzero(asked == Ask.SELF_MASK).tolist():
+            masks.append(self._crypto.mask_of_seed(opened[u], context, int(terms.clients[u]), length))
+            signs.append(-1)
+        for u in np.flatnonzero(asked == Ask.MASK_KEY).tolist():
+            near = {
+                j: (int(terms.clients[v]), self._mask[v].tobytes())
+                for j, v in enumerate(circles.near[u].tolist())
+                if asked[v] == Ask.SELF_MASK and self._told[v, circles.back[u, j]]
+            }
+            name, public = int(terms.clients[u]), self._mask[u].tobytes()
+            found = self._crypto.masks_of_key(opened[u], public, context, name, near, length)
+            for j, mask in found.items():
+                masks.append(mask)
+                signs.append(1 if u < circles.near[u, j] else -1)
+        return masks, signs
+
+    def _secrets(self, circles: Circles) -> dict[int, Array]:
+        """What is asked for, opened: elements [*tapes, words] by owner."""
+        there = self._opened[circles.all, circles.back_all]
+        shares = self._shares[..., circles.all, circles.back_all, :]
+        wanted, found = np.flatnonzero(self._asked != Ask.NOTHING), there.sum(axis=1)
+        short = wanted[found[wanted] < self._plan.needed]
+        if len(short):
+            raise TooFewClientsError(
+                f"{self._plan.needed} shares are needed to unmask client {short[0]} in stage {Stage.OPENING.name} "
+                f"({Stage.OPENING:d}); found {found[short[0]]}"
+            )
+        return self._plan.sharing.open_each(shares, there, circles.all, wanted.tolist(), self._coins)
+
+    # ---------------------------------------------------------------------------------------------------------- states
+    def _arrays(self) -> dict[str, Array]:
+        own = {
+            "mask": self._mask, "given": self._given, "boxes": self._boxes, "told": self._told, "total": self._total,
+            "asked": self._asked, "votes": self._votes, "opened": self._opened, "shares": self._shares,
+        }  # fmt: skip
+        return {**super()._arrays(), **own}
+
+    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+        super()._take_arrays(arrays)
+        self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
+        self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
+        self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]

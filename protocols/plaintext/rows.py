@@ -1,0 +1,180 @@
+"""Rows in the clear: to the owners of the sums, or to the silos that administer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.protocols.hosting import Due, Hosted
+from fgl_secure.protocols.stepwise import StepwiseMachine
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology, check_rows
+from fgl_secure.runtime import PAYLOAD, Direction, Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+ARRIVED, SUMS = "arrived", "sums"
+
+
+class _Party(StepwiseMachine):
+    """What all three roles do.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+        topology: who sends what to whom.
+        tapes: leading axes of every field; rows are alike on all tapes, as no coin is drawn.
+        minimum: least messages of a sum that is computed.
+        by_custodian: whether the parties read what is for those that they administer.
+    """
+
+    keeps: ClassVar[frozenset[str]] = frozenset({"rows", ARRIVED, f"{ARRIVED} at", SUMS})
+
+    def __init__(
+        self, parties: Ids, topology: Topology, tapes: tuple[int, ...], minimum: int, *, by_custodian: bool = False
+    ) -> None:
+        super().__init__(parties)
+        self._topology, self._tapes = topology, tapes
+        self._phase = Phase.VALUES if topology.name == NEIGHBOURS else Phase.VECTORS
+        self._parts = Hosted.both_ways(topology.grouping, parties, minimum, by_custodian=by_custodian)
+
+    @property
+    def _part(self) -> Hosted:
+        return self._parts[self.now.direction]
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`; reals have no bound."""
+        if rows is not None and rows.dtype.kind != "f":
+            check_rows(rows, self._topology)
+        self._start(step, rows, self._parts[step.direction].rows, self._topology.width)
+
+    @property
+    def sums(self) -> Array | None:
+        """[h, d] without a tape axis; whoever asks may write to it."""
+        return self._kept.get(SUMS)
+
+    def _add(self) -> Array:
+        """The sums of all that has arrived: float64 of reals, int64 of integers."""
+        rows, places = self._kept.get(ARRIVED), self._kept.get(f"{ARRIVED} at")
+        if rows is None or places is None:
+            own = self._kept.get("rows", np.empty((0, self._topology.width)))
+            rows, places = own[:0], np.empty(0, dtype=np.int64)
+        segments = self._part.arrived(places)
+        if rows.dtype.kind == "f":
+            return segments.real_sums(rows)
+        sums = np.zeros((len(segments), rows.shape[1]), dtype=np.int64)
+        np.add.at(sums, self._part.target[places], rows)
+        return sums
+
+    def _take_rows(self, due: Due, messages: Messages) -> None:
+        found, places = self._placed(due, messages)
+        rows = found[PAYLOAD][(0,) * len(self._tapes)]
+        if rows.ndim != 2 or rows.shape[1] > self._topology.width:
+            raise MalformedMessageError(
+                f"rows must be vectors of up to {self._topology.width} entries; found shape {list(rows.shape)}"
+            )
+        if rows.dtype.kind != "f":
+            check_rows(rows, self._topology, MalformedMessageError)
+        self._gather(ARRIVED, places, rows, 0)
+
+    def _say(self, phase: Phase, senders: Ids, receivers: Ids, rows: Array) -> Messages:
+        on_every_tape = np.broadcast_to(rows, self._tapes + rows.shape)
+        return Messages(phase, self.now, senders, receivers, {PAYLOAD: on_every_tape}, len(self._tapes))
+
+
+class Owners(_Party):
+    """Owners of rows and of sums, who send each other rows and add up."""
+
+    def take(self, messages: Messages) -> None:
+        """Takes rows; see `Machine.take`."""
+        _check_phase(messages, self._phase)
+        self._take_rows(self._part.due, messages)
+
+    def turn(self) -> Iterable[Messages]:
+        """Rows first; then nothing, as the sums stay where they are."""
+        part, turn = self._part, self._next()
+        if turn == 1 and part.rows:
+            ends = part.leaving
+            return (self._say(self._phase, ends.senders, ends.receivers, self._kept["rows"][part.source]),)
+        if len(part.groups) and SUMS not in self._kept and (turn > 1 or not len(part.target)):
+            self._kept[SUMS] = self._add()
+        return ()
+
+
+class Senders(_Party):
+    """Owners of rows and of sums, who send rows to the silos of their receivers, and are told sums by their own."""
+
+    def __init__(self, parties: Ids, topology: Topology, tapes: tuple[int, ...], minimum: int) -> None:
+        super().__init__(parties, topology, tapes, minimum)
+        self._answers = {way: _answers(grouping, parties) for way, grouping in _both(topology.grouping).items()}
+
+    def take(self, messages: Messages) -> None:
+        """Takes sums; see `Machine.take`."""
+        _check_phase(messages, Phase.SUMS)
+        self._take_rows(self._answers[self.now.direction], messages)
+
+    def turn(self) -> Iterable[Messages]:
+        """Rows first, each with the device that it is for; then nothing."""
+        part, turn = self._part, self._next()
+        if turn == 1 and part.rows:
+            ends, addresses = (part.leaving.senders, part.custodians), part.addresses.astype(np.int32)[:, None]
+            return (
+                self._say(Phase.ADDRESSES, *ends, addresses),
+                self._say(Phase.VALUES, *ends, self._kept["rows"][part.source]),
+            )
+        if len(part.groups) and turn > 2:  # rows, sums, and here they are
+            self._kept[SUMS] = self._told()
+        return ()
+
+    def _told(self) -> Array:
+        """The sums that have arrived, as wide as the rows; zero for those that have not."""
+        found = self._kept.get(ARRIVED, np.empty((0, self._topology.width)))
+        if "rows" in self._kept:  # silos that have heard nothing answer with as many zeros as there may be
+            found = found[:, : self._kept["rows"].shape[1]]
+        sums = np.zeros((len(self._part.groups), found.shape[1]), dtype=found.dtype)
+        sums[self._kept.get(f"{ARRIVED} at", np.empty(0, dtype=np.int64))] = found
+        return sums
+
+
+class Silos(_Party):
+    """Silos that read the rows for their devices, add up, and tell them the sums."""
+
+    keeps: ClassVar[frozenset[str]] = _Party.keeps | {"addresses", "addresses at"}
+
+    def __init__(self, parties: Ids, topology: Topology, tapes: tuple[int, ...], minimum: int) -> None:
+        super().__init__(parties, topology, tapes, minimum, by_custodian=True)
+        self._ways = _both(topology.grouping)
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`; silos have no rows, or have them in another role."""
+        self._start(step, rows, 0, self._topology.width)
+
+    def take(self, messages: Messages) -> None:
+        """Takes rows, and for whom they are; see `Machine.take`."""
+        _check_phase(messages, Phase.ADDRESSES, Phase.VALUES)
+        if messages.phase is Phase.VALUES:
+            self._take_rows(self._part.due, messages)
+
+    def turn(self) -> Iterable[Messages]:
+        """Nothing first; then the sums."""
+        if self._next() != 2:  # when the rows are there
+            return ()
+        way, groups = self._ways[self.now.direction], self._part.groups
+        return (self._say(Phase.SUMS, way.group_custodian[groups], way.group_owner[groups], self._add()),)
+
+
+def _both(grouping: Grouping) -> dict[Direction, Grouping]:
+    return {Direction.FORWARD: grouping, Direction.BACKWARD: grouping.reversed()}
+
+
+def _answers(way: Grouping, parties: Ids) -> Due:
+    held = np.isin(way.group_owner, parties)
+    return Due(way.group_custodian[held], way.group_owner[held])
+
+
+def _check_phase(messages: Messages, *due: Phase) -> None:
+    if messages.phase not in due:
+        raise MalformedMessageError(f"messages must be of {due[0].label} here; found {messages.phase.label}")

@@ -1,0 +1,139 @@
+"""Sums in the clear, for every topology."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import MERSENNE_61
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.hosting import hosted_of
+from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
+from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
+from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
+from fgl_secure.protocols.together import Together
+from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
+from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
+
+Ids = NDArray[np.int64]
+
+LARGEST = 2**62
+"""What int64 holds with a bit to spare."""
+
+
+class Path(StrEnum):
+    """Which way neighbours' rows travel in the clear."""
+
+    DIRECT = "direct"
+    SILO = "silo"
+
+
+@dataclass(frozen=True, slots=True)
+class Plaintext(Scheme):
+    """Every row is sent as it is, and the receiver adds up.
+
+    Attributes:
+        path: DIRECT sends each row to the owner of its sum. SILO sends neighbours' rows to the silo of that owner,
+            which adds up: how frameworks work that let silos read the neighbours of their nodes, the setting that
+            HiFGL's leakage measure (A.1, Eq. 6) was made for.
+        minimum_group: least messages of a neighbours' sum that is computed, to compare with schemes that refuse small
+            groups.
+        threshold: least clients whose vectors are in one sum of all; None takes floor(2 n / 3) + 1 of n, as the
+            schemes do that this one is compared with.
+    """
+
+    path: Path = Path.DIRECT
+    minimum_group: int = 1
+    threshold: int | None = None
+
+    label: ClassVar[str] = "plaintext"
+    summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
+    takes_reals: ClassVar[bool] = True
+    keyed: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("minimum_group", self.minimum_group), ("threshold", self.threshold)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1; found {value}")
+
+    @property
+    def name(self) -> str:
+        """`plaintext`, with the path and the least group where they differ from the default."""
+        extras = [
+            "path=silo" if self.path is Path.SILO else "",
+            f"k_min={self.minimum_group}" if self.minimum_group > 1 else "",
+            "" if self.threshold is None else f"threshold={self.threshold}",
+        ]
+        named = ",".join(extra for extra in extras if extra)
+        return f"{self.label}[{named}]" if named else self.label
+
+    @property
+    def modulus(self) -> int:
+        """2^61 - 1."""
+        return MERSENNE_61
+
+    @property
+    def public(self) -> PublicParameters:
+        """Nothing to know."""
+        return PublicParameters()
+
+    def refuses(self, topology: Topology) -> str | None:
+        """None, but for sums of all clients that nobody adds up."""
+        if topology.name in (CLIENTS, SERVER) and not topology.is_one_sum:
+            return "it adds up one vector of each client, and one party does so"
+        return None
+
+    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # whatever it is
+        """No promise."""
+        return Claim(guarantees=(), leaks_by_design=(), assumptions=())
+
+    def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
+        """What int64 holds with a bit to spare; reals are summed as they are."""
+        return LARGEST
+
+    def answered(self, grouping: Grouping) -> Grouping:
+        """Without the messages to groups that are too small."""
+        return grouping.answered(self.minimum_group)
+
+    def threshold_for(self, clients: int) -> int:
+        """Least clients in a sum of so many.
+
+        Raises:
+            InputError: there are fewer clients than the threshold.
+        """
+        if self.threshold is not None and self.threshold > clients:
+            raise InputError(f"threshold must be at most the number of clients, {clients}; found {self.threshold}")
+        return 2 * clients // 3 + 1 if self.threshold is None else self.threshold
+
+    def machines(
+        self,
+        topology: Topology,
+        session: bytes,  # noqa: ARG002  # there are no keys
+        draws: Draws,
+        hosted: Ids | None = None,
+        *,
+        names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
+    ) -> tuple[SumMachine, ...]:
+        """See `Scheme.machines`. Clients and an adder, or all owners in one; silos beside them on the path of silos."""
+        self.check_serves(topology)
+        check_range(self, topology)
+        g, tapes = topology.grouping, draws.batch_shape
+        owners = hosted_of(hosted, g.owners)
+        least = self.minimum_group if topology.name == NEIGHBOURS else 1
+        found: tuple[SumMachine, ...] = (Owners(owners, topology, tapes, least),)
+        if topology.name in (CLIENTS, SERVER):
+            clients, adder = hosted_of(hosted, g.row_owner), hosted_of(hosted, g.group_owner)
+            threshold = self.threshold_for(len(g.row_owner))
+            found = (Clients(clients, topology, tapes), Adder(adder, topology, tapes, threshold))
+        elif topology.name == NEIGHBOURS and self.path is Path.SILO:
+            silos = hosted_of(hosted, g.row_custodian, g.group_custodian)
+            found = (Senders(owners, topology, tapes, least), Silos(silos, topology, tapes, least))
+            if np.isin(owners, silos).any():
+                read = (Phase.ADDRESSES, Phase.VALUES)
+                found = (Together((found[0], (Phase.SUMS,)), (found[1], read)),)
+        return tuple(machine for machine in found if len(machine.parties))

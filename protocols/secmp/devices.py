@@ -1,0 +1,200 @@
+"""Devices: sources, who encode their embeddings, and targets, who add codes up and have the sums decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
+from fgl_secure.protocols.hosting import Due, Hosted
+from fgl_secure.protocols.secmp.coding import Mu, source_encode, target_aggregate
+from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, fetches
+from fgl_secure.protocols.stepwise import StepwiseMachine
+from fgl_secure.protocols.topology import Grouping
+from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+ROUNDS, FETCHING, COPIES, CODES, DECODED, SUMS = "rounds of mu", "fetching", "copies of mu", "codes", "decoded", "sums"
+_SLOTS = ("first mu", "second mu")
+
+
+class Devices(StepwiseMachine):
+    """Owners of rows and of sums.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+        setting: what everybody knows.
+    """
+
+    keeps: ClassVar[frozenset[str]] = frozenset({
+        "rows", FETCHING, COPIES, f"{COPIES} at", CODES, f"{CODES} at", DECODED, f"{DECODED} at", SUMS
+    })  # fmt: skip
+    lasting: ClassVar[frozenset[str]] = frozenset({ROUNDS, *_SLOTS})
+
+    def __init__(self, parties: Ids, setting: Setting) -> None:
+        super().__init__(parties)
+        self._setting, self._axis = setting, len(setting.tapes)
+        self._parts = {way: Hosted.of(route, parties) for way, route in setting.routes.items()}
+        self._silo_of = {way: np.searchsorted(setting.silos, part.custodians) for way, part in self._parts.items()}
+        self._answers = {way: _answers(route.way, self._parts[way]) for way, route in setting.routes.items()}
+        self._kept[ROUNDS] = np.full(2, NEVER)
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`; rows are field elements, no wider than the masks."""
+        most = self._setting.field.modulus - 1
+        if rows is not None and (rows.dtype.kind != "i" or (rows.size and not 0 <= rows.min() <= rows.max() <= most)):
+            raise InputError(f"rows must be elements 0..{most}; found {rows.dtype}, or others")
+        self._start(step, rows, self._parts[step.direction].rows, self._setting.width)
+        self._kept[FETCHING] = np.array([fetches(self._setting, self._kept[ROUNDS], step)])
+
+    def take(self, messages: Messages) -> None:
+        """Takes mu, codes or decoded sums; see `Machine.take`."""
+        part, shape = self._part, messages[PAYLOAD].shape[self._axis + 1 :]
+        if messages[PAYLOAD].dtype != self._setting.field.dtype:
+            raise MalformedMessageError(f"messages must hold {self._setting.field.dtype}; they do not")
+        if messages.phase is Phase.PARAMETERS and shape == (self._setting.mu_width,):
+            self._keep(COPIES, self._mu_due(), messages)
+        elif messages.phase is Phase.CODES and len(shape) == 2 and shape[0] == self._setting.T + 1:
+            self._keep(CODES, part.due, messages)
+        elif messages.phase is Phase.DECODED and len(shape) == 1 and shape[0] <= self._setting.width:
+            self._keep(DECODED, self._answers[self.now.direction], messages)
+        else:
+            raise MalformedMessageError(f"messages must be due, and of their shape; found {messages.phase.label}")
+
+    def turn(self) -> Iterable[Messages]:
+        """Mu first, where it is not at hand; then codes, then sums of codes, and then the sums are there.
+
+        Raises:
+            ProtocolError: a message about mu is missing: the published scheme has no way on without it.
+        """
+        turn = self._next()
+        if self._setting.is_empty(self.now):
+            self._kept[SUMS] = self._zeros(len(self._part.groups))
+            return ()
+        if self._fetching() and turn <= 2:  # a request and an answer, or twice handed on
+            return self._fetch(turn)
+        after = turn - 2 * int(self._fetching())
+        if after == 1:
+            if self._fetching():
+                self._note_mu()
+            return self._encoded()
+        if after == 2:  # when codes are there
+            return self._aggregated()
+        if after > 3 and SUMS not in self._kept:  # when the silos have answered
+            self._kept[SUMS] = self._told()
+        return ()
+
+    @property
+    def sums(self) -> Array | None:
+        """Elements [*tapes, h, d]; zero for a device that was not answered."""
+        return self._kept.get(SUMS)
+
+    @property
+    def _part(self) -> Hosted:
+        return self._parts[self.now.direction]
+
+    def _fetching(self) -> bool:
+        return bool(self._kept[FETCHING][0])
+
+    # Mu
+
+    def _mu_due(self) -> Due:
+        part, by_target = self._part, self._setting.delivery is MuDelivery.TARGET
+        if by_target and self._turns == 1:
+            return self._answers[self.now.direction]
+        return Due(part.leaving.receivers if by_target else part.custodians, part.leaving.senders)
+
+    def _fetch(self, turn: int) -> Iterable[Messages]:
+        part = self._part
+        if self._setting.delivery is MuDelivery.SILO:
+            if turn > 1 or not part.rows:
+                return ()
+            empty = np.empty((*self._setting.tapes, len(part.custodians), 0), dtype=np.int8)
+            return (self._say(Phase.PARAMETER_REQUEST, part.leaving.senders, part.custodians, empty),)
+        if turn == 1:
+            return ()
+        copies = self._copies(self._answers[self.now.direction])
+        of_group = np.searchsorted(part.asking, part.target)
+        passed = np.take(copies, of_group, axis=self._axis)
+        return (self._say(Phase.PARAMETERS, part.due.receivers, part.due.senders, passed),) if len(part.groups) else ()
+
+    def _copies(self, due: Due) -> Array:
+        """All copies of mu that were due.
+
+        Raises:
+            ProtocolError: one is missing.
+        """
+        there = self._kept.pop(f"{COPIES} at", np.empty(0, dtype=np.int64))
+        copies = self._kept.pop(COPIES, np.empty((*self._setting.tapes, 0, self._setting.mu_width), dtype=np.int64))
+        if len(there) < len(due.senders):
+            lost = int(np.setdiff1d(np.arange(len(due.senders)), there)[0])
+            raise ProtocolError(
+                f"a source cannot encode: the message about coding parameters from party {due.senders[lost]} to party "
+                f"{due.receivers[lost]} in round {self.now.round} did not arrive"
+            )
+        return copies
+
+    def _note_mu(self) -> None:
+        """Keeps one mu of each silo: all copies of one are alike, so the first that arrived stands for all."""
+        setting, copies = self._setting, self._copies(self._mu_due())
+        present, first = np.unique(self._silo_of[self.now.direction], return_index=True)
+        table = np.zeros((*setting.tapes, len(setting.silos), setting.mu_width), dtype=copies.dtype)
+        table[..., present, :] = np.take(copies, first, axis=self._axis)
+        absent = np.setdiff1d(np.arange(len(setting.silos)), present)
+        table[..., absent, : setting.points] = np.arange(setting.points)  # nobody asked these: any points will do
+        slot, rounds = setting.slot(self.now), self._kept[ROUNDS].copy()
+        rounds[slot] = self.now.round
+        self._kept[_SLOTS[slot]], self._kept[ROUNDS] = table, rounds
+
+    # Codes and sums
+
+    def _encoded(self) -> Iterable[Messages]:
+        part, setting = self._part, self._setting
+        if not part.rows:
+            return ()
+        mu = Mu.from_rows(self._kept[_SLOTS[setting.slot(self.now)]], setting.T)
+        silo_of = self._silo_of[self.now.direction]
+        codes = source_encode(setting.field, self._kept["rows"], mu, part.source, silo_of)
+        return (self._say(Phase.CODES, part.leaving.senders, part.leaving.receivers, codes),)
+
+    def _aggregated(self) -> Iterable[Messages]:
+        part = self._part
+        if not len(part.target):
+            return ()
+        codes = self._kept.pop(CODES, None)
+        if codes is None:
+            width = self._kept["rows"].shape[1] if "rows" in self._kept else self._setting.width
+            codes = np.zeros((*self._setting.tapes, 0, self._setting.T + 1, width), dtype=self._setting.field.dtype)
+        arrived = part.arrived(self._kept.pop(f"{CODES} at", np.empty(0, dtype=np.int64)))
+        sums = target_aggregate(self._setting.field, codes, arrived, self._axis)
+        due = self._answers[self.now.direction]  # a device without neighbours has nothing to decode
+        return (self._say(Phase.AGGREGATE, due.receivers, due.senders, np.take(sums, part.asking, axis=self._axis)),)
+
+    def _told(self) -> Array:
+        decoded, sums = self._kept.pop(DECODED, None), self._zeros(len(self._part.groups))
+        if decoded is not None:
+            sums = sums[..., : decoded.shape[-1]]
+            sums[..., self._part.asking[self._kept.pop(f"{DECODED} at")], :] = decoded
+        return sums
+
+    def _zeros(self, groups: int) -> Array:
+        width = self._kept["rows"].shape[1] if "rows" in self._kept else self._setting.width
+        return np.zeros((*self._setting.tapes, groups, width), dtype=self._setting.field.dtype)
+
+    def _keep(self, name: str, due: Due, messages: Messages) -> None:
+        found, places = self._placed(due, messages)
+        self._gather(name, places, found[PAYLOAD], self._axis)
+
+    def _say(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
+        return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
+
+
+def _answers(way: Grouping, part: Hosted) -> Due:
+    """What comes from the silos of hosted groups that somebody sends to."""
+    groups = part.groups[part.asking]
+    return Due(way.group_custodian[groups], way.group_owner[groups])

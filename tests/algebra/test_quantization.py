@@ -1,0 +1,227 @@
+"""Real numbers as field elements: exact sums, stated errors, and a range that is refused exactly at its end."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import FixedPoint, Overflow, PrimeField, Quantizer
+from fgl_secure.algebra.quantization import most_fraction_bits, units_of
+from fgl_secure.errors import FieldRangeError, InputError
+from tests.strategies import prime_fields, reals
+
+
+def whole(value: float, fraction_bits: int) -> int:
+    """The value times 2^fraction_bits, rounded with halves away from zero, in exact arithmetic."""
+    scaled = abs(Fraction(value)) * 2**fraction_bits
+    rounded: int = math.floor(scaled + Fraction(1, 2))
+    return rounded if value >= 0 else -rounded
+
+
+@given(reals(16.0, (6,)))
+def test_encoding_rounds_halves_away_from_zero(values: NDArray[np.float64]) -> None:
+    """An element is the exactly rounded value modulo p, whatever the value."""
+    fixed = FixedPoint(PrimeField(), bound=16.0, fraction_bits=8, terms=4)
+    expected = [whole(value, 8) % fixed.field.modulus for value in values.tolist()]
+    assert fixed.encode(values).tolist() == expected
+
+
+@pytest.mark.parametrize(("value", "element"), [(0.5, 1), (-0.5, 10), (1.5, 2), (2.5, 3), (-2.5, 8), (-0.0, 0)])
+def test_halves_go_away_from_zero(value: float, element: int) -> None:
+    """Halves are rounded away from zero, negative values counted down from the modulus."""
+    fixed = FixedPoint(PrimeField(11), bound=3.0, fraction_bits=0, terms=1)
+    assert fixed.encode(np.array([value])).tolist() == [element]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_value_just_below_a_half_goes_to_zero(sign: int) -> None:
+    """The largest float below one half is nearer to zero than to one."""
+    fixed = FixedPoint(PrimeField(11), bound=3.0, fraction_bits=0, terms=1)
+    assert fixed.encode(np.array([sign * math.nextafter(0.5, 0.0)])).tolist() == [0]
+
+
+@pytest.mark.parametrize(("value", "fraction_bits"), [(2.0**63, 0), (-(2.0**64), 0), (4096.0, 52)])
+def test_wrapping_keeps_the_class_of_any_value(value: float, fraction_bits: int) -> None:
+    """Under WRAP a value becomes its integer modulo p however large it is, or is refused."""
+    fixed = FixedPoint(PrimeField(11), 1.0, fraction_bits, 1, Overflow.WRAP)
+    try:
+        element = fixed.encode(np.array([value])).tolist()
+    except FieldRangeError:
+        return
+    assert element == [whole(value, fraction_bits) % 11]
+
+
+@given(st.data(), st.integers(1, 8), st.sampled_from([32, 64]))
+def test_decoded_sums_are_within_the_stated_error(data: st.DataObject, terms: int, width: Literal[32, 64]) -> None:
+    """A decoded sum of k terms is within k * 2^-(f + 1) of the sum, in exact arithmetic."""
+    fixed = FixedPoint.for_sums(PrimeField(), bound=4.0, terms=terms)
+    values = data.draw(reals(4.0, (terms, 2), width))
+    elements = fixed.encode(values)
+    sums = fixed.decode(fixed.field.combine(np.ones((1, terms), dtype=np.int64), elements)[0])
+    allowed = terms * Fraction(1, 2 ** (fixed.fraction_bits + 1))
+    for total, column in zip(sums.tolist(), values.T.tolist(), strict=True):
+        assert abs(Fraction(total) - sum(map(Fraction, column))) <= allowed
+
+
+@given(st.lists(st.integers(-16, 16), min_size=1, max_size=8))
+def test_sums_of_representable_values_are_exact(multiples: list[int]) -> None:
+    """Values that are multiples of the resolution are summed without any error."""
+    fixed = FixedPoint(PrimeField(), bound=2.0, fraction_bits=3, terms=8)
+    elements = fixed.encode(np.array(multiples) * fixed.resolution)
+    total = fixed.field.combine(np.ones((1, len(multiples)), dtype=np.int64), elements)
+    assert fixed.decode(total).tolist() == [sum(multiples) / 8]
+
+
+@given(prime_fields(smallest=3), st.data())
+def test_every_element_decodes_to_its_least_representative(field: PrimeField, data: st.DataObject) -> None:
+    """An element decodes to the integer of least magnitude in its class, divided by 2^f."""
+    element = data.draw(st.integers(0, field.modulus - 1))
+    fixed = FixedPoint(field, 1.0, 2, 1, Overflow.WRAP)
+    least = min((element, element - field.modulus), key=abs)
+    assert fixed.decode(np.array([element], dtype=field.dtype)).tolist() == [least / 4]
+
+
+@given(prime_fields(smallest=3), st.integers(1, 10))
+@example(PrimeField(), 1)
+@example(PrimeField(11), 5)
+def test_largest_range_is_accepted_and_the_next_refused(field: PrimeField, terms: int) -> None:
+    """The set-up accepts terms * bound up to (p - 1) / 2 and refuses the next integer bound."""
+    largest = (field.modulus - 1) // 2 // terms
+    if largest:
+        fixed = FixedPoint(field, float(largest), 0, terms)
+        extremes = fixed.encode(np.array([largest, -largest], dtype=np.float64)).astype(np.int64) * terms
+        sums = fixed.decode((extremes % field.modulus).astype(field.dtype))
+        assert sums.tolist() == [largest * terms, -largest * terms]
+    with pytest.raises(FieldRangeError, match=r"terms \* bound \* 2\^fraction_bits must stay below p / 2"):
+        FixedPoint(field, float(largest + 1), 0, terms)
+
+
+def test_range_error_shows_the_figures() -> None:
+    """The message has the field's half, the product and its factors."""
+    with pytest.raises(FieldRangeError, match=r"p / 2 = 5.5; found 3 \* 1 \* 2\^1 = 6"):
+        FixedPoint(PrimeField(11), 1.0, 1, 3)
+
+
+@given(st.floats(0.5, 1000.0), st.integers(1, 1000))
+def test_most_precise_map_is_the_most_precise(bound: float, terms: int) -> None:
+    """One more fraction bit than `for_sums` takes would be refused."""
+    fixed = FixedPoint.for_sums(PrimeField(), bound=bound, terms=terms)
+    assert fixed.resolution == 2.0**-fixed.fraction_bits
+    with pytest.raises(FieldRangeError):
+        FixedPoint(PrimeField(), bound, fixed.fraction_bits + 1, terms)
+
+
+def test_sums_that_fit_no_precision_are_refused() -> None:
+    """Where not even whole numbers fit, `for_sums` raises with the figures."""
+    with pytest.raises(FieldRangeError, match=r"found 6 \* 1 \* 2\^0 = 6"):
+        FixedPoint.for_sums(PrimeField(11), bound=1.0, terms=6)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("overflow", list(Overflow))
+def test_values_that_are_not_finite_are_refused(value: float, overflow: Overflow) -> None:
+    """NaN and infinity raise, also where wrapping was asked for."""
+    fixed = FixedPoint(PrimeField(11), 1.0, 0, 1, overflow)
+    with pytest.raises(InputError, match="values must be finite"):
+        fixed.encode(np.array([0.0, value]))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_bound_is_the_last_value_accepted(sign: int) -> None:
+    """The bound itself is encoded, the next float beyond it raises."""
+    fixed = FixedPoint(PrimeField(), 1.0, 4, 1)
+    assert fixed.decode(fixed.encode(np.array([sign * 1.0]))).tolist() == [sign * 1.0]
+    with pytest.raises(FieldRangeError, match=r"values must not exceed the bound 1; .* give a larger bound"):
+        fixed.encode(np.array([sign * math.nextafter(1.0, 2.0)]))
+
+
+def test_wrapping_happens_only_when_asked_for() -> None:
+    """In the field of 11 elements 6 becomes -5 under WRAP, and raises otherwise."""
+    wrapping = FixedPoint(PrimeField(11), 1.0, 0, 100, Overflow.WRAP)
+    assert wrapping.decode(wrapping.encode(np.array([6.0, -6.0, 11.0]))).tolist() == [-5.0, 5.0, 0.0]
+    with pytest.raises(FieldRangeError):
+        FixedPoint(PrimeField(11), 1.0, 0, 100)
+    with pytest.raises(FieldRangeError):
+        FixedPoint(PrimeField(11), 1.0, 0, 1).encode(np.array([6.0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bound": 0.0}, "bound must be a positive number; found 0.0"),
+        ({"bound": -1.0}, "bound must be a positive number; found -1.0"),
+        ({"bound": math.nan}, "bound must be a positive number; found nan"),
+        ({"bound": math.inf}, "bound must be a positive number; found inf"),
+        ({"terms": 0}, "terms must be at least 1; found 0"),
+        ({"fraction_bits": -1}, r"fraction_bits must lie in 0\.\.52; found -1"),
+        ({"fraction_bits": 53}, r"fraction_bits must lie in 0\.\.52; found 53"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(change: dict[str, Any], message: str) -> None:
+    """Every parameter is checked, and the message names it with its value."""
+    parameters: dict[str, Any] = {"field": PrimeField(), "bound": 1.0, "fraction_bits": 4, "terms": 2, **change}
+    with pytest.raises(InputError, match=message):
+        FixedPoint(**parameters)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (2, 0), (3,), (2, 3, 2)])
+def test_shapes_are_kept(shape: tuple[int, ...]) -> None:
+    """Encoding and decoding keep any shape, empty ones included."""
+    fixed = FixedPoint(PrimeField(), 1.0, 4, 1)
+    values = np.full(shape, 0.25)
+    assert fixed.encode(values).shape == shape
+    assert np.array_equal(fixed.decode(fixed.encode(values)), values)
+
+
+def test_strided_values_are_encoded_as_they_read() -> None:
+    """A transposed view is encoded as what it shows."""
+    fixed = FixedPoint(PrimeField(), 8.0, 0, 1)
+    values = np.arange(6.0).reshape(2, 3).T
+    assert fixed.encode(values).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert fixed.decode(fixed.encode(values).T).tolist() == values.T.tolist()
+
+
+@given(st.floats(1e-6, 1e9), st.integers(0, 2**61), st.integers(1, 40), st.integers(1, 2**20))
+def test_a_quantizer_takes_the_most_bits_that_leave_sums_within_the_limit(
+    bound: float, limit: int, terms: int, heaviest: int
+) -> None:
+    """With its bits the largest weighted sum is within the limit, with one more it would not be; else it raises."""
+    try:
+        found = Quantizer.for_sums(bound=bound, limit=limit, terms=terms, heaviest=heaviest, most_bits=99)
+    except FieldRangeError:
+        assert terms * heaviest * units_of(bound, 1) > limit
+        return
+    assert terms * heaviest * found.largest <= limit < terms * heaviest * (units_of(bound, found.fraction_bits + 1))
+
+
+@given(st.lists(st.floats(-64.0, 64.0), min_size=1, max_size=6), st.integers(1, 40), st.integers(1, 1000))
+def test_quantized_sums_and_means_are_off_by_half_a_unit_a_number(values: list[float], bits: int, weight: int) -> None:
+    """In exact arithmetic: k numbers by k half units at most, a number under a weight by one."""
+    grid, exact = Quantizer(64.0, bits), sum(map(Fraction, values))
+    units = grid.encode(np.array(values))
+    assert int(np.abs(units).max()) <= grid.largest
+    assert abs(Fraction(int(units.sum()), 2**bits) - exact) <= len(values) * Fraction(grid.error)
+    assert grid.decode(weight * units, weight).tolist() == grid.decode(units).tolist()
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1.00001, -7.0])
+def test_a_quantizer_refuses_what_does_not_fit_and_shows_no_value(value: float) -> None:
+    """The message has what it was, the rule and the remedy."""
+    with pytest.raises(InputError, match=r"^updates must .*(finite|exceed the bound 1).*: clip them$") as caught:
+        Quantizer(1.0, 4, "updates", "clip them").encode(np.array([0.5, value]))
+    assert f"{value:g}" not in str(caught.value).replace("found NaN or infinity", "")
+    assert isinstance(caught.value, FieldRangeError) == math.isfinite(value)
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf])
+def test_bounds_of_a_quantizer_are_positive_numbers(bound: float) -> None:
+    """Others have no bits."""
+    with pytest.raises(InputError, match="bound must be a positive number"):
+        most_fraction_bits(bound, 100)

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.gradients.knowledge import Candidates
+from fgl_secure.attacks.gradients.model import (
+    Activation,
+    Convolution,
+    GradientModel,
+    averaging,
+    layout_of,
+    means,
+)
+from fgl_secure.errors import InputError
+
+Floats = NDArray[np.float64]
+EDGES = np.array([[0, 1, 1, 2, 3, 4, 0, 2], [1, 0, 2, 1, 4, 3, 2, 0]])
+NODES = 6
+KINDS = [(Convolution.GCN, (5, 4, 3), 1), (Convolution.GCN, (5, 3), 1), (Convolution.SAGE, (5, 4, 3), 1),
+         (Convolution.SAGE, (5, 3), 1), (Convolution.SGC, (5, 3), 2)]  # fmt: skip
+
+
+def drawn(
+    convolution: Convolution, widths: tuple[int, ...], hops: int = 1, activation: Activation = Activation.SOFTPLUS
+) -> GradientModel:
+    weights = np.random.default_rng(0).normal(size=layout_of(convolution, widths).size)
+    return GradientModel(convolution, widths, weights, activation, hops)
+
+
+def rows() -> Floats:
+    return np.random.default_rng(1).normal(size=(NODES, 5))
+
+
+def dense() -> Floats:
+    adjacency = np.zeros((NODES, NODES))
+    adjacency[EDGES[1], EDGES[0]] = 1
+    return adjacency
+
+
+def loss(model: GradientModel, weights: Floats, labels: NDArray[np.int64], batch: NDArray[np.int64]) -> float:
+    """The mean cross-entropy, written down once more with numpy."""
+    adjacency = dense()
+    looped, degree = adjacency + np.eye(NODES), adjacency.sum(axis=1)
+    average = looped / np.sqrt(np.outer(degree + 1, degree + 1))
+    mean = adjacency / np.maximum(degree, 1)[:, None]
+    parts, h = model.layout.split(weights), rows()
+    for layer in range(model.layers):
+        h = h if layer == 0 else np.log1p(np.exp(h))
+        bias = parts[f"{layer}.bias"]
+        if model.convolution is Convolution.SAGE:
+            h = h @ parts[f"{layer}.own_weight"] + mean @ h @ parts[f"{layer}.neighbour_weight"] + bias
+        else:
+            h = np.linalg.matrix_power(average, model.hops) @ h @ parts[f"{layer}.weight"] + bias
+    logits = h[batch]
+    return float((np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(batch)), labels]).mean())
+
+
+@pytest.mark.parametrize(("convolution", "widths", "hops"), KINDS)
+def test_gradients_are_slopes_of_the_loss(convolution: Convolution, widths: tuple[int, ...], hops: int) -> None:
+    """Every entry is the slope of the mean cross-entropy in that parameter, by differences, edges or matrix alike."""
+    model, labels, batch = drawn(convolution, widths, hops), np.array([0, 2, 1]), np.array([1, 5, 2])
+    x, chosen, wanted = torch.tensor(rows()), torch.tensor(batch), torch.tensor(labels)
+    by_edges = model.gradient(x, torch.tensor(EDGES), wanted, chosen).detach().numpy()
+    by_matrix = model.gradient(x, torch.tensor(dense()), wanted, chosen).detach().numpy()
+    slopes, step = np.empty(model.layout.size), 1e-6
+    for entry in range(model.layout.size):
+        there = np.eye(1, model.layout.size, entry)[0] * step
+        up, down = (loss(model, model.weights + sign * there, labels, batch) for sign in (1, -1))
+        slopes[entry] = (up - down) / (2 * step)
+    assert by_edges == pytest.approx(slopes, abs=1e-8)
+    assert by_matrix == pytest.approx(by_edges, abs=1e-14)
+
+
+@pytest.mark.parametrize(("convolution", "widths", "hops"), KINDS)
+def test_gradients_can_be_differentiated(convolution: Convolution, widths: tuple[int, ...], hops: int) -> None:
+    """The gradient's own derivatives in rows, adjacency and label probabilities are right to second order."""
+    model, batch = drawn(convolution, widths, hops), torch.tensor([0, 3])
+    x, adjacency = torch.tensor(rows(), requires_grad=True), torch.tensor(dense(), requires_grad=True)
+    labels = torch.softmax(torch.tensor(rows()[:2, : widths[-1]]), dim=1).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda *given: model.gradient(given[0], given[1], given[2], batch), (x, adjacency, labels)
+    )
+
+
+def test_layout_puts_weights_before_biases_layer_by_layer() -> None:
+    """Names, shapes and order are what methods lay their vectors out by."""
+    sage = layout_of(Convolution.SAGE, (5, 4, 3))
+    assert sage.names == (
+        "0.own_weight", "0.neighbour_weight", "0.bias", "1.own_weight", "1.neighbour_weight", "1.bias"
+    )  # fmt: skip
+    assert sage.shapes == ((5, 4), (5, 4), (4,), (4, 3), (4, 3), (3,))
+    gcn = layout_of(Convolution.GCN, (5, 3))
+    parts = gcn.split(np.arange(36.0).reshape(2, 18))
+    assert list(parts) == ["0.weight", "0.bias"]
+    assert parts["0.weight"][1].tolist() == np.arange(18.0, 33.0).reshape(5, 3).tolist()
+    assert parts["0.bias"].tolist() == [[15, 16, 17], [33, 34, 35]]
+
+
+def test_differences_of_weights_become_gradients() -> None:
+    """A client that sends new weights less old ones is read as gradients by its rate."""
+    weights = np.zeros(layout_of(Convolution.GCN, (2, 2)).size)
+    model = GradientModel(Convolution.GCN, (2, 2), weights, rate=-0.1)
+    assert model.gradients(np.full((1, 6), 0.5))["0.bias"].tolist() == [[-5.0, -5.0]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GradientModel(Convolution.GCN, (5, 4, 4, 3), np.zeros(59)), r"1 to 2 layers; found \(5, 4, 4, 3\)"),
+        (lambda: GradientModel(Convolution.SGC, (5, 4, 3), np.zeros(39)), r"1 to 1 layers"),
+        (lambda: GradientModel(Convolution.GCN, (5, 0), np.zeros(0)), r"must be positive"),
+        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(17)), r"shape \[18\]; found \[17\]"),
+        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(18), hops=2), r"hops must be 1.*found 2 under gcn"),
+        (lambda: GradientModel(Convolution.SGC, (5, 3), np.zeros(18), hops=0), r"hops must be 1"),
+        (lambda: GradientModel(Convolution.GCN, (5, 3), np.zeros(18), rate=0.0), r"rate must not be 0"),
+        (lambda: layout_of(Convolution.GCN, (5, 3)).split(np.zeros((2, 17))), r"18 entries in its last axis"),
+        (lambda: Candidates(rows(), EDGES, np.zeros(5, dtype=np.int64)), r"clients \[n\]"),
+        (lambda: Candidates(rows(), EDGES[0], np.zeros(6, dtype=np.int64)), r"edges must be \[2, m\]"),
+        (lambda: Candidates(rows(), EDGES + 2, np.zeros(6, dtype=np.int64)), r"nodes in 0..5; found 2..6"),
+    ],
+)  # fmt: skip
+def test_refuses_what_does_not_fit(make: object, message: str) -> None:
+    """Widths, weights, hops, rates and candidates that make no sense are refused with what was found."""
+    assert callable(make)
+    with pytest.raises(InputError, match=message):
+        make()
+
+
+def test_candidates_have_the_rows_that_enter() -> None:
+    """Rows are averaged as the convolution does it, own rows and means of neighbours apart under GraphSAGE."""
+    known = Candidates(rows(), EDGES, np.full(NODES, -1))
+    looped = dense() + np.eye(NODES)
+    average = looped / np.sqrt(np.outer(looped.sum(axis=1), looped.sum(axis=1)))
+    assert averaging(EDGES, NODES).toarray() == pytest.approx(average)
+    assert known.entering(drawn(Convolution.GCN, (5, 4, 3)))["0.weight"] == pytest.approx(average @ rows())
+    twice = known.entering(drawn(Convolution.SGC, (5, 3), 2))["0.weight"]
+    assert twice == pytest.approx(average @ average @ rows())
+    sage = known.entering(drawn(Convolution.SAGE, (5, 4, 3)))
+    assert np.array_equal(sage["0.own_weight"], rows())
+    assert sage["0.neighbour_weight"] == pytest.approx(means(EDGES, NODES).toarray() @ rows())
+    assert not sage["0.neighbour_weight"][5].any()
+    with pytest.raises(InputError, match=r"d_in = 4 columns; found 5"):
+        known.entering(drawn(Convolution.GCN, (4, 3)))
+
+
+def test_gradients_of_single_nodes_add_up() -> None:
+    """The gradient of a batch is the mean of its nodes' gradients."""
+    model, x, edges = drawn(Convolution.GCN, (5, 4, 3)), torch.tensor(rows()), torch.tensor(EDGES)
+    both = model.gradient(x, edges, torch.tensor([0, 2]), torch.tensor([1, 4]))
+    each = [model.gradient(x, edges, torch.tensor([label]), torch.tensor([node])) for label, node in ((0, 1), (2, 4))]
+    assert torch.allclose(both, (each[0] + each[1]) / 2, atol=1e-14)
+
+
+@pytest.mark.parametrize("activation", list(Activation))
+def test_activations_are_those_of_their_names(activation: Activation) -> None:
+    """ReLU cuts at 0, and the smooth ones have second derivatives that do not vanish."""
+    at = torch.tensor([-1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(activation.of(at).sum(), at, create_graph=True)
+    if activation is Activation.RELU:
+        assert slope.tolist() == [0, 1]
+    else:
+        (bend,) = torch.autograd.grad(slope.sum(), at)
+        assert bool((bend != 0).all())

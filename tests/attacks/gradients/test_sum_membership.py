@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from fgl_secure.attacks.base import guess_of
+from fgl_secure.attacks.gradients.sums import NamedUpdates, SumMembership
+from fgl_secure.attacks.suspects import Population, Suspects, expected_accuracy
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Role
+from tests.attacks.conformance import Claims, measured
+from tests.attacks.gradients.gradient_conformance import SumConformance, gradient_references
+from tests.attacks.gradients.gradient_runs import Setting, clusters, gradients, model_of, record_pairs
+from tests.attacks.recorded import Run
+
+__all__ = ["gradient_references"]
+
+Floats = NDArray[np.float64]
+
+
+class TestSumMembership(SumConformance):
+    attack = SumMembership()
+
+    def record(self) -> Run:
+        return record_pairs(4, 20, 3)
+
+    def claims(self, guess: NamedUpdates) -> Claims:
+        named = map(tuple, np.round(guess.named, 9).tolist())
+        return Counter(zip(guess.rounds.tolist(), guess.clients.tolist(), named, strict=True))
+
+    def test_many_clients_hide_narrow_updates(self) -> None:
+        """With ten entries and a hundred clients the updates are told apart little better than by a coin."""
+        found = measured(self.attack, record_pairs(100, 10, 4))["updates told apart"]
+        assert found.value < 0.35
+        assert found.interval.contains(2 * expected_accuracy(10, 100) - 1, 0.1)
+
+    def test_needs_suspects(self) -> None:
+        """Without two updates to choose from there is nothing to test."""
+        run = self.run()
+        assert guess_of(self.attack, run.transcript.views(Role.SERVER), run.public, []) is None
+
+    def test_refuses_pairs_of_another_shape(self) -> None:
+        """Pairs for fewer clients than took part are refused."""
+        run = self.run()
+        known = run.knows(Suspects)
+        fewer = Suspects(known.population, {0: known.pairs[0][:3]})
+        with pytest.raises(InputError, match=r"pairs of round 0 must be \[clients, 2, 20\]; found shape \[3, 2, 20\]"):
+            self.read(run.told(fewer))
+
+
+def decided(population: Population, clients: int, width: int, trials: int, sampled: int = 2) -> float:
+    """How often the right one of two normal updates is named, the others' sum drawn from its own distribution."""
+    rng = np.random.default_rng(sampled)
+    first, second = rng.normal(size=(2, trials, width))
+    total = first + rng.normal(scale=(clients - 1) ** 0.5, size=first.shape)
+    return float((population.ratio(total, first, second, clients - 1) > 0).mean())
+
+
+@pytest.mark.parametrize(("clients", "published"), [(100, 0.988), (1000, 0.760)])
+def test_accuracy_is_as_the_formula_says(clients: int, published: float) -> None:
+    """A thousand entries are told apart with .988 among a hundred clients and .760 among a thousand."""
+    known = Population.normal(np.zeros(1000), np.eye(1000))
+    assert expected_accuracy(1000, clients) == pytest.approx(published, abs=5e-4)
+    assert decided(known, clients, 1000, 2500) == pytest.approx(published, abs=0.025)
+
+
+def test_accuracy_depends_on_the_effective_rank() -> None:
+    """Updates of a thousand entries that vary along ten directions only are as hard to tell as ten entries."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(1000, 10)))[0].T
+    population = Population.of(rng.normal(size=(500, 10)) @ axes, energy=0.999)
+    assert population.whitening.shape == (10, 1000)
+    first, second = (rng.normal(size=(300, 10)) @ axes for _ in range(2))
+    assert population.accuracy(first, second, 99).mean() == pytest.approx(expected_accuracy(10, 100), abs=0.02)
+
+
+def test_estimates_do_nearly_as_well() -> None:
+    """Ledoit and Wolf's covariance from 2,000 updates on nine tenths of their energy loses little of the accuracy."""
+    rng = np.random.default_rng(1)
+    population = Population.of(rng.normal(size=(2000, 200)))
+    right = decided(population, 20, 200, 2000)
+    assert expected_accuracy(200, 20) - 0.03 < right <= 1
+
+
+def test_recorded_gradients_are_told_apart_as_the_formula_says() -> None:
+    """Gradients of a model, which are far from normal, are told apart about as well: .9 and more among ten clients."""
+    graph = clusters(nodes=600, silos=6, words=60)
+    rng = np.random.default_rng(0)
+    batches = tuple(np.sort(rng.choice(600, 4, replace=False)) for _ in range(460))
+    sent = gradients(graph, model_of(graph, Setting(hidden=16)), batches)
+    population = Population.of(sent[:400])
+    right, expected = [], []
+    for at in range(400, 460, 20):
+        first, second = sent[at : at + 10], sent[at + 10 : at + 20]
+        right.append(population.ratio(np.broadcast_to(first.sum(axis=0), first.shape), first, second, 9) > 0)
+        expected.append(population.accuracy(first, second, 9))
+    assert np.mean(right) >= 0.9
+    assert np.mean(right) == pytest.approx(np.mean(expected), abs=0.07)
+
+
+def test_a_sum_without_the_client_is_a_coin() -> None:
+    """Null control: where neither update is in the sum, each is named half of the time."""
+    rng = np.random.default_rng(3)
+    known = Population.normal(np.zeros(50), np.eye(50))
+    first, second, others = rng.normal(size=(3, 2000, 50))
+    named = int((known.ratio(others * 3, first, second, 9) > 0).sum())
+    assert stats.binomtest(named, 2000).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("updates", "energy", "message"),
+    [
+        (np.zeros((9, 3)), 0.9, r"N at least 10; found shape \[9, 3\]"),
+        (np.zeros((20, 3)), 0.9, r"must not be all alike"),
+        (np.ones(20), 0.9, r"found shape \[20\]"),
+        (np.eye(20), 0.0, r"energy must be inside \(0, 1\]; found 0.0"),
+    ],
+)
+def test_refuses_samples_that_say_nothing(updates: Floats, energy: float, message: str) -> None:
+    """Too few updates, equal ones, or no energy are refused."""
+    with pytest.raises(InputError, match=message):
+        Population.of(updates, energy)
+
+
+def test_refuses_a_sum_of_one() -> None:
+    """A sum without others hides nothing, and there is nothing to test."""
+    known = Population.normal(np.zeros(2), np.eye(2))
+    with pytest.raises(InputError, match=r"others must be at least 1.*found 0"):
+        known.accuracy(np.ones((1, 2)), np.zeros((1, 2)), 0)

@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.message_passing.fingerprint import FingerprintAtDevice, FingerprintAtSilo, Weights, unmix
+from fgl_secure.attacks.recovery import ClaimedTerms
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime.channel import Loss
+from tests.attacks.conformance import AttackConformance, Claims
+from tests.attacks.recorded import Run, both_ways, federated, record, words
+
+EXACT = Weights(2.0**16, 50, 0)
+
+
+def weight(degree: int) -> int:
+    """round(2^16 / sqrt(degree))."""
+    return int(np.floor(2**16 / np.sqrt(degree) + 0.5))
+
+
+def comb() -> FederatedGraph:
+    """Device 0 hears from 1, 2 and 3, which have 1, 2 and 4 neighbours."""
+    return federated(both_ways([(0, 1), (0, 2), (0, 3), (2, 4), (3, 5), (3, 6), (3, 7)]), np.arange(8) % 3)
+
+
+def weighted(graph: FederatedGraph, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows over the root of their device's degree."""
+    return rows / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
+
+
+class Fingerprint(AttackConformance):
+    """What both observers keep."""
+
+    def claims(self, guess: ClaimedTerms) -> Claims:
+        return Counter(
+            (int(target), tuple(row.tolist())) for target, row in zip(guess.targets, guess.values, strict=True)
+        )
+
+    def exchange(
+        self,
+        graph: FederatedGraph,
+        values: NDArray[np.float64],
+        loss: Loss | None = None,
+        recording: Recording | None = None,
+    ) -> Run:
+        return record(graph, SecretMessagePassing(), weighted(graph, values), loss=loss, recording=recording)
+
+    @pytest.mark.parametrize("fraction_bits", [12, 16, 20])
+    def test_takes_a_sum_of_three_apart(self, fraction_bits: int) -> None:
+        """Three neighbours of different degrees with words of their own are read out of one sum, bit for bit."""
+        graph = comb()
+        run = record(graph, SecretMessagePassing(fraction_bits=fraction_bits), weighted(graph, words(8, 40)))
+        read = self.read(run)
+        first = int(run.transcript.parties.ids(Role.DEVICE)[0])
+        secret = next(iter(run.truth.embeddings.values()))
+        for source in (1, 2, 3):
+            assert read[(first, tuple(secret[source].tolist()))] == 1
+
+    def test_equal_degrees_cannot_be_told_apart(self) -> None:
+        """Neighbours of one degree have one weight, and their sum is left alone."""
+        ring = np.arange(8)
+        graph = federated(both_ways(np.stack([ring, (ring + 1) % 8], axis=1)), ring % 2)
+        assert not self.read(self.exchange(graph, words(8, 40)))
+
+
+class TestFingerprintAtDevice(Fingerprint):
+    attack: Attack[ClaimedTerms, Any] = FingerprintAtDevice()
+    rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
+
+    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1), RelayCoded(T=2, R=4, k_min=1)])
+    def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
+        """The same sums computed in the clear or over relays are taken apart just as well."""
+        graph = comb()
+        values = weighted(graph, words(8, 40))
+        run = record(graph, scheme, values)
+        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
+        assert guess is not None
+        read, exact = self.attack.score(guess, run.truth)
+        assert exact.value == 1
+        assert read.value == 10 / 14  # all but those to device 3, three of whose neighbours have one degree
+
+    def test_refused_sums_are_out_of_reach(self) -> None:
+        """With k_min = 3 only the sums over three and four neighbours are there to be taken apart."""
+        graph = comb()
+        run = record(graph, RelayCoded(k_min=3), weighted(graph, words(8, 40)))
+        guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
+        assert guess is not None
+        devices = run.transcript.parties.index_of(guess.targets, Role.DEVICE)
+        assert set(devices.tolist()) <= {0, 3}
+        assert 0 in devices
+
+
+class TestFingerprintAtSilo(Fingerprint):
+    attack: Attack[ClaimedTerms, Any] = FingerprintAtSilo()
+    rests_on = (frozenset({Phase.AGGREGATE}),)
+
+    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1)])
+    def test_silos_that_decode_nothing_have_nothing(self, scheme: Scheme) -> None:
+        """Where silos get no sums of devices there is no guess."""
+        run = record(comb(), scheme, weighted(comb(), words(8, 40)))
+        assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=5, unique=True), st.data())
+def test_unmixing_explains_what_it_claims(degrees: list[int], data: st.DataObject) -> None:
+    """An explanation has as many weights as terms, and its subsets sum to the values."""
+    atoms = [weight(degree) for degree in degrees]
+    masks = data.draw(st.sets(st.integers(1, 2 ** len(atoms) - 1), min_size=1))
+    masks |= {1 << i for i in range(len(atoms))}
+    values = np.unique([sum(a for i, a in enumerate(atoms) if m >> i & 1) for m in masks])
+    explained = unmix(values, len(atoms), EXACT)
+    if explained is not None:
+        found, subsets = explained
+        assert len(found) == len(atoms)
+        assert [sum(a for i, a in enumerate(found) if m >> i & 1) for m in subsets.tolist()] == values.tolist()
+
+
+def test_unmixing_by_hand() -> None:
+    """Weights 1/2, 1/sqrt(2) and their sum are two neighbours; a value that no degree has is nobody's."""
+    half, root = weight(4), weight(2)
+    found = unmix(np.array([half, root, half + root]), 2, EXACT)
+    assert found is not None
+    assert found[0] == [half, root]
+    assert found[1].tolist() == [1, 2, 3]
+    assert unmix(np.array([half, root, half + root]), 3, EXACT) is None
+    assert unmix(np.array([half + 1, root]), 2, EXACT) is None
+    assert unmix(np.array([half, root, half + root + 1]), 2, EXACT) is None
+
+
+def test_ambiguous_values_are_left_alone() -> None:
+    """1/24 + 1/3 = 1/8 + 1/4: where such a value occurs, nobody can say whose words those are."""
+    wide = Weights(2.0**16, 600, 0)
+    clear = np.sort([weight(degree) for degree in (576, 64, 16, 9)])
+    assert unmix(clear, 4, wide) is not None
+    assert unmix(np.append(clear, weight(64) + weight(16)), 4, wide) is None
+
+
+def test_degrees_of_weights() -> None:
+    """A rounded weight gives its degree back, its neighbours and weights beyond the largest degree give none."""
+    for degree in (1, 2, 7, 50):
+        assert EXACT.degree(weight(degree)) == degree
+        assert EXACT.degree(weight(degree) + 1) == 0
+    assert EXACT.degree(weight(51)) == 0

@@ -1,0 +1,284 @@
+"""Attacks on Fed2GNN's hop sums."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+from fgl_secure.attacks.base import Attack, guess_of
+from fgl_secure.attacks.edge_claims import ForeignEdges
+from fgl_secure.attacks.rooted_trees.differencing import HopFeatureDifferencing, HopFeatureEdges, HopFeatureTopology
+from fgl_secure.attacks.rooted_trees.single import FeatureRows, HopFeatureSingle, SingleRows, single_neighbours
+from fgl_secure.attacks.rooted_trees.truth import TreeTruth
+from fgl_secure.attacks.rooted_trees.views import client_sums
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.graph import FederatedGraph, load, partition, random_split
+from fgl_secure.methods.fed2gnn.controls import CONTROLS, drawn_rows
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Phase, Recording, Role
+from fgl_secure.runtime.channel import Loss
+from tests.attacks.conformance import AttackConformance, Claims, losing, losing_of_even
+from tests.attacks.recorded import Run, both_ways, federated, random_graph
+from tests.attacks.rooted_trees.hop_feature_runs import record_hops
+from tests.attacks.structure.hop_runs import Network, scale_free
+
+STAR = [(0, 1), (0, 2), (0, 3)]
+PATH = [(0, 1), (1, 2), (2, 3), (3, 4)]
+TRIANGLE = [(0, 1), (1, 2), (2, 0)]
+
+
+def hiding(k_min: int) -> RelayCoded:
+    """The protecting scheme, with room for sums of several hops."""
+    return RelayCoded(bound=1000.0, k_min=k_min)
+
+
+class HopConformance(AttackConformance):
+    """What every attack on hop sums keeps, on runs of the method's own exchange."""
+
+    rests_on = (frozenset({Phase.VALUES}),)
+
+    @abstractmethod
+    def small(self) -> FederatedGraph:
+        """A graph over three clients for the runs in which messages get lost."""
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        return record_hops(self.small(), network=Network(loss, recording))
+
+    @pytest.fixture
+    def references(self) -> Mapping[str, RecordedRun]:
+        """The run that the attack must break."""
+        return {name: make() for name, make in CONTROLS.items()}
+
+    def exchange(
+        self,
+        graph: FederatedGraph,
+        values: NDArray[np.float64],
+        loss: Loss | None = None,
+        recording: Recording | None = None,
+    ) -> Run:
+        return record_hops(graph, values, network=Network(loss, recording))
+
+    def test_finds_nothing_where_every_sum_is_refused(self) -> None:
+        """With three clients nobody has neighbours at three others, and no sum is computed."""
+        run = record_hops(self.small(), scheme=hiding(3))
+        assert guess_of(self.attack, run.transcript.views(Role.SILO), run.public, run.knowledge) is None
+
+
+def rows_of(guess: SingleRows | FeatureRows) -> Claims:
+    return Counter(zip(guess.nodes.tolist(), map(tuple, guess.values.round(6).tolist()), strict=True))
+
+
+class TestHopFeatureSingle(HopConformance):
+    attack: Attack[SingleRows, Any] = HopFeatureSingle()
+
+    def small(self) -> FederatedGraph:
+        return random_graph(5, directed=False, pairs=22)
+
+    def claims(self, guess: SingleRows) -> Claims:
+        return rows_of(guess)
+
+
+class TestHopFeatureDifferencing(HopConformance):
+    attack: Attack[FeatureRows, Any] = HopFeatureDifferencing()
+
+    def small(self) -> FederatedGraph:
+        return scale_free(120, 3, 2)
+
+    def claims(self, guess: FeatureRows) -> Claims:
+        return rows_of(guess)
+
+
+class TestHopFeatureTopology(HopConformance):
+    attack: Attack[FeatureRows, Any] = HopFeatureTopology()
+
+    def small(self) -> FederatedGraph:
+        return scale_free(60, 3, 2)
+
+    def claims(self, guess: FeatureRows) -> Claims:
+        # what later hops add up to differs where a message of an earlier one got lost: nodes, not rows
+        return Counter(guess.nodes.tolist())
+
+
+class TestHopFeatureEdges(HopConformance):
+    attack: Attack[ForeignEdges, Any] = HopFeatureEdges()
+
+    def small(self) -> FederatedGraph:
+        return scale_free(400, 3, 1)
+
+    def claims(self, guess: ForeignEdges) -> Claims:
+        return Counter(zip(guess.lower.tolist(), guess.upper.tolist(), strict=True))
+
+    def test_rests_on_messages(self) -> None:
+        """Losing half of the messages leaves fewer claims, true ones among them; losing all of them leaves none.
+
+        A neighbourhood of which a part got lost may have an explanation that the whole has not.
+        """
+        everything = self.read(self.run())
+        for phases in self.rests_on:
+            some, none = self.read(self.run(losing_of_even(phases))), self.read(self.run(losing(phases)))
+            assert some & everything
+            assert some.total() < everything.total()
+            assert not none
+
+
+def read(attack: Attack[Any, Any], run: Run) -> Any:
+    return guess_of(attack, run.transcript.views(Role.SILO), run.public, run.knowledge)
+
+
+def graph_of(pairs: ArrayLike, clients: ArrayLike) -> FederatedGraph:
+    return federated(both_ways(pairs), clients)
+
+
+def triples(guess: FeatureRows) -> list[tuple[int, int]]:
+    return sorted(zip(guess.clients.tolist(), guess.nodes.tolist(), strict=True))
+
+
+def test_a_star_gives_its_leaves_to_the_centre_where_sums_are_apart() -> None:
+    """In the clear the centre's client reads each leaf that is alone at its client, and leaves read the centre."""
+    run = record_hops(graph_of(STAR, [0, 1, 1, 2]))
+    guess = read(HopFeatureSingle(), run)
+    assert sorted(zip(guess.targets.tolist(), guess.nodes.tolist(), strict=True)) == [(0, 3), (1, 0), (2, 0), (3, 0)]
+    assert guess.values == pytest.approx(drawn_rows(4)[guess.nodes])
+
+
+def test_a_total_hides_the_leaves_of_a_star() -> None:
+    """Of a secured total over two clients' leaves nothing is read; with k_min = 1 leaves still read the centre."""
+    graph = graph_of(STAR, [0, 1, 1, 2])
+    assert read(HopFeatureSingle(), record_hops(graph, scheme=hiding(2))).targets.tolist() == []
+    lax = read(HopFeatureSingle(), record_hops(graph, scheme=hiding(1)))
+    assert sorted(lax.targets.tolist()) == [1, 2, 3]
+    assert lax.values == pytest.approx(drawn_rows(4)[[0, 0, 0]], abs=1e-3)
+
+
+def test_sums_that_differ_in_one_node_give_it_away() -> None:
+    """Node 0 sums over 2 and 3, node 1 over 2, 3 and 4 of the same client: 4 is read, 2 and 3 are not."""
+    graph = graph_of([(0, 2), (0, 3), (1, 2), (1, 3), (1, 4), (2, 5), (4, 5)], [0, 0, 1, 1, 1, 1])
+    run = record_hops(graph)
+    guess = read(HopFeatureDifferencing(), run)
+    assert [pair for pair in triples(guess) if pair[0] == 0] == [(0, 4)]
+    assert guess.values[guess.nodes == 4] == pytest.approx(drawn_rows(6)[[4]])
+
+
+def test_the_second_hop_of_a_path_gives_a_node_away_that_nobody_asks_for() -> None:
+    """On a path of five nodes the first client reads 2 in the first hop, 3 in the second and 4 in the third."""
+    graph = graph_of(PATH, [0, 0, 1, 1, 1])
+    run = record_hops(graph, hops=3)
+    assert read(HopFeatureSingle(), run).nodes.tolist() == [2, 1]
+    assert triples(read(HopFeatureDifferencing(), run)) == []
+    assert triples(read(HopFeatureTopology(), run)) == [(0, 3), (0, 4), (1, 0)]
+    shorter = record_hops(graph, hops=2)
+    assert triples(read(HopFeatureTopology(), shorter)) == [(0, 3), (1, 0)]
+
+
+def test_a_triangle_across_three_clients_has_nothing_left_for_later_hops() -> None:
+    """Everybody reads both others at once in the clear, and neither from totals."""
+    graph = graph_of(TRIANGLE, [0, 1, 2])
+    clear = record_hops(graph)
+    assert sorted(read(HopFeatureSingle(), clear).nodes.tolist()) == [0, 0, 1, 1, 2, 2]
+    assert triples(read(HopFeatureTopology(), clear)) == []
+    hidden = record_hops(graph, scheme=hiding(2))
+    assert read(HopFeatureSingle(), hidden).nodes.tolist() == []
+    assert triples(read(HopFeatureDifferencing(), hidden)) == []
+
+
+def test_the_graph_must_be_known_for_later_hops() -> None:
+    """Without a crawl the attack on several hops has no guess."""
+    run = record_hops(graph_of(PATH, [0, 0, 1, 1, 1]))
+    view = run.transcript.views(Role.SILO)
+    assert guess_of(HopFeatureTopology(), view, run.public, []) is None
+
+
+@pytest.mark.parametrize("neighbours", [None, 2])
+@pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(minimum_group=2), hiding(1), hiding(2), hiding(3)])
+def test_no_claim_is_wrong(scheme: Scheme, neighbours: int | None) -> None:
+    """Whoever refuses what, and whoever asks for how many: rows that are said to be determined are right."""
+    graph = scale_free(120, 5, 2)
+    run = record_hops(graph, scheme=scheme, neighbours=neighbours)
+    for attack in (HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology()):
+        guess = read(attack, run)
+        if guess is not None:
+            assert guess.values == pytest.approx(drawn_rows(120)[guess.nodes], abs=1e-3)
+    edges = read(HopFeatureEdges(), run)
+    if edges is not None:
+        true = set(zip(*np.sort(graph.edges, axis=0).tolist(), strict=True))
+        assert set(zip(edges.lower.tolist(), edges.upper.tolist(), strict=True)) <= true
+
+
+def test_subtraction_remains_under_a_scheme_that_answers_large_sums_only() -> None:
+    """Node 0 sums over nodes 2, 3, 4 of three clients, node 1 over these and 5: of the totals 5 is left."""
+    clients = [0, 0, 1, 2, 3, 3]
+    graph = graph_of([(0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 4), (1, 5)], clients)
+    run = record_hops(graph, scheme=hiding(3))
+    assert not len(read(HopFeatureSingle(), run).nodes)
+    guess = read(HopFeatureDifferencing(), run)
+    assert triples(guess) == [(0, 5)]
+    assert guess.values == pytest.approx(drawn_rows(6)[[5]], abs=1e-3)
+
+
+def test_totals_leave_less_than_sums_apart() -> None:
+    """Whoever sees totals over three clients reads a small part of what sums of single clients give away."""
+    graph = scale_free(120, 5, 6)
+    clear, hidden = record_hops(graph, hops=2), record_hops(graph, hops=2, scheme=hiding(3))
+    for attack in (HopFeatureSingle(), HopFeatureDifferencing(), HopFeatureTopology()):
+        assert len(read(attack, hidden).nodes) < len(read(attack, clear).nodes) / 10
+
+
+def test_a_scheme_that_answers_groups_of_one_is_caught() -> None:
+    """The broken twin, with k_min = 1, gives away exactly the neighbours that are alone in a total."""
+    graph = scale_free(120, 4, 2)
+    run = record_hops(graph, scheme=hiding(1))
+    total, _ = single_neighbours(run.truth)
+    guess = read(HopFeatureSingle(), run)
+    assert sorted(guess.targets.tolist()) == np.flatnonzero(total).tolist()
+    found = {each.metric: each for each in HopFeatureSingle().score(guess, run.truth)}
+    assert found["exact recovery"].value == 1
+    assert found["nodes with one neighbour elsewhere"].value == found["nodes with one neighbour elsewhere"].reachable
+
+
+def test_views_know_who_is_summed() -> None:
+    """The sums of a client, by node and passive client, are those of the rows of the members."""
+    run = record_hops(scale_free(60, 4, 2))
+    for sums in client_sums(run.transcript.views(Role.SILO), run.public):
+        assert sums.values[0] == pytest.approx(sums.members @ drawn_rows(60))
+        assert (run.graph.silo_of[sums.members.indices] != sums.client.index).all()
+        assert (run.graph.silo_of[sums.nodes] == sums.client.index).all()
+
+
+@pytest.fixture(scope="module")
+def data_root() -> Path:
+    """The folder of the raw public data."""
+    folder = os.environ.get("FGL_SECURE_DATA")
+    if not folder:
+        pytest.skip("needs the raw public data sets: set FGL_SECURE_DATA to their folder")
+    return Path(folder)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "how", "share"),
+    [
+        ("Cora", "random", 0.207),
+        ("Cora", "louvain", 0.663),
+        ("CiteSeer", "random", 0.433),
+        ("CiteSeer", "louvain", 0.687),
+    ],
+)
+def test_how_many_nodes_of_citation_graphs_have_one_neighbour_elsewhere(
+    data_root: Path, dataset: str, how: str, share: float
+) -> None:
+    """With ten clients, of the nodes with neighbours at other clients."""
+    data = load(dataset, data_root)
+    graph = FederatedGraph.from_assignment(data, partition(how, data, 10, 0), random_split(data.num_nodes, 0))
+    total, apart = single_neighbours(TreeTruth.of(graph, graph.features))
+    crossing = np.unique(graph.edges[1][graph.crosses_silos])
+    assert total[crossing].mean() == pytest.approx(share, abs=0.03)
+    assert apart[crossing].mean() > total[crossing].mean()

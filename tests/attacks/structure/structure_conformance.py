@@ -1,0 +1,58 @@
+"""What every attack on FedStruct's structure features must keep: the same as others, on runs of another kind."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import guess_of
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Recording
+from fgl_secure.runtime.channel import Loss
+from tests.attacks.conformance import AttackConformance, References
+from tests.attacks.recorded import Run
+from tests.attacks.structure.structure_runs import communities, references
+
+
+@pytest.fixture(scope="session", name="references")
+def structure_references() -> References:
+    """The runs that attacks on structure features must break, recorded once."""
+    return references()
+
+
+class StructureConformance(AttackConformance):
+    """Inherit as `Test...`, name the attack, list its claims and say how its run is recorded."""
+
+    @abstractmethod
+    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
+        """What is recorded for the attack on a graph."""
+
+    def run(self, loss: Loss | None = None, recording: Recording | None = None) -> Run:
+        """A run on a small graph of communities."""
+        return self.recorded(communities(3, nodes=60), loss, recording)
+
+    def exchange(
+        self,
+        graph: FederatedGraph,
+        values: NDArray[np.float64],  # noqa: ARG002  # features here come from the graph
+        loss: Loss | None = None,
+        recording: Recording | None = None,
+    ) -> Run:
+        """A run on a graph."""
+        return self.recorded(graph, loss, recording)
+
+    def guess(self, run: Run) -> Any:
+        """The guess of the attack on a run, which must give one."""
+        found = guess_of(self.attack, run.transcript.views(self.attack.card.observer), run.public, run.knowledge)
+        assert found is not None
+        return found
+
+
+def claimed(*columns: NDArray[Any]) -> Counter[Any]:
+    """Rows of columns of equal length as claims."""
+    return Counter(zip(*(column.tolist() for column in columns), strict=True))

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.edge_claims import ForeignEdges
+from fgl_secure.attacks.known_surroundings import explained_by
+from fgl_secure.attacks.structure.hop_sums import HopSumEdges, HopSumRows, noted_embeddings
+from fgl_secure.attacks.structure.query_rowspace import SolvedEmbeddings
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Phase, PublicParameters, Role, Step
+from tests.attacks.conformance import Claims
+from tests.attacks.recorded import Run, both_ways, federated, random_graph
+from tests.attacks.structure.hop_runs import EdgeConformance, Network, StructureConformance, record_hopwise, scale_free
+
+Ids = NDArray[np.int64]
+
+HOPS = 5
+
+
+def _start(nodes: int, columns: int = 4) -> NDArray[np.float64]:
+    return np.random.default_rng(0).normal(size=(nodes, columns))
+
+
+class TestHopSumRows(StructureConformance):
+    attack: Attack[SolvedEmbeddings, Any] = HopSumRows()
+    rests_on = (frozenset({Phase.VALUES}),)
+
+    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
+        return record_hopwise(graph, _start(graph.num_devices), HOPS, network)
+
+    def claims(self, guess: SolvedEmbeddings) -> Claims:
+        return Counter(
+            (node, tuple(row)) for node, row in zip(guess.nodes.tolist(), guess.values.round(6).tolist(), strict=True)
+        )
+
+    def test_reads_a_neighbour_that_is_alone_in_a_sum(self) -> None:
+        """Of a star across clients the centre's client reads no leaf, and every leaf's client reads the centre."""
+        graph = federated(both_ways([(0, 1), (0, 2), (0, 3)]), [0, 1, 1, 2])
+        guess = self.attack.infer(self.recorded(graph, Network()).transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        assert (guess.systems.askers[guess.system].tolist(), guess.nodes.tolist()) == ([1, 2], [0, 0])
+        assert guess.values == pytest.approx(_start(4)[[0, 0]])
+
+
+class TestHopSumEdges(EdgeConformance):
+    attack: Attack[ForeignEdges, Any] = HopSumEdges()
+    rests_on = (frozenset({Phase.VALUES}),)
+
+    def recorded(self, graph: FederatedGraph, network: Network) -> Run:
+        return record_hopwise(graph, _start(graph.num_devices), HOPS, network)
+
+    def large(self) -> FederatedGraph:
+        return scale_free(600, 2, 1)
+
+    def small(self) -> FederatedGraph:
+        return scale_free(400, 3, 1)
+
+    def test_reads_an_edge_between_two_known_nodes(self) -> None:
+        """On a ring of four of which a client owns two neighbouring nodes, the edge of the other two is read."""
+        graph = federated(both_ways([(0, 1), (1, 2), (2, 3), (3, 0)]), [0, 0, 1, 2])
+        assert self.read(self.recorded(graph, Network())) == Counter({(2, 3): 1})
+
+    @pytest.mark.parametrize("bits", [16, 12])
+    def test_fixed_point_does_not_help(self, bits: int) -> None:
+        """Sums of numbers with 16 or 12 bits behind the point give the same edges as real numbers."""
+        graph = scale_free(120, 2, 1)
+        exact = record_hopwise(graph, _start(120), HOPS)
+        coded = record_hopwise(graph, _start(120), HOPS, bits=bits)
+        found = []
+        for run, public in ((exact, PublicParameters()), (coded, PublicParameters(fraction_bits=bits))):
+            guess = self.attack.infer(run.transcript.views(Role.SILO), public)
+            assert guess is not None
+            found.append(self.claims(guess))
+        assert found[0]
+        assert found[0] == found[1]
+
+    def test_one_hop_tells_no_edge(self) -> None:
+        """A single hop has no change to explain."""
+        graph = scale_free(120, 2, 1)
+        run = record_hopwise(graph, _start(120), 1)
+        guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
+        assert guess is not None
+        assert not len(guess.lower)
+
+
+@pytest.mark.parametrize("attack", [HopSumRows(), HopSumEdges()])
+def test_sums_over_large_groups_tell_nothing(attack: Attack[SolvedEmbeddings, Any] | Attack[ForeignEdges, Any]) -> None:
+    """Where every node has the same many foreign neighbours, no row is read and no edge claimed."""
+    halves = [(v, u) for v in range(8) for u in range(8, 16)]
+    graph = federated(both_ways(halves), np.arange(16) // 8)
+    run = record_hopwise(graph, _start(16), HOPS)
+    guess = attack.infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
+    assert not len(guess.nodes if isinstance(guess, SolvedEmbeddings) else guess.lower)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3))
+def test_changes_of_one_or_two_known_rows_are_explained(seed: int, terms: int) -> None:
+    """A change that sums one or two known rows names them; one of none, or of three, names nobody."""
+    rng = np.random.default_rng(seed)
+    known, later = rng.normal(size=(9, 6)), rng.normal(size=6)
+    inside = rng.choice(9, size=terms, replace=False)
+    change = known[inside].sum(axis=0) - terms * later
+    named = explained_by(known, np.full(9, 1e-9), change, later, 1e-8)
+    assert sorted(named.tolist()) == (sorted(inside.tolist()) if terms in (1, 2) else [])
+
+
+def test_equal_rows_are_not_told_apart() -> None:
+    """Where two known rows are the same, neither is named."""
+    known = np.array([[1.0, 2.0], [1.0, 2.0], [5.0, 1.0]])
+    assert not len(explained_by(known, np.zeros(3), known[0] - 0.5, np.full(2, 0.5), 1e-9))
+
+
+def test_the_small_graph_of_the_conformance_tests_has_rows_to_read() -> None:
+    """The graph on which messages get lost has nodes that are alone in a sum."""
+    run = record_hopwise(random_graph(5, directed=False, pairs=22), _start(24), HOPS)
+    guess = HopSumRows().infer(run.transcript.views(Role.SILO), run.public)
+    assert guess is not None
+    assert len(guess.nodes)
+
+
+def test_truth_is_what_clients_note_of_their_own_nodes() -> None:
+    """The embeddings before a hop are those of all nodes in order, whoever noted them."""
+    graph = random_graph(5, directed=False, pairs=22)
+    noted = noted_embeddings(record_hopwise(graph, _start(24), HOPS).transcript)
+    assert sorted(step.layer for step in noted) == list(range(HOPS))
+    assert (noted[Step(0, layer=0)] == _start(24)).all()
+
+
+def test_refused_sums_are_no_equations() -> None:
+    """Sums that are refused are noted as 0, and nothing is read from them; the others are read as before."""
+    graph = scale_free(120, 2, 1)
+
+    def refuses(phase: Phase, step: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:  # noqa: ARG001
+        return np.asarray(receivers % 2 == 1)
+
+    every = record_hopwise(graph, _start(120), HOPS)
+    some = record_hopwise(graph, _start(120), HOPS, Network(refuses))
+    found = [HopSumRows().infer(run.transcript.views(Role.SILO), run.public) for run in (every, some)]
+    assert found[0] is not None
+    assert found[1] is not None
+    assert 0 < len(found[1].nodes) < len(found[0].nodes)
+    assert found[1].values == pytest.approx(_start(120)[found[1].nodes])

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import numpy as np
+
+from fgl_secure.attacks.structure.knowledge import EmbeddingModel
+from fgl_secure.attacks.structure.nsf_edges import NsfCosineEdges, NsfWalkEdges, PairScores, RankedPairs, rank_pairs
+from fgl_secure.attacks.structure.nsf_walk_degrees import NsfWalkDegrees, ReadDegrees
+from fgl_secure.attacks.truth import foreign_neighbours
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.runtime import Phase, PublicParameters, Recording, Role
+from fgl_secure.runtime.channel import Loss
+from tests.attacks.conformance import Claims, losing, losing_of_even
+from tests.attacks.recorded import Run, both_ways, federated, star_and_path
+from tests.attacks.structure.structure_conformance import StructureConformance, claimed, structure_references
+from tests.attacks.structure.structure_runs import (
+    Rule,
+    communities,
+    one_hot_degrees,
+    record_hop2vec,
+    record_rule,
+    return_probabilities,
+)
+
+__all__ = ["structure_references"]
+
+FEATURES = frozenset({Phase.STRUCTURE_FEATURES})
+
+
+class Edges(StructureConformance):
+    """What both rankings keep: a claim is one client's score of a pair of nodes that it looks at."""
+
+    rests_on = (FEATURES,)
+    needs_edges = False
+    two_hops = 0.0
+
+    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
+        return record_hop2vec(graph, loss=loss, recording=recording)
+
+    def claims(self, guess: RankedPairs) -> Claims:
+        found: Claims = Claims()
+        for each in guess.clients:
+            pairs = np.stack(np.triu_indices(len(each.nodes), 1))
+            scores = each.of(each.nodes[pairs])
+            found += claimed(*each.nodes[pairs], np.round(scores, 9))
+        return found
+
+    def test_ranks_edges_above_both_kinds_of_other_pairs(self) -> None:
+        """Random pairs are easy, pairs two hops apart harder; learnt features hardly tell those from edges at all."""
+        run = self.recorded(communities(), None, None)
+        guess = self.guess(run)
+        ranking = rank_pairs(guess.clients, run.truth)
+        assert ranking is not None
+        assert ranking.random > 0.8
+        assert self.two_hops < ranking.two_hops < ranking.random
+        assert ranking.precision > 1.5 * ranking.density
+
+
+class TestNsfCosineEdges(Edges):
+    attack = NsfCosineEdges()
+
+    def test_looks_through_the_embedding(self) -> None:
+        """Where the features are noise but for what the model takes of them, its embedding is compared."""
+        run = record_hop2vec(communities())
+        rows = RankedPairs(tuple(
+            PairScores(each.observer, each.nodes, ((noise, noise),))
+            for each in self.guess(run).clients
+            for noise in [np.random.default_rng(0).normal(size=(len(each.nodes), 9))]
+        ))  # fmt: skip
+        constant = run.told(EmbeddingModel(lambda features: np.ones((len(features), 1))))
+        plain, blind, noisy = (
+            self.attack.score(guess, run.truth)[0].value for guess in (self.guess(run), self.guess(constant), rows)
+        )
+        assert blind == 0
+        assert abs(noisy) < 0.2 < plain
+
+    def test_says_both_areas_and_the_precision(self) -> None:
+        """The finding has the figure against pairs two hops apart and the precision beside the density."""
+        run = self.run()
+        guess = self.guess(run)
+        assert guess is not None
+        assert "two hops apart" in self.attack.score(guess, run.truth)[0].finding
+
+
+class TestNsfWalkEdges(Edges):
+    attack = NsfWalkEdges()
+    two_hops = 0.8
+
+    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
+        return record_rule(graph, loss=loss, recording=recording)
+
+    def test_rests_on_messages(self) -> None:
+        """Without features of others there is no score, and with half of them scores of fewer pairs.
+
+        The scores themselves compare a node with all that are there, and change with them.
+        """
+        all_pairs, half, none = (
+            self.read(self.run(loss)).total() for loss in (None, losing_of_even(FEATURES), losing(FEATURES))
+        )
+        assert all_pairs > half > none == 0
+
+    def test_blind_without_return_probabilities(self) -> None:
+        """One-hot degrees and learnt features give no guess."""
+        for run in (record_rule(communities(), one_hot_degrees), record_hop2vec(communities())):
+            assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None
+
+
+class TestNsfWalkDegrees(StructureConformance):
+    attack = NsfWalkDegrees()
+    rests_on = (FEATURES,)
+    needs_edges = False
+
+    def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:
+        return record_rule(graph, loss=loss, recording=recording)
+
+    def claims(self, guess: list[ReadDegrees]) -> Claims:
+        found: Claims = Claims()
+        for each in guess:
+            found += claimed(each.nodes, each.degrees)
+        return found
+
+    def test_reads_a_star_and_a_path(self) -> None:
+        """Degrees and neighbours' degrees of a star, of a path and of a lonely node are all read exactly."""
+        run = record_rule(star_and_path())
+        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        assert [found.value for found in self.attack.score(guess, run.truth)] == [1, 1]
+
+    def test_triangles_do_not_mislead(self) -> None:
+        """Triangles add to the third return probability, and neighbours' degrees come out right all the same."""
+        run = record_rule(federated(both_ways([(0, 1), (1, 2), (0, 2), (2, 3), (4, 5)]), np.arange(6) // 4))
+        guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        assert [found.value for found in self.attack.score(guess, run.truth)] == [1, 1]
+
+    def test_claims_are_right_or_not_made(self) -> None:
+        """The third return probability solves more neighbourhoods than two do; hardly any is solved wrongly."""
+        shares = []
+        for columns in (2, 3):
+            run = record_rule(communities(), FIRST[columns])
+            guess = self.attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+            assert guess is not None
+            shares.append(float(np.mean([found is not None for each in guess for found in each.neighbours])))
+            assert self.attack.score(guess, run.truth)[1].value >= 0.9 * shares[-1]
+        assert shares[0] < shares[1]
+
+
+FIRST: dict[int, Rule] = {
+    2: lambda edges, owners: return_probabilities(edges, owners)[:, :2],
+    3: lambda edges, owners: return_probabilities(edges, owners)[:, :3],
+}
+
+
+def test_nodes_at_the_border_are_left_out() -> None:
+    """Neighbours' degrees are scored on nodes without a neighbour at another client, and not where there are none."""
+    attack = NsfWalkDegrees()
+    for graph in (communities(apart=True), federated(both_ways([(0, 1), (1, 2)]), np.arange(3))):
+        run = record_rule(graph)
+        guess = attack.infer(run.transcript.views(Role.SILO), PublicParameters())
+        assert guess is not None
+        found, inner = attack.score(guess, run.truth), ~foreign_neighbours(run.truth).any(axis=1)
+        assert [each.n for each in found[1:]] == ([(graph.num_silos - 1) * int(inner.sum())] if inner.any() else [])

@@ -1,0 +1,195 @@
+"""An attack from a package of its own: with its knowledge, its truth, its scenario and its control."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+from fgl_secure import attacks
+from fgl_secure.attacks.registry import IN_TREE
+from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.controls import control
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.cli.listing import listing
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.controls import CONTROLS
+
+MODULE = dedent('''
+    """Two attacks: one of a family of its own, one that reads what HiFGL's runs show."""
+
+    from __future__ import annotations
+
+    from dataclasses import dataclass
+
+    from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement, Truth
+    from fgl_secure.attacks.message_passing import MessageTruth
+    from fgl_secure.attacks.message_passing.knowledge import TRAINING
+    from fgl_secure.auditing.recorded_run import RecordedRun
+    from fgl_secure.methods.hifgl.controls import CONTROLS as TREE
+    from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, Step, Transcript
+    from fgl_secure.statistics import exact_proportion
+
+
+    @dataclass(frozen=True)
+    class Pets(Truth):
+        names: tuple[str, ...]
+
+        def permuted(self, seed):
+            return Pets(self.names[1:] + self.names[:1])
+
+
+    @dataclass(frozen=True)
+    class Register:
+        names: tuple[str, ...]
+
+
+    def share(right):
+        found = exact_proportion(sum(right), len(right))
+        return (Measurement("names", found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, "Names are read."),)
+
+
+    class ReadsRegister(InformedAttack):
+        card = Card("reads-register", "names in a register", "nowhere", Role.SERVER, Secret.IDENTITY, "pets", "a pet",
+                    auxiliary="a register", truth=Pets, knowledge=Register)
+
+        def infer_with(self, view, public, known):
+            return known.names
+
+        def score(self, guess, truth):
+            return share([a == b for a, b in zip(guess, truth.names)])
+
+
+    class CountsSilos(Attack):
+        card = Card("counts-silos", "how many silos there are", "nowhere", Role.SERVER, Secret.DEGREE, TRAINING,
+                    "three silos", truth=MessageTruth)
+
+        def infer(self, view, public):
+            return view.parties.counts[Role.SILO]
+
+        def score(self, guess, truth):
+            return share([guess == len(set(truth.silo_of))])
+
+
+    def a_pet():
+        transcript, names = Transcript(Directory.hierarchy(1, 1)), ("Tom", "Rex")
+        return RecordedRun("none", "pets", "pets", PublicParameters(), transcript, (Pets(names),), (Register(names),))
+
+
+    CONTROLS = {"a pet": a_pet, "three silos": TREE["plaintext"]}
+    A_NUMBER = 3
+    BROKEN = 1 / 0 if __name__ == "outside_broken" else 0
+
+
+    class Twice(CountsSilos):
+        pass
+''')
+
+
+def installed(folder: Path, points: str) -> None:
+    """A package as an installer lays it out."""
+    (folder / "outside_attacks.py").write_text(MODULE, encoding="utf-8")
+    (folder / "outside_broken.py").write_text(MODULE, encoding="utf-8")
+    about = folder / "outside_attacks-1.0.dist-info"
+    about.mkdir(exist_ok=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-attacks\nVersion: 1.0\n", encoding="utf-8")
+    (about / "entry_points.txt").write_text(points, encoding="utf-8")
+
+
+POINTS = """
+[fgl_secure.attacks]
+register = outside_attacks:ReadsRegister
+silos = outside_attacks:CountsSilos
+
+[fgl_secure.controls]
+outside = outside_attacks:CONTROLS
+"""
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The package, installed for one test."""
+    installed(tmp_path, POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("outside_attacks", "outside_broken"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("outside")
+def test_it_is_found_by_name_after_those_of_this_package() -> None:
+    """An installed attack is listed, and all others are what they were."""
+    assert attacks.names() == (*(each.card.name for each in IN_TREE), "reads-register", "counts-silos")
+    assert attacks.attack("counts-silos").card.summary in listing("attacks")
+
+
+def test_without_it_there_is_none() -> None:
+    """Nothing of it stays behind."""
+    assert attacks.names() == tuple(each.card.name for each in IN_TREE)
+    with pytest.raises(UnknownNameError, match="counts-silos"):
+        attacks.attack("counts-silos")
+
+
+@pytest.mark.usefixtures("outside")
+def test_its_own_family_runs_on_its_own_run() -> None:
+    """Scenario, knowledge, truth and control are its own, and nobody in here knows them."""
+    each = attacks.attack("reads-register")
+    run = control(each.card.control, [CONTROLS])
+    assert run.is_for(each)
+    assert not CONTROLS["plaintext"]().is_for(each)
+    guess = run.guess(each)
+    assert guess == ("Tom", "Rex")
+    assert [found.value for found in run.score(each, guess)] == [1]
+    assert [found.value for found in run.score(each, guess, 1)] == [0]
+    untold = RecordedRun(run.protocol, run.what, run.scenario, run.public, run.transcript, run.truths)
+    assert untold.guess(each) is None
+
+
+@pytest.mark.usefixtures("outside")
+def test_an_audit_runs_it() -> None:
+    """An attack on runs that a method of this package makes gets its record, with the control that it brought."""
+    report = audit(HiFGL(epochs=1), "digits", ("plaintext",), ("counts-silos",))
+    (record,) = (record for record in report.records if record.attack == "counts-silos")
+    assert (record.value, record.positive_control) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("points", "message"),
+    [
+        ("[fgl_secure.attacks]\na = outside_attacks:CountsSilos\nb = outside_attacks:Twice\n", "name of its own"),
+        ("[fgl_secure.attacks]\na = outside_attacks:A_NUMBER\n", "entry point a of fgl_secure.attacks must name"),
+        ("[fgl_secure.attacks]\na = outside_attacks:Missing\n", "entry point a of fgl_secure.attacks must load"),
+        ("[fgl_secure.attacks]\na = outside_broken:CountsSilos\n", "ZeroDivisionError"),
+    ],
+)
+def test_what_is_no_attack_is_refused(outside: Path, points: str, message: str) -> None:
+    """A name that is taken, something else than an attack, and a package that does not load, each in one line."""
+    installed(outside, points)
+    with pytest.raises(InputError, match=message) as refused:
+        attacks.names()
+    assert "\n" not in str(refused.value)
+
+
+def test_controls_are_refused_likewise(outside: Path) -> None:
+    """A control that two packages make, one that nobody makes, and an entry point that names no mapping."""
+    with pytest.raises(UnknownNameError, match="a pet"):
+        control("a goldfish", [CONTROLS])
+    with pytest.raises(InputError, match="two for a pet"):
+        control("a pet", [{"a pet": CONTROLS["plaintext"]}])
+    installed(outside, "[fgl_secure.controls]\na = outside_attacks:A_NUMBER\n")
+    with pytest.raises(InputError, match="must name a mapping"):
+        control("a pet")
+
+
+def test_a_run_has_one_object_of_a_type() -> None:
+    """Two truths of a type could not be told apart; what is not there is refused by name."""
+    run = CONTROLS["plaintext"]()
+    with pytest.raises(InputError, match="truths must be of different types"):
+        RecordedRun("x", "x", "x", run.public, run.transcript, (*run.truths, *run.truths))
+    with pytest.raises(InputError, match="knowledge must have a ndarray; found none"):
+        run.knows(np.ndarray)

@@ -1,0 +1,105 @@
+"""What attackers of FedVN know beside their views, and what they are scored on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
+from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices
+from fgl_secure.attacks.virtual_nodes.labels import VirtualNodeLabels, VirtualNodePopulation
+from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
+from fgl_secure.attacks.virtual_nodes.views import client_states
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph.graph_sets.catalogue import load_set
+from fgl_secure.methods.fedvn.preset import fedvn_preset
+from fgl_secure.methods.fedvn.scenarios import ROUNDS, handed_out, recorded_rounds, secrets
+from fgl_secure.methods.fedvn.training import run_fedvn
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Channel, Role
+from fgl_secure.schemes import server_scheme
+from tests.methods.fedvn.settings import setting, values
+from tests.sums import clear_sums
+
+
+def test_the_server_knows_what_it_hands_out_first() -> None:
+    """Clients that hardly move come back with the model that the attacker knows as the first."""
+    chosen = setting(learning_rate=1e-9)
+    run = recorded_rounds(chosen, Plaintext(), "plaintext", "x")
+    layout = run.knows(VirtualSlices)
+    assert layout.start is not None
+    first = client_states(run.transcript.views(Role.SERVER), layout)[0]
+    np.testing.assert_allclose(first.states[:, : layout.weight], np.tile(layout.start, (3, 1)), atol=1e-6)
+    np.testing.assert_allclose(first.weights, 36 / chosen.sets.num_graphs)
+
+
+def test_the_attacker_s_layout_is_the_method_s() -> None:
+    """Slices agree with those of the rows that clients send, and the last weight lies before the last bias."""
+    chosen = setting()
+    channel = Channel(chosen.parties, SimulationCoins(0))
+    theirs = run_fedvn(chosen.sets, channel, replace(chosen.preset, epochs=1), clear_sums(channel)).layout
+    ours = handed_out(chosen)
+    assert (ours.model, ours.nodes, ours.weight) == (theirs.model, theirs.nodes, theirs.weight)
+    assert (ours.head_bias, ours.score_vector) == (theirs.head_bias, theirs.score_vector)
+    assert ours.classes == theirs.classes == 3
+    assert ours.start is not None
+    spread = 1 / np.sqrt(chosen.preset.hidden)  # of initial weights and biases of a layer with so many inputs
+    head = np.concatenate([ours.start[ours.head_weight], ours.start[ours.head_bias]])
+    assert 0.5 * spread < np.abs(head).max() <= spread
+    assert not ours.start[ours.nodes].any()
+
+
+def test_steps_follow_the_number_of_training_graphs() -> None:
+    """The weight that a client sends tells how many batches it has."""
+    chosen = setting(batch=10, local_epochs=2)
+    work = handed_out(chosen).work
+    assert work is not None
+    assert work.steps(36 / chosen.sets.num_graphs) == 8
+
+
+def test_shares_are_those_of_graphs_that_train() -> None:
+    """Where validation graphs are trained on, they count as well."""
+    graphs = load_set("Motif-mini")
+    honest, paper = (replace(setting(graphs), preset=fedvn_preset(name, graphs.name)) for name in ("honest", "paper"))
+    for chosen, trains in ((honest, graphs.train), (paper, graphs.train | graphs.validation)):
+        found = secrets(chosen)
+        assert found.label_shares is not None
+        assert found.population is not None
+        own = np.flatnonzero(trains & (graphs.client_of == 1))
+        expected = np.bincount(np.asarray(graphs.targets)[own].astype(int), minlength=3) / len(own)
+        np.testing.assert_allclose(found.label_shares[1], expected)
+        np.testing.assert_allclose(found.population.sum(), 1.0)
+
+
+def test_recorded_rounds_are_few() -> None:
+    """No more rounds are trained for attacks than they read, and no more than the preset has."""
+    few = recorded_rounds(setting(epochs=2), Plaintext(), "plaintext", "x")
+    many = recorded_rounds(setting(epochs=ROUNDS + 5), Plaintext(), "plaintext", "x")
+    for run, rounds in ((few, 2), (many, ROUNDS)):
+        layout = run.knows(VirtualSlices)
+        assert len(client_states(run.transcript.views(Role.SERVER), layout)) == rounds
+
+
+def test_values_have_no_labels_to_be_read() -> None:
+    """Where graphs have values for targets, clients can be told and label shares cannot."""
+    run = recorded_rounds(setting(values(), epochs=4), Plaintext(), "plaintext", "x")
+    truth = run.truth(VirtualNodeTruth)
+    assert (truth.label_shares, truth.population) == (None, None)
+    assert run.guess(VirtualNodeLabels()) is None
+    assert run.guess(VirtualNodePopulation()) is None
+    guess = run.guess(VirtualNodeClients())
+    assert guess is not None
+    assert run.score(VirtualNodeClients(), guess)
+
+
+def test_under_masks_the_sum_tells_what_it_tells_in_the_clear() -> None:
+    """Equal seeds give equal sums, so that the shares of all clients together are estimated alike."""
+    chosen = setting()
+    found = []
+    for scheme in (Plaintext(), server_scheme("pairwise-masking")):
+        run = recorded_rounds(chosen, scheme, "x", "x")
+        guess = run.guess(VirtualNodePopulation())
+        assert guess is not None
+        found.append(guess.shares)
+    np.testing.assert_array_equal(found[0], found[1])

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.attacks.gradients.knowledge import UPDATES
+from fgl_secure.attacks.message_passing.knowledge import (
+    DEVIATION,
+    DROP_OUTS,
+    PLAINTEXT,
+    SECMP,
+    SECMP_DEVIATING,
+    SECMP_DROP_OUTS,
+    SECMP_STATIC,
+    SILO_PATH,
+    SMALL_FEATURES,
+    SMALL_FIELD,
+    STATIC_ROWS,
+    TRAINING,
+)
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.attacks.registry import attacks
+from fgl_secure.graph import load
+from fgl_secure.methods.fedavg.controls import CONTROLS as UPDATE_CONTROLS
+from fgl_secure.methods.hifgl.controls import CONTROLS
+from fgl_secure.methods.hifgl.scenarios import NARROW, WIDEST, recorded_exchange, variant_runs
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.runtime import Step
+from tests.attacks.recorded import federated
+
+FIRST = Step(0, 0)
+
+
+def test_every_reference_has_a_run() -> None:
+    """Each reference of message passing has a run over three silos, with devices of few neighbours and of several."""
+    wanted = {each.card.control for each in attacks().values() if each.card.truth is MessageTruth}
+    assert set(CONTROLS) == wanted
+    for make in CONTROLS.values():
+        truth = make().truth(MessageTruth)
+        received = np.bincount(truth.edges[1])
+        assert (received <= 2).sum() > 20
+        assert received.max() > 5
+        assert set(truth.silo_of) == {0, 1, 2}
+
+
+def test_the_tree_has_single_and_many_neighbours() -> None:
+    """The runs of single exchanges have devices with one neighbour, and with more than ten."""
+    for which in (PLAINTEXT, SECMP, SMALL_FIELD, SILO_PATH):
+        received = np.bincount(CONTROLS[which]().truth(MessageTruth).edges[1])
+        assert (received == 1).sum() > 20
+        assert received.max() > 10
+
+
+def test_neighbours_in_the_half_graphs_differ_in_degree() -> None:
+    """In the run of static rows no two neighbours of a device have the same number of neighbours."""
+    source, target = CONTROLS[SECMP_STATIC]().truth(MessageTruth).edges
+    pairs = np.stack([target, np.bincount(target)[source]])
+    assert len(np.unique(pairs, axis=1).T) == len(source)
+
+
+def test_controls_are_made_once() -> None:
+    """A second look is the same run."""
+    assert CONTROLS[SECMP]() is CONTROLS[SECMP]()
+
+
+def test_single_exchanges_repeat() -> None:
+    """Two runs with one seed hold the same payloads, bit for bit."""
+    graph = federated(np.array([[0, 1, 2], [1, 2, 0]]), [0, 1, 0])
+    first, again = (
+        recorded_exchange(SecretMessagePassing(), graph, np.ones((3, 2)), "x", 0).transcript.messages for _ in range(2)
+    )
+    for one, other in zip(first, again, strict=True):
+        assert one.payload is not None
+        assert other.payload is not None
+        assert np.array_equal(one.payload, other.payload)
+
+
+def test_only_the_small_field_is_read_by_brute_force() -> None:
+    """The reference run in the field of 11 elements is material for brute force, single exchanges for all else."""
+    material = {which: make().scenario for which, make in CONTROLS.items()}
+    assert material.pop(SMALL_FIELD) is SMALL_FEATURES
+    special = {SECMP_STATIC: STATIC_ROWS, SECMP_DROP_OUTS: DROP_OUTS,
+               SECMP_DEVIATING: DEVIATION}  # fmt: skip
+    assert {which: material.pop(which) for which in special} == special
+    assert set(material.values()) == {TRAINING}
+
+
+@pytest.mark.parametrize("delivery", MuDelivery)
+def test_the_published_scheme_varies_in_field_and_delivery(delivery: MuDelivery) -> None:
+    """Its variants are the paper's field on 0/1 rows, and the other reading of who hands out mu.
+
+    The few features of this graph are not exchanged a second time as the narrow ones.
+    """
+    ring = np.arange(6)
+    graph = federated(np.stack([ring, (ring + 1) % 6]), ring % 2)
+    runs = list(variant_runs(SecretMessagePassing(delivery=delivery), graph, 0))
+    assert [run.public.modulus for run in runs] == [11, 2**31 - 1]
+    assert [run.scenario for run in runs] == [SMALL_FEATURES, TRAINING]
+    assert ("mu=target" in runs[1].protocol) is (delivery is MuDelivery.SILO)
+
+
+def test_variants_exchange_binary_rows_of_the_stated_widths() -> None:
+    """In the small field rows are 0/1, as wide as the features and 16 columns; elsewhere up to 64 columns."""
+    digits = load("digits")
+    graph = federated(digits.edges, np.arange(digits.num_nodes) % 3)
+    wide = np.tile(np.linspace(0, 1, graph.num_devices, dtype=np.float32)[:, None], 80)
+    graph = replace(graph, graph=replace(graph.graph, features=wide))
+    whole, narrow, other = variant_runs(SecretMessagePassing(), graph, 0)
+    assert [run.truth(MessageTruth).embeddings[FIRST].shape[1] for run in (whole, narrow, other)] == [
+        80,
+        NARROW,
+        WIDEST,
+    ]
+    for run in (whole, narrow):
+        assert set(np.unique(run.truth(MessageTruth).embeddings[FIRST])) == {0, 1}
+
+
+def test_plaintext_has_no_variants() -> None:
+    """The oracle is run as it is."""
+    graph = federated([[0, 1], [1, 0]], [0, 1])
+    assert not list(variant_runs(Plaintext(), graph, 0))
+
+
+def test_every_reference_of_updates_has_a_run() -> None:
+    """Each reference of federated averaging is made once, and an attack that stands on it can read it."""
+    for each in attacks().values():
+        if each.card.scenario == UPDATES:
+            run = UPDATE_CONTROLS[each.card.control]()
+            assert run is UPDATE_CONTROLS[each.card.control]()
+            assert run.is_for(each)
+            assert run.guess(each) is not None

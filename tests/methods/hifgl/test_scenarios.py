@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
+from fgl_secure.attacks.message_passing.knowledge import DEVIATION, DROP_OUTS, STATIC_ROWS, PublicRows
+from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.controls import gradient_run
+from fgl_secure.methods.hifgl.scenarios import as_words, deviating_run, drop_out_run, special_runs, static_run
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.runtime import Phase, Role, Step
+from tests.attacks.recorded import random_graph, words
+
+FIRST = Step(0, 0)
+
+
+def sparse_graph() -> FederatedGraph:
+    """24 devices in three silos with 0/1 features."""
+    graph = random_graph(3, directed=False)
+    return replace(graph, graph=replace(graph.graph, features=words(24, 30).astype(np.float32)))
+
+
+def test_static_rows_are_words_over_the_root_of_the_degree() -> None:
+    """The one release has x_v / sqrt(d_v) of everybody, x_v is the public list, and the point's place is public."""
+    graph = sparse_graph()
+    run = static_run(SecretMessagePassing(fraction_bits=16), graph, 0)
+    assert run.scenario is STATIC_ROWS
+    assert run.public.fraction_bits == 16
+    rows = graph.features / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
+    assert np.array_equal(run.truth(MessageTruth).embeddings[FIRST], np.floor(rows * 2**16 + 0.5))
+    assert np.array_equal(run.knows(PublicRows).rows, graph.features)
+
+
+def test_features_that_are_words_stay_as_they_are() -> None:
+    """0/1 features are their own words, and others are cut at their mean."""
+    graph = sparse_graph()
+    assert np.array_equal(as_words(graph), graph.features)
+    shifted = replace(graph, graph=replace(graph.graph, features=graph.features * 3 + 1))
+    assert np.array_equal(as_words(shifted), graph.features)
+
+
+@pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(k_min=1)])
+def test_absent_devices_send_nothing_and_are_noted(scheme: Scheme) -> None:
+    """In every round the messages and the notes are those of the devices that are present, at both observers."""
+    graph = sparse_graph()
+    run = drop_out_run(scheme, graph, 0, rounds=4, presence=0.6)
+    assert run is not None
+    assert run.scenario is DROP_OUTS
+    carrying = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS)
+    for role in (Role.DEVICE, Role.SILO):
+        noted = run.transcript.views(role).own(PARTICIPANTS)
+        assert [rows.step.round for rows in noted] == [0, 1, 2, 3]
+        for rows in noted:
+            sent = [b for b in run.transcript.messages if b.phase in carrying and b.step == rows.step]
+            assert set(sent[0].senders.tolist()) == set(rows.values[:, 1].tolist())
+            assert 0 < len(rows.values) < graph.edges.shape[1]
+    secrets = list(run.truth(MessageTruth).embeddings.values())
+    assert len(secrets) == 4
+    assert all(np.array_equal(secrets[0], other) for other in secrets)
+
+
+def test_nobody_can_be_left_out_behind_proxies() -> None:
+    """Where silos send for their devices there is no run with drop-outs."""
+    scheme = RelayCoded(k_min=1, profile=Profile.ANON)
+    assert drop_out_run(scheme, sparse_graph(), 0) is None
+    assert [run.scenario for run in special_runs(scheme, sparse_graph(), 0)] == [STATIC_ROWS]
+
+
+def test_the_published_scheme_has_all_three() -> None:
+    """Static rows, drop-outs and deviating devices, in this order, each repeatable to the bit."""
+    first, again = (list(special_runs(SecretMessagePassing(), sparse_graph(), 1)) for _ in range(2))
+    assert [run.scenario for run in first] == [STATIC_ROWS, DROP_OUTS, DEVIATION]
+    for one, other in zip(first, again, strict=True):
+        for a, b in zip(one.transcript.messages, other.transcript.messages, strict=True):
+            assert a.payload is not None
+            assert b.payload is not None
+            assert np.array_equal(a.payload, b.payload)
+
+
+def test_deviation_changes_aggregates_alone() -> None:
+    """Up to the codes the run is as it should be, and what a deviating device gets back is one neighbour's row."""
+    graph = sparse_graph()
+    run = deviating_run(SecretMessagePassing(), graph, 0)
+    assert run is not None
+    phases = [batch.phase for batch in run.transcript.messages]
+    assert phases[-3:] == [Phase.CODES, Phase.AGGREGATE, Phase.DECODED]
+    codes, aggregates, _ = run.transcript.messages[-3:]
+    assert codes.payload is not None
+    assert aggregates.payload is not None
+    singles = {row.tobytes() for row in codes.payload}
+    assert all(row.tobytes() in singles for row in aggregates.payload)
+
+
+def test_gradients_are_sized_as_dense_matrices() -> None:
+    """Two factors travel, and count as the matrix that they stand for; truth has the rows."""
+    graph = sparse_graph()
+    weights, biases = gradient_run(graph, 0).transcript.messages
+    assert weights.item_bytes == 4 * 30 * graph.num_classes
+    assert biases.item_bytes == 4 * graph.num_classes
+    assert weights.payload is not None
+    assert np.array_equal(gradient_run(graph, 0).truth(MessageTruth).rows[0], weights.payload[:, :30])

@@ -1,0 +1,158 @@
+"""What every scheme for one sum has to stand: clients that fall silent, at every stage, down to the threshold."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fgl_secure.errors import TooFewClientsError
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.runtime import Channel, Phase, Step
+from tests.protocols.one_sum.rounds import LEADER, NEVER, NOW, STAGES, Ints, Sent, picks, topology_of, vectors_of
+from tests.protocols.one_sum.sums import SumsConformance, channel_of
+
+
+class DropoutConformance(SumsConformance, ABC):
+    """Drop-outs.
+
+    Attributes:
+        stages: those that the scheme has.
+        samples: sets of drop-outs among fifty clients that are tried.
+    """
+
+    stages: ClassVar[tuple[Stage, ...]] = tuple(Stage)
+    samples: ClassVar[int] = 2
+
+    def run(
+        self, clients: int, silent: Mapping[int, int], *, split: bool = False, deaf: bool = False, default: bool = False
+    ) -> tuple[list[int], list[int], Channel]:
+        """The sum, whose it is of, and the channel, where clients fall silent, or hear nothing more (deaf)."""
+        topology = topology_of(clients, split=split)
+        since = {int(topology.senders[u]): stage for u, stage in silent.items()}
+
+        def arrives(phase: Phase, _: Step, senders: Ints, receivers: Ints) -> NDArray[np.bool_]:
+            stage, ends = STAGES.get(phase, Stage.KEYS), receivers if deaf else senders
+            return np.array([stage < since.get(int(end), NEVER) for end in ends.tolist()], dtype=np.bool_)
+
+        channel = channel_of(clients, arrives)
+        scheme = type(self).make(None) if default else self.three
+        collective = Collective(scheme, topology, channel)
+        total = collective.sum(vectors_of(clients), NOW)[0].tolist()
+        assert collective.included is not None
+        return total, np.flatnonzero(np.isin(topology.senders, collective.included)).tolist(), channel
+
+    def test_up_to_two_of_five_vanish_at_any_stages(self) -> None:
+        """Whoever falls silent at whichever stages: the sum is that of exactly those whose vectors arrived."""
+        for size in range(3):
+            for who in itertools.combinations(range(5), size):
+                for when in itertools.product(self.stages, repeat=size):
+                    self._check_sum(5, dict(zip(who, when, strict=True)))
+
+    def test_any_two_of_five_may_vanish_where_another_receives(self) -> None:
+        """The same for two clients of five, where who adds up is not who receives."""
+        if True not in self.splits:
+            pytest.skip("who adds up receives")
+        for when in itertools.product(self.stages, repeat=2):
+            self._check_sum(5, dict(zip((1, 3), when, strict=True)), split=True)
+
+    def test_clients_that_hear_nothing_more_drop_out(self) -> None:
+        """Deaf from a stage on, they answer nothing from then on: the sum of the others is exact."""
+        for when in itertools.product(self.stages, repeat=2):
+            silent = dict(zip((0, 4), when, strict=True))
+            kept = [u for u in range(5) if silent.get(u, NEVER) > Stage.SHARES]
+            total, included, _ = self.run(5, silent, deaf=True)
+            assert included == kept, silent
+            assert total == vectors_of(5)[kept].sum(axis=0).tolist()
+
+    @pytest.mark.parametrize("who", list(itertools.combinations(range(5), 3)))
+    def test_three_of_five_may_not(self, who: tuple[int, ...]) -> None:
+        """One below the threshold the sum stops at the stage of the third, which is named with both numbers."""
+        for when in itertools.combinations_with_replacement(self.stages, 3):
+            order = when if sum(who) % 2 else when[::-1]
+            self._check_stop(5, dict(zip(who, order, strict=True)), left=2, needed=3)
+
+    @pytest.mark.parametrize("gone", [4, 5])
+    def test_fewer_still_stop_the_same_way(self, gone: int) -> None:
+        """When four or all five fall silent at one stage the numbers are told just so."""
+        for stage in self.stages:
+            self._check_stop(5, dict.fromkeys(range(gone), stage), left=5 - gone, needed=3)
+
+    def test_as_many_of_fifty_vanish_as_may(self) -> None:
+        """Of fifty clients all but the threshold fall silent, each at a stage of its own: the sum is exact."""
+        needed, draw = type(self).make(None).threshold_for(50), picks(0)
+        for _ in range(self.samples):
+            gone = draw.sample(range(50), 50 - needed)
+            self._check_sum(50, {u: draw.choice(self.stages) for u in gone}, default=True)
+
+    def test_one_more_of_fifty_may_not(self) -> None:
+        """One below the threshold the sum stops, wherever the drop-outs were."""
+        needed, draw = type(self).make(None).threshold_for(50), picks(1)
+        silent = {u: draw.choice(self.stages) for u in draw.sample(range(50), 51 - needed)}
+        self._check_stop(50, silent, left=needed - 1, needed=needed, default=True)
+
+    def test_after_a_stop_the_stage_may_still_be_saved(self) -> None:
+        """The server that stopped is as it was: late answers to the stage at hand bring it to its end."""
+        for stop in self.stages:
+            run, late, stopped = self.five(), list[Sent](), False
+            places = {int(party) for party in run.topology.senders[2:]}
+            turns = run.turns()
+            while True:
+                try:
+                    out = next(turns)
+                except TooFewClientsError:
+                    stopped = True
+                    for sent in late:
+                        run.hand(sent)
+                    turns = run.turns()
+                    continue
+                except StopIteration:
+                    break
+                for sent in out:
+                    holds = STAGES.get(sent.phase) is stop and sent.sender in places and not stopped
+                    if holds and sent.receiver == LEADER:
+                        late.append(sent)
+                    else:
+                        run.hand(sent)
+            assert stopped
+            assert run.result == vectors_of(5).sum(axis=0).tolist()
+
+    def test_a_client_that_dropped_out_is_asked_nothing_more(self) -> None:
+        """Whoever misses a stage gets no further message."""
+        for stage in self.stages:
+            run = self.five()
+            gone = int(run.topology.senders[1])
+            run.play({1: stage})
+            heard = [sent.phase for sent in run.log if sent.receiver == gone]
+            assert len(heard) == self.stages.index(stage)
+
+    def test_a_client_that_was_gone_may_come_back(self) -> None:
+        """Who dropped out of one sum takes part in the next."""
+        run = self.five().play({2: Stage.VECTORS})
+        assert run.included == [0, 1, 3, 4]
+        run.begin(vectors_of(5), Step(8))
+        assert run.play().included == [0, 1, 2, 3, 4]
+        assert run.result == vectors_of(5).sum(axis=0).tolist()
+
+    def _check_sum(
+        self, clients: int, silent: Mapping[int, int], *, split: bool | None = None, default: bool = False
+    ) -> None:
+        kept = [u for u in range(clients) if silent.get(u, NEVER) > Stage.VECTORS]
+        split = self.splits[0] if split is None else split
+        total, included, _ = self.run(clients, silent, split=split, default=default)
+        assert included == kept, silent
+        assert total == vectors_of(clients)[kept].sum(axis=0).tolist(), silent
+
+    def _check_stop(
+        self, clients: int, silent: Mapping[int, int], *, left: int, needed: int, default: bool = False
+    ) -> None:
+        with pytest.raises(TooFewClientsError) as raised:
+            self.run(clients, silent, split=self.splits[0], default=default)
+        for part in (Stage(max(silent.values())).name, str(needed), str(left)):
+            assert part in str(raised.value), (silent, str(raised.value))

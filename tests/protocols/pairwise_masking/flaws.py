@@ -1,0 +1,177 @@
+"""Pairwise masking with one flaw at a time: subclasses that are handed to the scheme in place of the honest parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
+from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, Clients
+from fgl_secure.protocols.pairwise_masking.plan import Circles
+from fgl_secure.runtime import Messages, Phase
+
+Array = NDArray[Any]
+
+
+class SameMasksInEveryStep(IdealCryptography):
+    """Masks of the first step serve for all."""
+
+    def __init__(self, source: Source, modulus: int) -> None:
+        super().__init__(source, modulus)
+        self._kept: dict[tuple[Purpose, tuple[int, ...]], Elements] = {}
+
+    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if (purpose, owners) not in self._kept or purpose is Purpose.SHARING:
+            self._kept[purpose, owners] = super()._drawn(purpose, owners, count, step)
+        return self._kept[purpose, owners]
+
+
+class OneMaskForAllPairs(IdealCryptography):
+    """Every pair masks with the same mask."""
+
+    def __init__(self, source: Source, modulus: int) -> None:
+        super().__init__(source, modulus)
+        self._kept: list[Elements] = []
+
+    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if purpose is not Purpose.PAIR_MASK:
+            return super()._drawn(purpose, owners, count, step)
+        if not self._kept:
+            self._kept.append(super()._drawn(purpose, owners, count, step))
+        return self._kept[0]
+
+
+class Without(IdealCryptography):
+    """What is drawn for one purpose is zero.
+
+    Args:
+        source: coins.
+        modulus: of the field.
+        purpose: the one.
+    """
+
+    def __init__(self, source: Source, modulus: int, purpose: Purpose) -> None:
+        super().__init__(source, modulus)
+        self._purpose = purpose
+
+    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        values = super()._drawn(purpose, owners, count, step)
+        return np.zeros_like(values) if purpose is self._purpose else values
+
+
+class RemaindersOfThreeBits(IdealCryptography):
+    """Pair masks are words of three bits modulo p."""
+
+    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if purpose is not Purpose.PAIR_MASK:
+            return super()._drawn(purpose, owners, count, step)
+        words = self._source.draw(purpose.words, np.array(owners[:1]), 8, (count,), step) % self.modulus
+        self._source.note_learnt(purpose.words, np.array(owners[1:]), words, step)
+        return words[..., 0, :]
+
+
+class SharesToTheFirstToo(IdealCryptography):
+    """The first client also gets to see the shares that are for the second."""
+
+    def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
+        """Tells the first client."""
+        if receiver == 2:  # the second client's identifier
+            self._source.note_learnt("astray", np.array([1]), values[..., None, :], context.step)
+        return super().seal(key, context, sender, receiver, values)
+
+
+class SeedsKeptOverSteps(RealCryptography):
+    """Secrets of the first sum serve for all, and contexts do not name the step."""
+
+    def __init__(self, source: Source, modulus: int) -> None:
+        super().__init__(source, modulus)
+        self._kept: dict[tuple[bytes, int], Bytes] = {}
+
+    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
+        """The first ones, again."""
+        key = owners.tobytes(), count
+        if key not in self._kept:
+            self._kept[key] = super().fresh(owners, count, step)
+        return self._kept[key]
+
+
+class SeedsOfTenBits(RealCryptography):
+    """Secrets are drawn from few."""
+
+    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
+        """Ten bits of each, with one more that tells a client's secrets apart."""
+        drawn = super().fresh(owners, count, step).copy()
+        drawn[..., 1] %= 4
+        drawn[..., 2:] = 0
+        return drawn
+
+
+class WrongSign(Clients):
+    """Both ends of a pair add their mask."""
+
+    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+        masks, signs = super()._masks(at, context)
+        return masks, [1] * len(signs)
+
+
+class MaskAddedTwice(Clients):
+    """The first client adds its last mask twice."""
+
+    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+        masks, signs = super()._masks(at, context)
+        return (masks + masks[-1:], signs + signs[-1:]) if self._places[at] == 0 else (masks, signs)
+
+
+class NoOwnMask(Clients):
+    """Vectors are under pairwise masks alone."""
+
+    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+        masks, signs = super()._masks(at, context)
+        return masks[1:], signs[1:]
+
+
+class ConstantShares(Clients):
+    """Polynomials of degree 0: every share is the secret."""
+
+    def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
+        honest, length = super()._shares(at, circles, context), self.terms.length
+        seed, key = self._secrets[at, SELF].tobytes(), self._secrets[at, MASK].tobytes()
+        secrets = [
+            self._crypto.seed_words(seed, self._self_mask(at, context), honest.shape[-1], length),
+            self._crypto.key_words(key, {}, honest.shape[-1], length),
+        ]
+        return np.broadcast_to(np.stack(secrets), honest.shape)
+
+
+class AnyRosterWillDo(Clients):
+    """Requests are not checked."""
+
+    def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
+        pass
+
+
+class VotesAreNotCompared(Clients):
+    """Every vote counts, whatever it is for."""
+
+    def _alike(self, at: int, cast: Array, *_: Any) -> int:  # noqa: ARG002  # of no use
+        return int(cast.sum())
+
+
+class SignaturesAreNotChecked(Clients):
+    """Keys are taken from whoever has them to offer."""
+
+    def _check_signatures(self, *_: Any) -> None:
+        pass
+
+
+class KeepsItsVectors(Clients):
+    """Honest, but for tests: what it sends in the stage of vectors is kept, to come late."""
+
+    def turn(self) -> list[Messages]:
+        """Keeps vectors."""
+        out = list(super().turn())
+        self.kept = [batch for batch in out if batch.phase is Phase.MASKED_VECTORS] or getattr(self, "kept", [])
+        return out

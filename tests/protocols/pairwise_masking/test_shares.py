@@ -1,0 +1,343 @@
+"""Shares that go astray, are wrong, or are of another sum; masks that are made once and forgotten in time."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
+from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
+from fgl_secure.protocols.one_sum.clients import SEALING
+from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, SHARES, Clients
+from fgl_secure.protocols.pairwise_masking.sharing import Sharing
+from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
+from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
+from tests.protocols.one_sum.sums import channel_of
+from tests.protocols.pairwise_masking import flaws
+from tests.protocols.pairwise_masking.wire import EVERYBODY, LENGTH, TARGET, Wire, asking, plain, total_of
+
+
+def test_shares_for_somebody_else_do_not_open() -> None:
+    """A client that is sent what was sealed for others, or by others, refuses; with the right ones it goes on."""
+    wire = Wire(4)
+    wire.until(Stage.VECTORS)
+    boxes = decode(wire.requests[0].data, SESSION)["boxes"][0]
+    others = decode(wire.requests[1].data, SESSION)["boxes"][0]
+    for wrong in (others, boxes[::-1]):
+        with pytest.raises(ProtocolError, match="at least 4 clients must open as sealed for client 0; found 1"):
+            wire.ask(0, boxes=wrong)
+    assert wire.rest() == total_of(EVERYBODY)
+
+
+def test_a_share_that_does_not_open_is_not_handed_in() -> None:
+    """One bad box of four leaves enough: the client goes on, opens the shares it has, and says whose is bad."""
+    wire = Wire(4)
+    wire.until(Stage.VECTORS)
+    boxes = decode(wire.requests[0].data, SESSION)["boxes"].copy()
+    boxes[0, 0] = 0
+    sent = wire.requests[0]
+    wire.requests[0] = Sent(sent.sender, sent.receiver, sent.phase, changed(sent, boxes=boxes))
+    assert wire.rest() == total_of(EVERYBODY)
+    assert wire.said[Stage.OPENING][0]["given"].tolist() == [True, False, True, True, True]
+    assert [remark.party for remark in wire.client(0).remarks] == [2]
+
+
+def test_shares_that_are_the_secret_open_a_vector_to_one_client() -> None:
+    """The broken twin: where every share is the secret, one client that helps the server is enough to unmask all."""
+    wire = Wire(4, clients=flaws.ConstantShares)
+    wire.until(Stage.AGREEMENT)
+    held = wire.client(0).state()["held"][0, TARGET]
+    assert wire.unmasked(TARGET, wire.keys_of(TARGET, held[1]), held[0]) == plain()[TARGET].tolist()
+
+
+def test_one_client_s_shares_open_nothing() -> None:
+    """The same attack on honest clients finds no key, for any number of shares below the threshold."""
+    wire = Wire(4)
+    wire.until(Stage.AGREEMENT)
+    held = {v: wire.client(v).state()["held"][0, TARGET] for v in (0, 1, 3)}
+    with pytest.raises(NotEnoughShares):
+        wire.secret({v: share[0] for v, share in held.items()})
+    with pytest.raises(ProtocolError):
+        wire.keys_of(TARGET, wire.secret({**{v: share[1] for v, share in held.items()}, 4: held[3][1]}))
+    with pytest.raises(ProtocolError):
+        wire.keys_of(TARGET, held[0][1])
+
+
+def with_wrong_share(run: Sum) -> Sum:
+    """Plays a sum in which the fourth client hands in a share that is not what it was given."""
+    for out in run.turns():
+        for sent in out:
+            if sent.phase is Phase.UNMASKING and sent.sender == 4:  # that client
+                shares = decode(sent.data, SESSION)["shares"].copy()
+                shares[0, 0] ^= 1
+                run.machines[LEADER].take(decode(changed(sent, shares=shares), SESSION))
+            else:
+                run.hand(sent)
+    return run
+
+
+def test_wrong_shares_are_corrected_or_noticed() -> None:
+    """With three needed of five one wrong answer changes nothing; with four needed it stops the sum."""
+    assert with_wrong_share(Wire(3).run).result == total_of(EVERYBODY)
+    with pytest.raises(TooManyErrors):
+        with_wrong_share(Wire(4).run)
+
+
+def test_shares_that_nobody_asked_for_are_refused() -> None:
+    """A client hands in shares of its circle alone, and of those that are asked about."""
+    wire = Wire(3)
+    run = wire.run
+    for out in run.turns():
+        for sent in out:
+            if sent.phase is Phase.SECRET_SHARES and sent.sender == 5:  # the last never shares
+                continue
+            if sent.phase is Phase.UNMASKING and sent.receiver == LEADER:
+                with pytest.raises(ProtocolError, match="owners of shares must be clients that this stage allows"):
+                    run.server.take(decode(changed(sent, given=np.ones((1, 5), dtype=np.bool_)), SESSION))
+            run.hand(sent)
+    assert run.result == total_of(range(4))
+
+
+def test_boxes_are_for_those_whose_keys_were_told() -> None:
+    """A client that leaves a neighbour out has given no answer."""
+    wire = Wire(3)
+    for out in wire.run.turns():
+        for sent in out:
+            if sent.phase is Phase.SECRET_SHARES and sent.receiver == LEADER:
+                given = np.array([[True, True, True, False]])
+                with pytest.raises(ProtocolError, match="boxes must be for those whose keys"):
+                    wire.run.server.take(decode(changed(sent, given=given), SESSION))
+            wire.run.hand(sent)
+    assert wire.run.result == total_of(EVERYBODY)
+
+
+def difference_of(first: Wire, second: Wire) -> list[int]:
+    """Of the target's masked vectors in two sums."""
+    p = first.scheme.modulus
+    values = ((first.vector(TARGET) - second.vector(TARGET)) % p).tolist()
+    return [value - p if value > p // 2 else value for value in values]
+
+
+def two_sums(first: Step, second: Step, seeds: tuple[int, int]) -> tuple[Wire, Wire]:
+    """Two sums with other vectors of the target."""
+    found = []
+    for step, entry, seed in ((first, 5, seeds[0]), (second, 12, seeds[1])):
+        rows = plain()
+        rows[TARGET] = entry
+        found.append(Wire(4, step=step, seed=seed, rows=rows))
+        found[-1].until(Stage.AGREEMENT)
+    return found[0], found[1]
+
+
+def test_two_sums_have_two_masks() -> None:
+    """The difference of a client's masked vectors in two sums is not that of its vectors."""
+    assert difference_of(*two_sums(NOW, Step(9), (0, 100))) != [-7] * LENGTH
+    assert difference_of(*two_sums(NOW, Step(9), (0, 0))) != [-7] * LENGTH
+
+
+def test_the_same_coins_in_a_sum_of_the_same_name_give_it_away() -> None:
+    """The broken twin: keys drawn alike for two sums of one step make the same mask, and the difference is open."""
+    assert difference_of(*two_sums(NOW, NOW, (0, 0))) == [-7] * LENGTH
+
+
+def test_replays_from_another_sum_are_worth_nothing_under_a_new_head() -> None:
+    """Votes and sealed shares of one sum with the head of another are refused: they are not of its keys and step."""
+    first, second = Wire(4), Wire(4, step=Step(9))
+    for wire in (first, second):
+        wire.until(Stage.VECTORS)
+    old = decode(first.requests[0].data, SESSION)["boxes"][0]
+    with pytest.raises(ProtocolError, match="must open as sealed for client 0; found 1"):
+        second.ask(0, boxes=old)
+    for wire in (first, second):
+        for sent in wire.requests.values():
+            wire.run.hand(sent)
+        wire.until(Stage.OPENING)
+    with pytest.raises(ProtocolError, match="must have 4 votes before client 0 opens a share; found 1"):
+        second.ask(0, votes=decode(first.requests[0].data, SESSION)["votes"][0])
+    assert second.rest() == total_of(EVERYBODY)
+
+
+def ring_sum(threshold: int, gone: Sequence[int], stage: Stage) -> tuple[Sum, list[int]]:
+    """Nine clients with two neighbours each, some places of the ring silent from a stage on; and the ring."""
+    wire = Wire(threshold, 9, degree=2)
+    order: list[int] = wire.plan.ring_order(NOW).tolist()
+    return wire.run.play({order[place]: stage for place in gone}), order
+
+
+def test_too_few_shares_of_one_secret_are_named() -> None:
+    """On a ring a client whose neighbours are gone cannot be unmasked, though there are clients enough: it is named."""
+    who = Wire(5, 9, degree=2).plan.ring_order(NOW)[1]
+    with pytest.raises(TooFewClientsError, match=f"2 shares are needed to unmask client {who} in stage OPENING"):
+        ring_sum(5, (0, 2), Stage.OPENING)
+
+
+@pytest.mark.parametrize(("stage", "what"), [(Stage.KEYS, "with keys"), (Stage.SHARES, "that shared")])
+def test_a_client_without_neighbours_is_left_out(stage: Stage, what: str) -> None:
+    """On a ring whoever is between two that fell silent takes no part; if then too few are left, the sum stops."""
+    with pytest.raises(TooFewClientsError, match=rf"must have 2 clients {what} .* in stage {stage.name} .*; found 6"):
+        ring_sum(7, (0, 2), stage)
+    run, order = ring_sum(6, (0, 2), stage)
+    assert run.included == sorted(order[3:])
+    assert run.result == total_of(sorted(order[3:]), 9)
+
+
+def test_a_sum_of_what_cannot_be_is_noticed() -> None:
+    """A vector whose masks do not cancel leaves a sum beyond all bounds, which raises in place of being returned."""
+    for flaw in (flaws.WrongSign, flaws.MaskAddedTwice):
+        with pytest.raises(ProtocolError, match="sum of 5 vectors must have magnitude up to 5,000"):
+            Wire(4, clients=flaw).run.play()
+
+
+def late_vector(clients: type[Clients]) -> list[int]:
+    """What a server makes of a vector that came too late for the sum: the mask key of its sender is opened to it."""
+    wire = Wire(4, clients=clients)
+    wire.until(Stage.AGREEMENT)
+    rosters = dict.fromkeys(EVERYBODY, asking(5, [TARGET]))
+    assert set(wire.told(rosters)) == {TARGET}
+    wire.opened(rosters)
+    return wire.unmasked(TARGET, wire.keys_of(TARGET, wire.secret(wire.shares(TARGET))), None)
+
+
+def test_a_vector_that_is_late_stays_hidden() -> None:
+    """All its pairwise masks are taken away, and it is still under its own; without that one it is open."""
+    assert late_vector(Clients) != plain()[TARGET].tolist()
+    assert late_vector(flaws.NoOwnMask) == plain()[TARGET].tolist()
+
+
+def test_secrets_are_in_the_state_alone_and_as_long_as_they_are_of_use() -> None:
+    """No secret is in a repr or a message; the state holds each as long as a later stage needs it."""
+    wire = Wire(4)
+    client = wire.client(1)
+    secrets = [row.tobytes() for row in client.state()["secrets"][0]]
+    vector = (plain()[1] % wire.scheme.modulus).tobytes(), plain()[1].tobytes()
+    kept = {}
+    for stage in list(Stage)[1:]:
+        wire.until(stage)
+        state = b"".join(value.tobytes() for value in client.state().values())
+        kept[stage] = [secret in state for secret in secrets], any(entry in state for entry in vector)
+        assert not any(secret.hex() in repr(client) for secret in secrets)
+        for sent in wire.requests.values() if stage < Stage.OPENING else ():
+            wire.run.hand(sent)
+    wire.rest()
+    assert kept[Stage.SHARES] == ([True] * 4, True)
+    assert kept[Stage.VECTORS] == ([kind == SELF for kind in (SEALING, MASK, SELF, SHARES)], True)
+    assert kept[Stage.AGREEMENT] == ([False] * 4, False)
+    assert not any(secret in sent.data for sent in wire.run.log for secret in secrets)
+
+
+def test_keys_of_pairs_are_forgotten_once_they_have_served() -> None:
+    """Those of masks when the vector is sent, those of shares and votes, and all shares, at the end."""
+    wire = Wire(4)
+    wire.until(Stage.VECTORS)
+    state = wire.client(1).state()
+    assert state["pair"].any(axis=2).all()
+    assert state["mask"].any(axis=2).all()
+    for sent in wire.requests.values():
+        wire.run.hand(sent)
+    wire.until(Stage.AGREEMENT)
+    state = wire.client(1).state()
+    assert state["pair"].any(axis=2).all()
+    assert state["holds"].all()
+    assert not state["mask"].any()
+    wire.rest()
+    state = wire.client(1).state()
+    assert not any(state[name].any() for name in ("pair", "mask", "held", "holds", "secrets", "receiver"))
+
+
+class Counting(RealCryptography):
+    """Counts how often each mask is made."""
+
+    uses: Counter[Mask]
+
+    def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
+        """Counts."""
+        self.uses.update(masks)
+        return super().add_masks(total, masks, signs)
+
+
+class CountingKept(Counting, flaws.SeedsKeptOverSteps):
+    """Counts where seeds last for several sums, whose keys do not name the step."""
+
+    def stretched(self, secret: bytes, context: Any, purpose: Any, owner: int) -> bytes:
+        """Of no step."""
+        return super().stretched(secret, type(context)(context.label, context.session, bytes(16)), purpose, owner)
+
+    def agree(self, secret: bytes, context: Any, *rest: Any) -> dict[int, bytes]:
+        """Of no step."""
+        return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
+
+
+def most_uses(cryptography: type[Counting]) -> int:
+    """How often the busiest of all mask keys is expanded in sums of several rounds, layers and parts."""
+    uses: Counter[Mask] = Counter()
+
+    def make(draws: Any, modulus: int) -> Counting:
+        made = cryptography(draws, modulus)
+        made.uses = uses
+        return made
+
+    topology, channel = topology_of(3, split=True), channel_of(3)
+    machines = PairwiseMasking(cryptography=make).machines(topology, SESSION, channel)
+    for step in [Step(r, layer, part=part) for r in (1, 2) for layer in (0, 1) for part in (0, 1)]:
+        for machine in machines:
+            machine.begin(step, vectors_of(3) if len(machine.parties) == 3 else None)
+        simulate(machines, channel)
+    return max(uses.values())
+
+
+def test_no_key_serves_twice() -> None:
+    """A key is expanded by those who share it, or by one of them and who takes the mask away; twins use them more."""
+    assert most_uses(Counting) == 2
+    assert most_uses(CountingKept) > 2
+
+
+@given(st.binary(min_size=32, max_size=32), st.sampled_from([3, 11, 101, 2**31 - 1, 2**61 - 1]))
+def test_seeds_survive_the_field(seed: bytes, modulus: int) -> None:
+    """All 256 bits of a seed come back from the elements that hold it."""
+    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), modulus)
+    words = words_of(seed, modulus, crypto.words(1, 1))
+    assert seed_of(words, modulus) == seed
+    assert int(words.max()) < modulus
+
+
+def test_shares_open_at_the_threshold_with_wrong_ones_corrected() -> None:
+    """Any three of seven shares open a secret, and of seven two may be wrong."""
+    sharing, secret = Sharing(PrimeField(), 7, 3), np.array([5, 6])
+    coins = SimulationCoins(0)
+    shares = sharing.share(secret, coins.uniform(PrimeField().modulus, (2, 2)), np.arange(7))
+    for holders in itertools.combinations(range(7), 3):
+        assert sharing.open(shares[list(holders)], holders, coins).tolist() == [5, 6]
+    shares[[1, 4]] = 9
+    assert sharing.open(shares, range(7), coins).tolist() == [5, 6]
+
+
+def bits_that_matter(mask_of: Callable[[bytes], bytes]) -> int:
+    """How many of a seed's 256 bits change the mask when they are flipped."""
+    seed = bytes(range(32))
+    flips = (
+        bytes(b ^ (1 << bit) if at == i else b for at, b in enumerate(seed)) for i in range(32) for bit in range(8)
+    )
+    return sum(mask_of(flipped) != mask_of(seed) for flipped in flips)
+
+
+def test_seeds_enter_whole() -> None:
+    """Each of a seed's 256 bits matters; the judge finds 32 where a seed is folded to that."""
+    wire = Wire(4)
+
+    def first_mask(seed: bytes) -> bytes:
+        words = words_of(seed, wire.scheme.modulus, wire.plan.words)
+        return wire.crypto.elements(wire.own_key(1, words), 4).tobytes()
+
+    assert bits_that_matter(first_mask) == 256
+    assert bits_that_matter(lambda seed: first_mask(seed[:4] * 8)) == 32

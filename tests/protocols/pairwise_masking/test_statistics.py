@@ -1,0 +1,72 @@
+"""What a server sees at production size, by statistics: nothing but sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fgl_secure.crypto.cryptography import RealCryptography
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
+from fgl_secure.testing import Protocol, assert_same_trace, assert_statistically_private
+from fgl_secure.testing.protocol import Inputs
+from tests.protocols.one_sum.rounds import directory_of, topology_of
+from tests.protocols.pairwise_masking import flaws
+
+SERVER = Party(Role.SERVER, 0)
+STEPS = (Step(1), Step(2))
+
+
+class MasksOfTheFirstStep(flaws.SeedsKeptOverSteps):
+    """Secrets of the first sum serve for all, and keys do not name the step."""
+
+    def agree(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
+        """Of no step."""
+        return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
+
+    def stretched(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
+        """Of no step."""
+        return super().stretched(secret, type(context)(context.label, context.session, bytes(16)), *rest)
+
+
+def two_steps(cryptography: type[RealCryptography], name: str) -> Protocol:
+    """Two sums of two clients, the masked vectors alone recorded; inputs [2, steps, 1]."""
+    topology = topology_of(2, length=1)
+
+    def run(values: Inputs, channel: Channel) -> None:
+        quiet = Channel(channel.parties, channel.coins, Recording(channel.recording.level))
+        collective = Collective(PairwiseMasking(cryptography=cryptography), topology, quiet)
+        for number, step in enumerate(STEPS):
+            collective.sum(np.ascontiguousarray(values[:, number]), step)
+        channel.transcript.messages += [b for b in quiet.transcript.messages if b.phase is Phase.MASKED_VECTORS]
+
+    return Protocol(run, directory_of(2), 2**61 - 1, topology.senders, batched=False, name=name)
+
+
+GOOD = two_steps(RealCryptography, "pairwise-masking")
+TWIN = two_steps(MasksOfTheFirstStep, "masks of the first step")
+
+
+def test_statistics_find_nothing_at_production_size() -> None:
+    """Over 2^61 - 1 elements masked vectors of two rounds tell nothing; with seeds kept over rounds they do."""
+    a, b = np.zeros((2, 2, 1), dtype=np.int64), np.array([[[0], [1]], [[0], [-1]]])
+    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=0.8, seed=1, pairs=4)
+
+
+def test_the_network_sees_the_same_whatever_is_summed() -> None:
+    """Ends, counts and sizes of all messages; with another vector sent twice by whoever has something to say."""
+
+    def run(values: Inputs, channel: Channel) -> None:
+        collective = Collective(PairwiseMasking(), topology_of(3, length=1), channel)
+        collective.sum(np.ascontiguousarray(values), STEPS[0])
+
+    def talkative(values: Inputs, channel: Channel) -> None:
+        run(values, channel)
+        for client in np.flatnonzero(values[:, 0]).tolist():
+            channel.send_sizes(Phase.VECTORS, STEPS[0], np.array([client + 1]), np.array([0]), 8)
+
+    senders = topology_of(3, length=1).senders
+    good = Protocol(run, directory_of(3), 2**61 - 1, senders, batched=False, name="pairwise-masking")
+    broken = Protocol(talkative, directory_of(3), 2**61 - 1, senders, batched=False, name="talkative")
+    a, b = np.array([[0], [0], [0]]), np.array([[1], [0], [2]])
+    assert_same_trace(good, a, b, broken_twin=broken, runs=2)

@@ -1,0 +1,127 @@
+"""Schemes by text: what is read, what is refused and with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from fgl_secure import schemes
+from fgl_secure.algebra import MERSENNE_61, Overflow, PrimeField
+from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
+from fgl_secure.protocols.lightsecagg import LightSecAgg
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
+from fgl_secure.schemes import assignment, names, parse, refusal
+
+WRAPPING = SecretMessagePassing(PrimeField(11), overflow=Overflow.WRAP, delivery=MuDelivery.TARGET)
+EVERY = [(topology, name) for topology in schemes.TOPOLOGIES for name in names(topology)]
+
+
+@pytest.mark.parametrize(("topology", "name"), EVERY)
+def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> None:
+    """Every scheme of every topology is read by its name, which is the one that it prints."""
+    where, scheme = parse(f"{topology}={name}")
+    assert (where, scheme.name) == (topology, name)
+    assert name in schemes.SUMMARIES
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("relay-coded[T=2]", RelayCoded(T=2, R=3)),
+        ("relay-coded[T=2,R=5,k_min=4,anon]", RelayCoded(T=2, R=5, k_min=4, profile=Profile.ANON)),
+        ("relay-coded[p=2305843009213693951]", RelayCoded(PrimeField(MERSENNE_61))),
+        ("relay-coded[bound=4.5, fraction_bits=3]", RelayCoded(bound=4.5, fraction_bits=3)),
+        ("secmp[mu=target,wrap,p=11]", WRAPPING),
+        ("clients=pairwise-masking[threshold=4]", PairwiseMasking(4)),
+        ("server=pairwise-masking[threshold=4,degree=2,p=2147483647]", PairwiseMasking(4, 2, 2**31 - 1)),
+        ("lightsecagg[threshold=4,colluding=1]", LightSecAgg(4, 1)),
+    ],
+)  # fmt: skip
+def test_parameters_are_fields(text: str, scheme: object) -> None:
+    """Numbers, primes and words reach the fields of the scheme; the relays follow T unless they are named."""
+    assert parse(text)[1] == scheme
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, profile=Profile.ANON),
+        SecretMessagePassing(PrimeField(101), T=3, delivery=MuDelivery.TARGET),
+        PairwiseMasking(5, 4, 2**31 - 1),
+        LightSecAgg(5, 2),
+    ],
+    ids=lambda scheme: scheme.name,
+)
+def test_what_a_scheme_prints_is_read_back(scheme: RelayCoded) -> None:
+    """The name of a scheme with parameters stands for that very scheme."""
+    topology = "neighbours" if isinstance(scheme, (RelayCoded, SecretMessagePassing)) else "server"
+    assert parse(scheme.name, (topology,))[1] == scheme
+
+
+def test_a_name_is_for_the_first_topology_that_it_serves() -> None:
+    """Where a method has several, a topology in front decides, and else their order."""
+    assert parse("plaintext", ("clients", "neighbours"))[0] == "clients"
+    assert parse("relay-coded", ("clients", "neighbours"))[0] == "neighbours"
+    assert parse("neighbours=plaintext", ("clients", "neighbours"))[0] == "neighbours"
+
+
+def test_one_run_may_have_several() -> None:
+    """Commas outside brackets part the schemes of different topologies."""
+    chosen = assignment("relay-coded[k_min=1,anon],server=ckks-shared-key", ("neighbours", "server"))
+    assert chosen["neighbours"] == RelayCoded(k_min=1, profile=Profile.ANON)
+    assert chosen["server"].name == "ckks-shared-key"
+
+
+def test_usual_parameters_stand_back_where_one_of_them_is_named() -> None:
+    """A method's own room is taken as a whole or not at all, and only by schemes that have such fields."""
+    usual = {"neighbours": {"field": MERSENNE_61, "bound": 1024.0}}
+    assert parse("relay-coded[T=1]", ("neighbours",), usual)[1] == RelayCoded(PrimeField(MERSENNE_61), bound=1024.0)
+    assert parse("relay-coded[bound=4]", ("neighbours",), usual)[1] == RelayCoded(bound=4.0)
+    assert parse("plaintext", ("neighbours",), usual)[1].name == "plaintext"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("magic", UnknownNameError, "scheme must be one of plaintext, secmp, relay-coded, .*; found 'magic'"),
+        ("device=secmp", UnknownNameError, "topology must be one of neighbours, clients, server; found 'device'"),
+        ("server=secmp", InputError, "scheme must serve server, as plaintext, .* do; secmp serves neighbours and not"),
+        ("secmp[", InputError, r"scheme must be written \[TOPOLOGY=\]NAME, .*; found 'secmp\['"),
+        ("", InputError, "scheme must be written"),
+        ("secmp[]", InputError, "scheme must be written"),
+        ("secmp[k_min=3]", UnknownNameError, "parameter of secmp must be one of field, T, .*; found 'k_min'"),
+        ("secmp[target,fast]", UnknownNameError, "parameter of secmp must be one of .*; found 'fast'"),
+        ("secmp[points=3]", UnknownNameError, "parameter of secmp"),
+        ("relay-coded[drawn]", UnknownNameError, "parameter of relay-coded"),
+        ("secmp[mu=server]", UnknownNameError, "mu of secmp must be one of silo, target; found 'server'"),
+        ("secmp[T=two]", InputError, "T of secmp must be an integer; found two"),
+        ("secmp[bound=x]", InputError, "bound of secmp must be a number; found x"),
+        ("plaintext[path=silo]", InputError, "plaintext must be named without parameters, it has none"),
+        ("relay-coded[k_min=0]", InputError, "k_min must be at least 1; found 0"),
+        ("secmp[p=12]", FglSecureError, "prime; found 12"),
+    ],
+)
+def test_what_is_not_a_scheme_is_refused(text: str, kind: type[FglSecureError], message: str) -> None:
+    """The message names what there is, or the rule, and what was found."""
+    with pytest.raises(kind, match=message) as refused:
+        parse(text)
+    assert "\n" not in str(refused.value)
+
+
+def test_topologies_of_others_are_refused() -> None:
+    """A topology that there is, and that is none of the method's, is refused by the method's own."""
+    with pytest.raises(InputError, match="must be for neighbours here; found server=ckks-shared-key, for server"):
+        parse("server=ckks-shared-key", ("neighbours",))
+
+
+def test_two_schemes_for_one_topology_are_refused() -> None:
+    """One run has one scheme a topology."""
+    with pytest.raises(InputError, match="scheme must be given once for neighbours of one run; found secmp,plaintext"):
+        assignment("secmp,plaintext", ("neighbours",))
+
+
+def test_a_refusal_says_what_the_scheme_serves() -> None:
+    """None where it serves the topology."""
+    assert refusal("secmp", "neighbours") is None
+    assert str(refusal("lightsecagg", "clients")).startswith("lightsecagg serves server and not clients (a term of")
