@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
-from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
 from fgl_secure.protocols.relay_coded.code import source_shares
-from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography, Keys, public_keys
+from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography
 from fgl_secure.protocols.relay_coded.parameters import Parameters
 from fgl_secure.protocols.relay_coded.plan import COVER, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
@@ -29,11 +29,10 @@ from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import PAYLOAD, Direction, Draws, Messages, Phase, Step
+from fgl_secure.runtime import Direction, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
 
 _DIRECTIONS = (Direction.FORWARD, Direction.BACKWARD)
@@ -84,9 +83,9 @@ class Devices(SumMachine):
         self._shuffles: dict[Direction, Ids | None] = {}
         self._plans = self._planned()
         self._forwarding = Forwarding(self._wire, SETUP)
-        self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
-        self._heard: dict[int, Bytes] = {}
-        self._keys: Keys | None = None
+        senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
+        expanding = self._relays[: cryptography.expanded]
+        self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
         self._to: dict[tuple[int, int], Ids] = {}
         self._done: set[Step] = set()
         self._due, self._step = _Due.NOTHING, SETUP
@@ -180,49 +179,15 @@ class Devices(SumMachine):
         return self._due is not _Due.NOTHING
 
     def _start(self) -> Iterable[Messages]:
-        senders = self._senders
-        if not self._crypto.keyed or self._keys is not None or not len(senders):
+        if not self._agreement.due:
             return self._hand_out()
         self._due = _Due.AWAIT_KEYS
-        draws = self._draws
-        self._crypto.session(draws)
-        self._private = draws.draw("private keys", senders, 256, (KEY_BYTES,)).astype(np.uint8)
-        relays = self._relays[: self._crypto.expanded]
-        rows = np.repeat(np.arange(len(senders)), len(relays))
-        ends = senders[rows], np.tile(relays, len(senders))
-        keys = public_keys(self._private)[rows]
-        return [self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: keys})]
-
-    @property
-    def _senders(self) -> Ids:
-        return np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
-
-    def _agree(self) -> None:
-        """Derives keys, once all relays' are there.
-
-        Raises:
-            ProtocolError: one is not, or has low order.
-        """
-        senders, secrets = self._senders, []
-        session = self._crypto.session(self._draws)
-        for relay in self._relays[: self._crypto.expanded].tolist():
-            heard = self._heard.get(relay)
-            missing = senders if heard is None else senders[~heard[:, -1].astype(np.bool_)]
-            if len(missing) or heard is None:
-                raise ProtocolError(
-                    f"public keys must arrive before the first sum; that of {self._draws.name_of(relay)} did not reach "
-                    f"{self._draws.name_of(int(missing[0]))}"
-                )
-            key = heard[0, :KEY_BYTES]
-            if (heard[:, :KEY_BYTES] != key).any():
-                raise ProtocolError(f"{self._draws.name_of(relay)} must tell everybody one public key; it tells two")
-            secrets.append(self._crypto.sender_keys(self._private, senders, key, relay, session))
-        self._keys, self._private, self._heard = Keys.of(senders, secrets), self._private[:0], {}
+        return self._agreement.publish()
 
     def _hand_out(self) -> Iterable[Messages]:
         """Every owner of a sum tells those who send for it a fresh tag."""
-        if self._crypto.keyed and self._keys is None and len(self._senders):
-            self._agree()
+        if self._agreement.due:
+            self._agreement.agree()
         plan, step = self._plan, self._step
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
         own = self._crypto.tags(self._openings)
@@ -287,7 +252,8 @@ class Devices(SumMachine):
 
     def masks(self) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot."""
-        return self._crypto.masks(self._step, self._plan.out.senders, self._q.shape[1], self._drawn, self._keys)
+        senders, keys = self._plan.out.senders, self._agreement.keys
+        return self._crypto.masks(self._step, senders, self._q.shape[1], self._drawn, keys)
 
     def shares(self, masks: list[Elements]) -> list[Elements]:
         """The values at T + 1 .. R: elements [*batch, m, d]."""
@@ -320,7 +286,8 @@ class Devices(SumMachine):
 
     def _remember(self, j: int, sent: Ids, slots: Ids, masks: Elements) -> None:
         relay, names = int(self._relays[j]), names_of(self._named[sent], slots)
-        secrets = self._drawn[SEEDS][j][sent] if self._keys is None else self._keys.secrets[j]
+        keys = self._agreement.keys
+        secrets = self._drawn[SEEDS][j][sent] if keys is None else keys.secrets[j]
         self._crypto.remember(self._step, relay, names, secrets, masks)
 
     @property
@@ -390,7 +357,7 @@ class Devices(SumMachine):
             self._forwarding.take(messages)
             return
         if messages.phase is Phase.KEYS:
-            self._take_keys(messages)
+            self._agreement.take(messages)
             return
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
@@ -403,17 +370,6 @@ class Devices(SumMachine):
         if messages.phase not in takes:
             raise MalformedMessageError(f"messages must be for owners of rows and sums; found {messages.phase.label}")
         takes[messages.phase](messages)
-
-    def _take_keys(self, messages: Messages) -> None:
-        keys = self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES)
-        senders = self._senders
-        place = wire.found_among(messages.receivers, senders)
-        if self._due not in (_Due.AWAIT_KEYS, _Due.KEYS) or (place < 0).any():
-            raise MalformedMessageError("public keys must be for senders that wait for them; at least one is not")
-        for relay in np.unique(messages.senders).tolist():
-            rows = np.flatnonzero(messages.senders == relay)
-            heard = self._heard.setdefault(relay, np.zeros((len(senders), KEY_BYTES + 1), dtype=np.uint8))
-            heard[place[rows], :KEY_BYTES], heard[place[rows], -1] = keys[rows], 1
 
     def _take_tags(self, messages: Messages) -> None:
         tags = self._wire.read(messages, wire.TAG, "<i8", 2)
@@ -485,18 +441,15 @@ class Devices(SumMachine):
             "due": np.asarray(self._due, dtype=np.int64),
             "step": step_array(self._step),
             "done": done_array(self._done),
-            "session": self._crypto.named_session,
-            "private": self._private,
             "q": self._q,
             "openings": self._openings,
             "tags": self._tags,
             "told": self._told,
             "numbers": self._numbers,
         }
-        arrays |= {f"heard/{relay}": rows for relay, rows in self._heard.items()}
+        arrays |= {f"agreement/{name}": value for name, value in self._agreement.state().items()}
         arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
         arrays |= {f"shuffle{n}": s for n, d in enumerate(_DIRECTIONS) if (s := self._shuffles[d]) is not None}
-        arrays |= {f"keys{j}": each for j, each in enumerate(self._keys.secrets if self._keys else ())}
         for j, each in enumerate(self._answers):
             arrays |= {f"answers{j}/{name}": value for name, value in each.state().items()}
         arrays |= {} if self._sums is None else {"sums": self._sums}
@@ -506,15 +459,12 @@ class Devices(SumMachine):
         """Goes on where a state was taken."""
         self._due, self._step = _Due(int(state["due"])), step_of(state["step"])
         self._done = done_steps(state["done"])
-        self._crypto.name_session(state["session"])
-        self._private, self._q, self._openings = state["private"], state["q"], state["openings"]
+        self._agreement.restore(within("agreement", state))
+        self._q, self._openings = state["q"], state["openings"]
         self._tags, self._told = state["tags"].copy(), state["told"].copy()
         self._numbers, self._sums = state["numbers"], state.get("sums")
-        self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         self._drawn = within("drawn", state)
         self._plans = self._planned({d: state.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
-        secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
-        self._keys = Keys.of(self._senders, secrets) if secrets else None
         if len(self._openings):
             self._ask_in_order(self._crypto.tags(self._openings))
         waiting = self._due is _Due.ANSWERS

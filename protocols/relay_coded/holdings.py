@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from fgl_secure.algebra import Elements, PrimeField, Segments
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.code import grouped_by_tag
-from fgl_secure.protocols.relay_coded.silos import as_array, numbered
+from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
 from fgl_secure.runtime import Messages, Phase
 
@@ -213,6 +214,72 @@ class Arrivals:
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
         self._headers, self._shares = numbered("header", state), numbered("share", state)
+
+
+class At(IntEnum):
+    """How far a relay is with a step."""
+
+    GATHERING = 0
+    DIGESTS = 1
+    NAMES = 2
+    RESENDS = 3
+    RESENT = 4
+    CONFIRMING = 5
+    AGREED = 6
+    OUT = 7
+
+
+class Standing:
+    """What one relay knows of one step.
+
+    Attributes:
+        party: identifier.
+        at: how far it is.
+        arrivals: headers and shares.
+        held: those that are there whole, once relays compare; in the end those that count.
+        told: whether any other relay has said what it holds.
+        rosters: what other relays have said since the last turn.
+        live: int64, the relays that are heard of.
+        attempts: how often messages were asked for again.
+        fetches: that wait for an answer.
+        answered: int64 [k, 2], tags that were answered.
+        sums: elements [*batch, t, d] by tag, once one was asked for.
+    """
+
+    def __init__(self, party: int, arrivals: Arrivals) -> None:
+        self.party, self.arrivals = party, arrivals
+        self.at, self.attempts = At.GATHERING, 0
+        self.held: Held | None = None
+        self.rosters: list[Messages] = []
+        self.live: Ids = np.array([party], dtype=np.int64)
+        self.fetches: list[Messages] = []
+        self.answered: Ids = np.empty((0, 2), dtype=np.int64)
+        self.sums: Elements | None = None
+        self.table: tuple[Ids, Segments] | None = None
+        self.told = False
+
+    def state(self) -> dict[str, Array]:
+        """All of it as arrays; of what is held once there are sums, what they are looked up by."""
+        numbers = [self.at, self.attempts, self.told]
+        arrays = {"numbers": np.array(numbers, dtype=np.int64), "live": self.live, "answered": self.answered}
+        for name, kept in (("roster", self.rosters), ("fetch", self.fetches)):
+            arrays |= {f"{name}{n}": as_array(m) for n, m in enumerate(kept)}
+        if self.held is not None:
+            held = self.held if self.sums is None else replace(self.held, shares=None)
+            arrays |= {f"held/{name}": value for name, value in held.state().items()}
+        if self.sums is not None:
+            return {**arrays, "sums": self.sums}
+        return arrays | {f"arrivals/{name}": value for name, value in self.arrivals.state().items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        at, self.attempts, told = state["numbers"].tolist()
+        self.at, self.told = At(at), bool(told)
+        self.live, self.answered, self.sums = state["live"], state["answered"], state.get("sums")
+        self.rosters, self.fetches = numbered("roster", state), numbered("fetch", state)
+        held = within("held", state)
+        self.held = Held.of_state(held) if held else None
+        self.arrivals.restore(within("arrivals", state))
 
 
 def _twice(name: int, relay: int, name_of: Callable[[int], str], remark: Remark, *, alike: bool) -> None:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, Segments
-from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
+from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
 from fgl_secure.protocols.relay_coded.code import find_tags, relay_sums
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, public_keys
-from fgl_secure.protocols.relay_coded.holdings import Arrivals, Held
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography
+from fgl_secure.protocols.relay_coded.holdings import Arrivals, At, Held, Standing
 from fgl_secure.protocols.relay_coded.parameters import Parameters
-from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
+from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
@@ -27,80 +25,13 @@ from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
-Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
 
 DIGEST_WORDS = 4
 DIGEST_BYTES = 32
 
 
-class _At(IntEnum):
-    """How far a relay is with a step."""
-
-    GATHERING = 0
-    DIGESTS = 1
-    NAMES = 2
-    RESENDS = 3
-    RESENT = 4
-    CONFIRMING = 5
-    AGREED = 6
-    OUT = 7
-
-
 _CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
-
-
-class _Relay:
-    """What one relay knows of one step.
-
-    Attributes:
-        party: identifier.
-        at: how far it is.
-        arrivals: headers and shares.
-        held: those that are there whole, once relays compare; in the end those that count.
-        told: whether any other relay has said what it holds.
-        rosters: what other relays have said since the last turn.
-        live: int64, the relays that are heard of.
-        attempts: how often messages were asked for again.
-        fetches: that wait for an answer.
-        answered: int64 [k, 2], tags that were answered.
-        sums: elements [*batch, t, d] by tag, once one was asked for.
-    """
-
-    def __init__(self, party: int, arrivals: Arrivals) -> None:
-        self.party, self.arrivals = party, arrivals
-        self.at, self.attempts = _At.GATHERING, 0
-        self.held: Held | None = None
-        self.rosters: list[Messages] = []
-        self.live: Ids = np.array([party], dtype=np.int64)
-        self.fetches: list[Messages] = []
-        self.answered: Ids = np.empty((0, 2), dtype=np.int64)
-        self.sums: Elements | None = None
-        self.table: tuple[Ids, Segments] | None = None
-        self.told = False
-
-    def state(self) -> dict[str, Array]:
-        """All of it as arrays; of what is held once there are sums, what they are looked up by."""
-        numbers = [self.at, self.attempts, self.told]
-        arrays = {"numbers": np.array(numbers, dtype=np.int64), "live": self.live, "answered": self.answered}
-        for name, kept in (("roster", self.rosters), ("fetch", self.fetches)):
-            arrays |= {f"{name}{n}": as_array(m) for n, m in enumerate(kept)}
-        if self.held is not None:
-            held = self.held if self.sums is None else replace(self.held, shares=None)
-            arrays |= {f"held/{name}": value for name, value in held.state().items()}
-        if self.sums is not None:
-            return {**arrays, "sums": self.sums}
-        return arrays | {f"arrivals/{name}": value for name, value in self.arrivals.state().items()}
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on where a state was taken."""
-        at, self.attempts, told = state["numbers"].tolist()
-        self.at, self.told = _At(at), bool(told)
-        self.live, self.answered, self.sums = state["live"], state["answered"], state.get("sums")
-        self.rosters, self.fetches = numbered("roster", state), numbered("fetch", state)
-        held = within("held", state)
-        self.held = Held.of_state(held) if held else None
-        self.arrivals.restore(within("arrivals", state))
 
 
 class Relays(SumMachine):
@@ -121,10 +52,7 @@ class Relays(SumMachine):
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
         self._everybody = topology.helpers
         self._wire = Wire(draws.batch_shape)
-        self._publics: list[Messages] = []
-        self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
-        self._heard: dict[int, tuple[Ids, Bytes]] = {}
-        self._keys: dict[int, Keys] = {}
+        self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
         self._done: set[Step] = set()
         self._open(SETUP)
 
@@ -135,7 +63,7 @@ class Relays(SumMachine):
         field = self._scheme.field
         expanding = self._everybody[: self._crypto.expanded]
         self._relays = [
-            _Relay(party, Arrivals(self._wire, field, expands=party in expanding)) for party in self.parties.tolist()
+            Standing(party, Arrivals(self._wire, field, expands=party in expanding)) for party in self.parties.tolist()
         ]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
@@ -149,8 +77,7 @@ class Relays(SumMachine):
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
         if messages.phase is Phase.KEYS:
-            self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES)
-            self._publics.append(messages)
+            self._keys.take(messages)
             return
         if messages.phase not in (*_CARRYING, Phase.ROSTERS, Phase.FETCH):
             raise MalformedMessageError(f"messages must be for relays; found {messages.phase.label}")
@@ -164,9 +91,9 @@ class Relays(SumMachine):
         for party, rows in by_value(to):
             self._give(by_party[party], messages if rows is None else messages.rows(rows))
 
-    def _give(self, relay: _Relay, messages: Messages) -> None:
+    def _give(self, relay: Standing, messages: Messages) -> None:
         if messages.phase in _CARRYING:
-            if relay.at not in (_At.GATHERING, _At.RESENDS, _At.RESENT):
+            if relay.at not in (At.GATHERING, At.RESENDS, At.RESENT):
                 raise StaleMessageError("messages must arrive before relays have agreed on them; at least one did not")
             relay.arrivals.take(messages)
         elif messages.phase is Phase.ROSTERS:
@@ -178,81 +105,56 @@ class Relays(SumMachine):
 
     def turn(self) -> Iterable[Messages]:
         """What each relay says now."""
-        out: list[Messages] = []
-        if self._publics:
-            out += self._answer_keys()
+        out = self._keys.answer()
         for relay in self._relays:
             out += self._next(relay)
             relay.rosters = []
         return out
 
-    def _answer_keys(self) -> list[Messages]:
-        """Every relay tells each sender whose key it heard its own, and derives the keys that they share."""
-        heard, self._publics = self._publics, []
-        if self._heard:
-            raise ProtocolError("keys must be agreed on once; senders tell other ones")
-        draws, out = self._draws, []
-        self._private = draws.draw("private keys", self.parties, 256, (KEY_BYTES,)).astype(np.uint8)
-        for n, party in enumerate(self.parties.tolist()):
-            mine = [(m, m.receivers == party) for m in heard]
-            parts = [(m.senders[to], self._wire.read(m, PAYLOAD, "|u1", KEY_BYTES)[to]) for m, to in mine]
-            senders, publics = (np.concatenate(each) for each in zip(*parts, strict=True))
-            if not len(senders):
-                continue
-            order = np.argsort(senders, kind="stable")
-            senders, publics = senders[order], publics[order]
-            if (senders[1:] == senders[:-1]).any():
-                raise ProtocolError("every sender must have one key; at least one has not")
-            self._heard[party] = senders, publics
-            own = np.repeat(public_keys(self._private[n : n + 1]), len(senders), axis=0)
-            ends = np.full(len(senders), party), senders
-            out.append(self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: own}))
-        return out
-
-    def _next(self, relay: _Relay) -> Iterator[Messages]:
+    def _next(self, relay: Standing) -> Iterator[Messages]:
         """One relay's turn."""
-        if relay.at is _At.GATHERING:
+        if relay.at is At.GATHERING:
             if relay.arrivals.any:
                 relay.held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
                 if len(relay.held):
-                    relay.at = _At.DIGESTS
+                    relay.at = At.DIGESTS
                     yield from self._tell(relay, PAYLOAD, relay.held.digest())
             elif relay.fetches and not relay.told:  # nobody has sent anything
-                relay.held, relay.at = relay.arrivals.held(self._draws.name_of, relay.party, self._remark), _At.AGREED
-        elif relay.at is _At.DIGESTS:
+                relay.held, relay.at = relay.arrivals.held(self._draws.name_of, relay.party, self._remark), At.AGREED
+        elif relay.at is At.DIGESTS:
             yield from self._compare(relay)
-        elif relay.at is _At.NAMES:
+        elif relay.at is At.NAMES:
             yield from self._settle_names(relay)
-        elif relay.at is _At.RESENDS:
-            relay.at = _At.RESENT
-        elif relay.at is _At.RESENT:
+        elif relay.at is At.RESENDS:
+            relay.at = At.RESENT
+        elif relay.at is At.RESENT:
             relay.held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
             yield from self._tell_names(relay)
-        elif relay.at is _At.CONFIRMING:
+        elif relay.at is At.CONFIRMING:
             self._confirm(relay)
-        if relay.at is _At.AGREED and relay.fetches:
+        if relay.at is At.AGREED and relay.fetches:
             yield from self._answer(relay)
 
     def _remark(self, party: int, what: str) -> None:
         self.remark(self._step, party, what)
 
-    def _others(self, relay: _Relay) -> Ids:
+    def _others(self, relay: Standing) -> Ids:
         others: Ids = self._everybody[self._everybody != relay.party]
         return others
 
-    def _tell(self, relay: _Relay, name: str, digest: Ids) -> Iterator[Messages]:
+    def _tell(self, relay: Standing, name: str, digest: Ids) -> Iterator[Messages]:
         others = self._others(relay)
         ends = np.full(len(others), relay.party), others
         fields = {name: np.broadcast_to(digest, (len(others), DIGEST_WORDS))}
         yield self._wire.say(Phase.ROSTERS, self._step, ends, DIGEST_BYTES, fields)
 
-    def _compare(self, relay: _Relay) -> Iterator[Messages]:
+    def _compare(self, relay: Standing) -> Iterator[Messages]:
         """After digests: all that are heard of hold the same, or they tell each other what they hold."""
         said = self._said(relay, PAYLOAD)
         relay.live = np.array([relay.party, *sorted(said)], dtype=np.int64)
         if len(relay.live) <= self._scheme.T:
             self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
-            relay.at = _At.OUT
+            relay.at = At.OUT
             return
         for other in self._everybody.tolist():
             if other not in self._noted and other != relay.party and other not in said:
@@ -260,11 +162,11 @@ class Relays(SumMachine):
                 self._remark(other, "the relay is not heard of and is left out of this step")
         assert relay.held is not None, "it has told its digest"
         if all(np.array_equal(digest, relay.held.digest()) for digest in said.values()):
-            relay.at = _At.AGREED
+            relay.at = At.AGREED
             return
         yield from self._tell_names(relay)
 
-    def _said(self, relay: _Relay, name: str) -> dict[int, Ids]:
+    def _said(self, relay: Standing, name: str) -> dict[int, Ids]:
         """What other relays said: digests by party."""
         found: dict[int, Ids] = {}
         for messages in relay.rosters:
@@ -273,11 +175,11 @@ class Relays(SumMachine):
                 found |= dict(zip(messages.senders.tolist(), digests, strict=True))
         return found
 
-    def _tell_names(self, relay: _Relay) -> Iterator[Messages]:
+    def _tell_names(self, relay: Standing) -> Iterator[Messages]:
         """Names and headers of all that a relay holds, to all that are heard of."""
         held, others = relay.held, relay.live[relay.live != relay.party]
         assert held is not None, "it has told its digest"
-        relay.at = _At.NAMES
+        relay.at = At.NAMES
         whole = np.concatenate([held.names[:, None], held.tags], axis=1)
         if len(held.numbers):
             whole = np.concatenate([whole, held.numbers[:, None]], axis=1)
@@ -285,7 +187,7 @@ class Relays(SumMachine):
         size = whole.size * whole.itemsize
         yield self._wire.say(Phase.ROSTERS, self._step, (np.full(len(others), relay.party), others), size, fields)
 
-    def _settle_names(self, relay: _Relay) -> Iterator[Messages]:
+    def _settle_names(self, relay: Standing) -> Iterator[Messages]:
         """After rosters: what others hold is asked for, or what all hold counts."""
         held = relay.held
         assert held is not None, "it has told its roster"
@@ -293,23 +195,23 @@ class Relays(SumMachine):
         relay.live = np.array([relay.party, *sorted(heard)], dtype=np.int64)
         if len(relay.live) <= self._scheme.T:
             self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
-            relay.at = _At.OUT
+            relay.at = At.OUT
             return
         names = {relay.party: held.names, **{party: rows[:, 0] for party, rows in heard.items()}}
         anywhere = np.unique(np.concatenate(list(names.values())))
         self._check_headers(relay, heard)
         if relay.attempts < self._scheme.resends and any(len(each) < len(anywhere) for each in names.values()):
-            relay.attempts, relay.at = relay.attempts + 1, _At.RESENDS
+            relay.attempts, relay.at = relay.attempts + 1, At.RESENDS
             yield from self._ask_again(relay, np.setdiff1d(anywhere, held.names))
             return
         counted = anywhere
         for each in names.values():
             counted = np.intersect1d(counted, each)
         self._note_left_out(np.setdiff1d(anywhere, counted))
-        relay.held, relay.at = held.some(found_among(counted, held.names)), _At.CONFIRMING
+        relay.held, relay.at = held.some(found_among(counted, held.names)), At.CONFIRMING
         yield from self._tell(relay, wire.AGREED, relay.held.digest())
 
-    def _rosters(self, relay: _Relay) -> dict[int, Ids]:
+    def _rosters(self, relay: Standing) -> dict[int, Ids]:
         found: dict[int, Ids] = {}
         for messages in relay.rosters:
             if AGREED_ROWS in messages.fields:
@@ -319,7 +221,7 @@ class Relays(SumMachine):
                 found |= dict(zip(messages.senders.tolist(), whole, strict=True))
         return found
 
-    def _check_headers(self, relay: _Relay, heard: Mapping[int, Ids]) -> None:
+    def _check_headers(self, relay: Standing, heard: Mapping[int, Ids]) -> None:
         held = relay.held
         assert held is not None, "it has told its roster"
         own = np.column_stack([held.tags, held.numbers]) if len(held.numbers) else held.tags
@@ -335,7 +237,7 @@ class Relays(SumMachine):
                     "differ"
                 )
 
-    def _ask_again(self, relay: _Relay, missing: Ids) -> Iterator[Messages]:
+    def _ask_again(self, relay: Standing, missing: Ids) -> Iterator[Messages]:
         """Asks senders, or the silos that forward for them, for what another relay holds, by slot or place."""
         if len(missing):
             slots = missing & (2**32 - 1)
@@ -351,18 +253,18 @@ class Relays(SumMachine):
         for sender, count in zip(senders.tolist(), counts.tolist(), strict=True):
             self._remark(sender, f"{count} messages did not reach every relay and are left out")
 
-    def _confirm(self, relay: _Relay) -> None:
+    def _confirm(self, relay: Standing) -> None:
         """Relays that would count different messages give no answers."""
         said = self._said(relay, wire.AGREED)
         assert relay.held is not None, "it has told what it counts"
         own = relay.held.digest()
-        relay.at = _At.AGREED
+        relay.at = At.AGREED
         others = relay.live[relay.live != relay.party].tolist()
         if not all(other in said and np.array_equal(said[other], own) for other in others):
             self._remark(relay.party, "the relay does not agree with the others on what counts, and gives no answers")
-            relay.at = _At.OUT
+            relay.at = At.OUT
 
-    def _answer(self, relay: _Relay) -> Iterator[Messages]:
+    def _answer(self, relay: Standing) -> Iterator[Messages]:
         """Answers those who open tags, each tag once."""
         fetches, relay.fetches = relay.fetches, []
         for fetched in fetches:
@@ -377,7 +279,7 @@ class Relays(SumMachine):
             counts, sums = self.answers(relay, tags)
             yield from self._returned(relay, messages, tags, counts, sums)
 
-    def answers(self, relay: _Relay, tags: Ids) -> tuple[Ids, Elements]:
+    def answers(self, relay: Standing, tags: Ids) -> tuple[Ids, Elements]:
         """What a relay makes of opened tags: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
         known, by_tag = self._table(relay)
         sums, sizes = self._sums(relay, by_tag), by_tag.sizes
@@ -391,7 +293,7 @@ class Relays(SumMachine):
             out[..., ~answered, :] = 0
         return np.where(answered, sizes[place], 0), out
 
-    def _table(self, relay: _Relay) -> tuple[Ids, Segments]:
+    def _table(self, relay: Standing) -> tuple[Ids, Segments]:
         """Tags and their messages, which are the same at all relays that agree."""
         assert relay.held is not None, "it has agreed on them"
         if relay.table is None:
@@ -401,7 +303,7 @@ class Relays(SumMachine):
             relay.table = self._tables[digest]
         return relay.table
 
-    def _sums(self, relay: _Relay, by_tag: Segments) -> Elements:
+    def _sums(self, relay: Standing, by_tag: Segments) -> Elements:
         field, held = self._scheme.field, relay.held
         assert held is not None, "it has agreed on them"
         if relay.sums is None:
@@ -412,26 +314,15 @@ class Relays(SumMachine):
                 relay.sums = relay_sums(field, shares, by_tag, self._wire.axes)
         return relay.sums
 
-    def _expanded(self, relay: _Relay, held: Held) -> Elements:
+    def _expanded(self, relay: Standing, held: Held) -> Elements:
         party = relay.party
         if len(held.seeds):
             return self._crypto.expand(self._step, party, held.names, held.seeds, held.width, None)
-        keys = self._agreed(party)
+        keys = self._keys.of(party)
         return self._crypto.expand(self._step, party, held.names, keys.secrets[0], held.width, keys)
 
-    def _agreed(self, party: int) -> Keys:
-        """The keys of one relay, derived when they are first used."""
-        if party not in self._keys:
-            if party not in self._heard:
-                raise ProtocolError("keys must be agreed on before the first sum; they are not")
-            senders, publics = self._heard[party]
-            private = self._private[int(np.searchsorted(self.parties, party))]
-            secrets = self._crypto.relay_keys(private, party, publics, senders, self._crypto.session(self._draws))
-            self._keys[party] = Keys.of(senders, [secrets])
-        return self._keys[party]
-
     def _returned(
-        self, relay: _Relay, messages: Messages, tags: Ids, counts: Ids, sums: Elements
+        self, relay: Standing, messages: Messages, tags: Ids, counts: Ids, sums: Elements
     ) -> Iterator[Messages]:
         """Answers, by way of the silo that fetched, or to the owner itself."""
         ends, step = (np.full(len(tags), relay.party), messages.senders), self._step
@@ -450,13 +341,8 @@ class Relays(SumMachine):
             "step": step_array(self._step),
             "done": done_array(self._done),
             "noted": np.array(sorted(self._noted), dtype=np.int64),
-            "private": self._private,
-            "session": self._crypto.named_session,
         }
-        arrays |= {f"public{n}": as_array(m) for n, m in enumerate(self._publics)}
-        for party, (senders, publics) in self._heard.items():
-            arrays |= {f"heard/{party}/senders": senders, f"heard/{party}/publics": publics}
-        arrays |= {f"keys/{party}": keys.secrets[0] for party, keys in self._keys.items()}
+        arrays |= {f"keys/{name}": value for name, value in self._keys.state().items()}
         for relay in self._relays:
             arrays |= {f"relay/{relay.party}/{name}": value for name, value in relay.state().items()}
         return arrays
@@ -465,14 +351,8 @@ class Relays(SumMachine):
         """Goes on where a state was taken."""
         self._open(step_of(state["step"]))
         self._done, self._noted = done_steps(state["done"]), set(state["noted"].tolist())
-        self._private, self._publics = state["private"], numbered("public", state)
-        self._crypto.name_session(state["session"])
+        self._keys.restore(within("keys", state))
         for relay in self._relays:
-            heard = within(f"heard/{relay.party}", state)
-            if heard:
-                self._heard[relay.party] = heard["senders"], heard["publics"]
-            if f"keys/{relay.party}" in state:
-                self._keys[relay.party] = Keys.of(heard["senders"], [state[f"keys/{relay.party}"]])
             relay.restore(within(f"relay/{relay.party}", state))
 
 

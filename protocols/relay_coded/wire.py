@@ -39,7 +39,7 @@ MOST_COORDINATES = 2**22
 
 TAG, OPENING, SLOT, ATTEMPT, NUMBER, SEED = "tag", "opening", "slot", "attempt", "number", "seed"
 SHARE, WIDTH, COUNT, SUM, PLACE, RELAY = "share", "width", "count", "sum", "place", "relay"
-SENDER, AGREED = "sender", "agreed"
+AGREED = "agreed"
 
 
 class Wire:

@@ -46,8 +46,8 @@ def batches(draw: st.DrawFn) -> Messages:
         shape = (m, *draw(st.lists(st.integers(0, 3), max_size=MOST_AXES - 1)))
         fields[name] = draw(hnp.arrays(np.dtype(draw(st.sampled_from(KINDS))), shape))
     ids = hnp.arrays(np.int64, m, elements=st.integers(-(2**63), 2**63 - 1))
-    phase, overhead = draw(st.sampled_from(Phase)), draw(st.integers(0, 2**32 - 1))
-    return Messages(phase, draw(steps()), draw(ids), draw(ids), fields, 0, overhead)
+    phase, overhead = draw(st.sampled_from(Phase)), draw(st.integers(-(2**31), 2**31 - 1))
+    return Messages(phase, draw(steps()), draw(ids), draw(ids), fields, 0, overhead, draw(st.booleans()))
 
 
 @given(batches(), st.binary(min_size=SESSION_BYTES, max_size=SESSION_BYTES))
@@ -55,6 +55,7 @@ def test_what_is_written_is_read(messages: Messages, session: bytes) -> None:
     """Phase, step, ends, and every field with its type, shape and bits."""
     found = decode(encode(messages, session), session)
     assert (found.phase, found.step, found.overhead) == (messages.phase, messages.step, messages.overhead)
+    assert found.sealed is messages.sealed
     assert found.senders.tolist() == messages.senders.tolist()
     assert found.receivers.tolist() == messages.receivers.tolist()
     assert list(found.fields) == list(messages.fields)

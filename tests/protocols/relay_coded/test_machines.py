@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -65,6 +66,11 @@ class PutDown(SumMachine):
         self._kept = named_to_bytes(state)
 
 
+def nth(made: Callable[[], tuple[SumMachine, ...]], n: int) -> SumMachine:
+    """One of the machines of a process."""
+    return made()[n]
+
+
 class Processes:
     """One process a silo, with its devices, and one a relay."""
 
@@ -82,7 +88,7 @@ class Processes:
                 return scheme.machines(topology, SESSION, draws, hosted)
 
             for n in range(len(made())):
-                make = lambda n=n, made=made: made()[n]  # noqa: E731  # binds its loop's values
+                make = partial(nth, made, n)
                 self.machines.append(PutDown(make) if put_down else make())
 
     def sum(self, values: NDArray[np.float64], step: Step) -> NDArray[np.float64]:

@@ -1,0 +1,207 @@
+"""How named senders and the relays that expand their shares agree on keys, before the first sum of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, public_keys
+from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
+from fgl_secure.protocols.relay_coded.wire import Wire, found_among
+from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
+from fgl_secure.runtime.machine import SETUP
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+Ids = NDArray[np.int64]
+
+
+class SendersKeys:
+    """The keys of the senders that one process hosts.
+
+    Args:
+        senders: int64 [s], ascending party identifiers.
+        relays: int64, those that expand their shares.
+        cryptography: derives keys.
+        wire: makes and reads messages.
+        draws: coins of the senders.
+
+    Attributes:
+        keys: what was agreed on; None before.
+    """
+
+    def __init__(self, senders: Ids, relays: Ids, cryptography: Cryptography, wire: Wire, draws: Draws) -> None:
+        self._senders, self._relays, self._crypto, self._wire, self._draws = senders, relays, cryptography, wire, draws
+        self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
+        self._heard: dict[int, Bytes] = {}
+        self.keys: Keys | None = None
+
+    @property
+    def due(self) -> bool:
+        """Whether keys have to be agreed on before anything is sent."""
+        return self._crypto.keyed and self.keys is None and bool(len(self._senders))
+
+    def publish(self) -> list[Messages]:
+        """Draws private keys, and tells each relay each sender's public one."""
+        senders, relays, draws = self._senders, self._relays, self._draws
+        self._crypto.session(draws)
+        self._private = draws.draw("private keys", senders, 256, (KEY_BYTES,)).astype(np.uint8)
+        rows = np.repeat(np.arange(len(senders)), len(relays))
+        ends = senders[rows], np.tile(relays, len(senders))
+        return [self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: public_keys(self._private)[rows]})]
+
+    def take(self, messages: Messages) -> None:
+        """Takes relays' public keys.
+
+        Raises:
+            MalformedMessageError: they are none, or for somebody who waits for none.
+        """
+        keys, place = (
+            self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES),
+            found_among(messages.receivers, self._senders),
+        )
+        if not len(self._private) or (place < 0).any():
+            raise MalformedMessageError("public keys must be for senders that wait for them; at least one is not")
+        for relay in np.unique(messages.senders).tolist():
+            rows = np.flatnonzero(messages.senders == relay)
+            heard = self._heard.setdefault(relay, np.zeros((len(self._senders), KEY_BYTES + 1), dtype=np.uint8))
+            heard[place[rows], :KEY_BYTES], heard[place[rows], -1] = keys[rows], 1
+
+    def agree(self) -> None:
+        """Derives keys; private ones are not needed any more.
+
+        Raises:
+            ProtocolError: a relay's public key has not arrived, differs between senders, or has low order.
+        """
+        session, secrets = self._crypto.session(self._draws), []
+        for relay in self._relays.tolist():
+            ends = self._private, self._senders, self._public_key_of(relay), relay
+            secrets.append(self._crypto.sender_keys(*ends, session))
+        self.keys, self._private, self._heard = Keys.of(self._senders, secrets), self._private[:0], {}
+
+    def _public_key_of(self, relay: int) -> Bytes:
+        heard, name_of = self._heard.get(relay), self._draws.name_of
+        missing = self._senders if heard is None else self._senders[heard[:, -1] == 0]
+        if len(missing) or heard is None:
+            raise ProtocolError(
+                f"public keys must arrive before the first sum; that of {name_of(relay)} did not reach "
+                f"{name_of(int(missing[0]))}"
+            )
+        key: Bytes = heard[0, :KEY_BYTES]
+        if (heard[:, :KEY_BYTES] != key).any():
+            raise ProtocolError(f"{name_of(relay)} must tell everybody one public key; it tells two")
+        return key
+
+    def state(self) -> dict[str, Array]:
+        """Private keys until all are agreed on, and those that are."""
+        arrays: dict[str, Array] = {"private": self._private, "session": self._crypto.named_session}
+        arrays |= {f"heard/{relay}": rows for relay, rows in self._heard.items()}
+        return arrays | {f"keys{j}": each for j, each in enumerate(self.keys.secrets if self.keys else ())}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self._private = state["private"]
+        self._crypto.name_session(state["session"])
+        self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
+        secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
+        self.keys = Keys.of(self._senders, secrets) if secrets else None
+
+
+class RelaysKeys:
+    """The keys of the relays that one process hosts.
+
+    Args:
+        relays: int64 [k], ascending party identifiers.
+        cryptography: derives keys.
+        wire: makes and reads messages.
+        draws: coins of the relays.
+    """
+
+    def __init__(self, relays: Ids, cryptography: Cryptography, wire: Wire, draws: Draws) -> None:
+        self._relays, self._crypto, self._wire, self._draws = relays, cryptography, wire, draws
+        self._arrived: list[Messages] = []
+        self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
+        self._heard: dict[int, tuple[Ids, Bytes]] = {}
+        self._keys: dict[int, Keys] = {}
+
+    def take(self, messages: Messages) -> None:
+        """Takes senders' public keys.
+
+        Raises:
+            MalformedMessageError: they are none.
+        """
+        self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES)
+        self._arrived.append(messages)
+
+    def answer(self) -> list[Messages]:
+        """Every relay tells each sender whose key has arrived its own.
+
+        Raises:
+            ProtocolError: senders tell keys twice.
+        """
+        arrived, self._arrived = self._arrived, []
+        if not arrived:
+            return []
+        if self._heard:
+            raise ProtocolError("keys must be agreed on once; senders tell other ones")
+        out: list[Messages] = []
+        self._private = self._draws.draw("private keys", self._relays, 256, (KEY_BYTES,)).astype(np.uint8)
+        for n, relay in enumerate(self._relays.tolist()):
+            senders, publics = self._for(relay, arrived)
+            if not len(senders):
+                continue
+            self._heard[relay] = senders, publics
+            own = np.repeat(public_keys(self._private[n : n + 1]), len(senders), axis=0)
+            ends = np.full(len(senders), relay), senders
+            out.append(self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: own}))
+        return out
+
+    def _for(self, relay: int, arrived: list[Messages]) -> tuple[Ids, Bytes]:
+        """Senders, ascending, and their public keys."""
+        mine = [(messages, messages.receivers == relay) for messages in arrived]
+        parts = [(each.senders[to], self._wire.read(each, PAYLOAD, "|u1", KEY_BYTES)[to]) for each, to in mine]
+        senders, publics = (np.concatenate(each) for each in zip(*parts, strict=True))
+        order = np.argsort(senders, kind="stable")
+        senders, publics = senders[order], publics[order]
+        if (senders[1:] == senders[:-1]).any():
+            raise ProtocolError("every sender must have one key; at least one has not")
+        return senders, publics
+
+    def of(self, relay: int) -> Keys:
+        """The keys of one relay, derived when they are first asked for.
+
+        Raises:
+            ProtocolError: no sender has told one.
+        """
+        if relay not in self._keys:
+            if relay not in self._heard:
+                raise ProtocolError("keys must be agreed on before the first sum; they are not")
+            senders, publics = self._heard[relay]
+            private = self._private[int(np.searchsorted(self._relays, relay))]
+            secrets = self._crypto.relay_keys(private, relay, publics, senders, self._crypto.session(self._draws))
+            self._keys[relay] = Keys.of(senders, [secrets])
+        return self._keys[relay]
+
+    def state(self) -> dict[str, Array]:
+        """All of it."""
+        arrays: dict[str, Array] = {"private": self._private, "session": self._crypto.named_session}
+        arrays |= {f"arrived{n}": as_array(messages) for n, messages in enumerate(self._arrived)}
+        for relay, (senders, publics) in self._heard.items():
+            arrays |= {f"heard/{relay}/senders": senders, f"heard/{relay}/publics": publics}
+        return arrays | {f"keys/{relay}": keys.secrets[0] for relay, keys in self._keys.items()}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self._private, self._arrived = state["private"], numbered("arrived", state)
+        self._crypto.name_session(state["session"])
+        for relay in self._relays.tolist():
+            heard = within(f"heard/{relay}", state)
+            if heard:
+                self._heard[relay] = heard["senders"], heard["publics"]
+            if f"keys/{relay}" in state:
+                self._keys[relay] = Keys.of(heard["senders"], [state[f"keys/{relay}"]])
