@@ -34,7 +34,7 @@ def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> No
         ("relay-coded[bound=4.5, fraction_bits=3]", RelayCoded(bound=4.5, fraction_bits=3)),
         ("secmp[mu=target,wrap,p=11]", WRAPPING),
         ("clients=pairwise-masking[threshold=4]", PairwiseMasking(4)),
-        ("server=pairwise-masking[threshold=4,degree=2,p=2147483647]", PairwiseMasking(4, 2, 2**31 - 1)),
+        ("server=pairwise-masking[threshold=4,degree=2,p=2147483647]", PairwiseMasking(4, degree=2, modulus=2**31 - 1)),
         ("lightsecagg[threshold=4,colluding=1]", LightSecAgg(4, 1)),
     ],
 )  # fmt: skip
@@ -48,7 +48,7 @@ def test_parameters_are_fields(text: str, scheme: object) -> None:
     [
         RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, profile=Profile.ANON),
         SecretMessagePassing(PrimeField(101), T=3, delivery=MuDelivery.TARGET),
-        PairwiseMasking(5, 4, 2**31 - 1),
+        PairwiseMasking(5, degree=4, modulus=2**31 - 1),
         LightSecAgg(5, 2),
     ],
     ids=lambda scheme: scheme.name,
