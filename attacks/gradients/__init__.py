@@ -5,12 +5,6 @@ from __future__ import annotations
 from fgl_secure.attacks.gradients.fields import GradientFilter, GradientSpan
 from fgl_secure.attacks.gradients.knowledge import Candidates, GradientKnowledge
 from fgl_secure.attacks.gradients.labels import GradientLabels
-from fgl_secure.attacks.gradients.matching.attacks import (
-    DeepLeakage,
-    FeaturesAndEdges,
-    ImprovedDeepLeakage,
-    InvertingGradients,
-)
 from fgl_secure.attacks.gradients.single import GradientSingleNeighbours, GradientSingleRow
 from fgl_secure.attacks.gradients.sums import RoundDisaggregation, SumMembership
 from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, UpdateTruth
@@ -18,8 +12,6 @@ from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth, Updat
 __all__ = [
     "Candidates",
     "ClientBatch",
-    "DeepLeakage",
-    "FeaturesAndEdges",
     "GradientFilter",
     "GradientKnowledge",
     "GradientLabels",
@@ -27,8 +19,6 @@ __all__ = [
     "GradientSingleRow",
     "GradientSpan",
     "GradientTruth",
-    "ImprovedDeepLeakage",
-    "InvertingGradients",
     "RoundDisaggregation",
     "SumMembership",
     "UpdateTruth",

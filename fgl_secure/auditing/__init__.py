@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.schema import Exposure, Findings, contradictions
     from fgl_secure.auditing.terminal import print_report
     from fgl_secure.auditing.verdict import Verdict, judge
+    from fgl_secure.auditing.wording import bytes_text, figure, percent_text, with_interval
 
 _PLACES = MappingProxyType({
     "Record": "records",
@@ -26,6 +27,10 @@ _PLACES = MappingProxyType({
     "print_report": "terminal",
     "Verdict": "verdict",
     "judge": "verdict",
+    "bytes_text": "wording",
+    "figure": "wording",
+    "percent_text": "wording",
+    "with_interval": "wording",
 })  # fmt: skip
 
 __all__ = [
@@ -34,9 +39,13 @@ __all__ = [
     "Record",
     "Report",
     "Verdict",
+    "bytes_text",
     "contradictions",
+    "figure",
     "judge",
+    "percent_text",
     "print_report",
+    "with_interval",
     "write_report",
 ]
 

@@ -36,6 +36,17 @@ def lines_of(each: type[Method]) -> Rows:
     return lines
 
 
+def matrix() -> str:
+    """Which scheme runs which sums of which method, as Markdown: the table in the README."""
+    header = ["method", "sums", *(f"`{name}`" for name in schemes.names())]
+    rows = [header, ["---"] * len(header)]
+    for kind in map(method, method_names()):
+        for topology in kind.topologies:
+            served = ["yes" if schemes.refusal(name, topology) is None else "" for name in schemes.names()]
+            rows.append([f"`{kind.name}`", f"`{topology}`", *served])
+    return "\n".join("|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows)
+
+
 def _served(topology: str) -> str:
     return f"{topology}={'|'.join(schemes.names(topology))}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.statistics.metrics import (
     Interval,
     Proportion,
@@ -18,6 +19,7 @@ __all__ = [
     "Proportion",
     "advantage",
     "clustered_proportion",
+    "compare_exactly",
     "exact_proportion",
     "exact_rows_recovered",
     "node_block_proportion",

@@ -12,27 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, ProtocolError
 
-FEWEST = 2
-
 Flags = NDArray[np.bool_]
-
-
-def threshold_of(clients: int, threshold: int | None) -> int:
-    """U among so many clients: as given, or floor(2N/3) + 1.
-
-    Raises:
-        InputError: there are fewer than two, or U is not above half of them, so that a lying aggregator could have
-            one half agree on one roster and the other on another.
-    """
-    if clients < FEWEST:
-        raise InputError(f"senders must number at least {FEWEST}, or the sum is one term; found {clients}")
-    chosen = 2 * clients // 3 + 1 if threshold is None else threshold
-    if not clients < 2 * chosen <= 2 * clients:
-        raise InputError(
-            f"threshold must lie in {clients // 2 + 1}..{clients} for {clients} senders: above half of them, or an "
-            f"aggregator that lies could open two sums that differ in one sender; found {chosen}"
-        )
-    return chosen
 
 
 def colluding_of(clients: int, threshold: int, colluding: int | None) -> int:

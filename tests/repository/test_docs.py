@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import warnings
@@ -15,11 +16,25 @@ import pytest
 import torch
 from torch.nn import functional
 
+from fgl_secure import schemes
+from fgl_secure.cli.listing import matrix
+from fgl_secure.cli.main import _parser, _with_method
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
+
 ROOT = Path(__file__).parents[2]
 
 WHOLE = ("fedstruct.md", "secure_aggregation.md")
 """Pages whose examples stand alone; the others show pieces of programs."""
 
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
+
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+PATH = re.compile(r"\b(?:tests|docs|attacks|protocols|fgl_secure)/[\w/]+\.(?:py|md)\b")
+MODULE = re.compile(r"\bfgl_secure(?:\.[a-z_]\w*)+")
+COMMAND = re.compile(r"^(?:\$ )?fgl-secure (?!.*[\[|])(.*?)(?:\s+#.*)?$|`fgl-secure (\w[^`\[|]*)`", flags=re.MULTILINE)
+STAND_INS = {"METHOD": "hifgl", "NAME": "secmp", "TABLE": "hifgl-table3"}
 
 RUN = """
 import contextlib, io, json, sys
@@ -75,3 +90,52 @@ def test_the_lines_of_the_readme_wrap_a_loop_over_pyg_models() -> None:
     for name, found in model.state_dict().items():
         plain = sum(w * state[name].double() for w, state in zip(weights, names["states"], strict=True)) / weights.sum()
         assert float((found.double() - plain).abs().max()) <= names["aggregator"].last_round.error_bound[name], name
+
+
+def test_the_readme_has_the_matrix_of_methods_and_schemes() -> None:
+    """The table is what the command line makes of what schemes refuse; paste `matrix()` where this fails."""
+    assert matrix() in (ROOT / "README.md").read_text(encoding="utf-8"), matrix()
+
+
+@pytest.mark.parametrize("topology", schemes.TOPOLOGIES)
+def test_no_scheme_in_the_matrix_refuses_what_it_serves(topology: str) -> None:
+    """A scheme that the matrix names for a topology does not refuse it."""
+    for name in schemes.names(topology):
+        scheme = schemes.parse(name, (topology,))[1]
+        if isinstance(scheme, Scheme):
+            assert scheme.refuses(Topology.example(topology)) is None, name
+
+
+def test_the_readme_is_short() -> None:
+    """What belongs on a page of its own goes there."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 165
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_paths_and_modules_exist(page: Path) -> None:
+    """Pages name files and modules that are there."""
+    text = page.read_text(encoding="utf-8")
+    assert [link for link in LINK.findall(text) if not (page.parent / link).exists()] == []
+    assert [path for path in PATH.findall(text) if not (ROOT / path).exists()] == []
+    assert [name for name in MODULE.findall(text) if not _is_there(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_are_those_of_today(page: Path) -> None:
+    """The command line takes every command that a page shows."""
+    parser = _parser()
+    for line, inline in COMMAND.findall(page.read_text(encoding="utf-8")):
+        words = [STAND_INS.get(word, word) for word in shlex.split((line or inline).replace("=K]", "=3]"))]
+        if {"--help", "--version"}.isdisjoint(words) and len(words) > (0 if line else 1):
+            chosen = parser.parse_args(_with_method(words))
+            for scheme in chosen.scheme if words[0] in {"audit", "train"} else ():
+                schemes.assignment(scheme, chosen.method.topologies)
+
+
+def _is_there(name: str) -> bool:
+    """Whether a dotted name is a group of entry points, a module, or something that a module's text speaks of."""
+    place = ROOT.joinpath(*name.split("."))
+    if name == "fgl_secure.controls" or place.is_dir() or place.with_suffix(".py").exists():
+        return True
+    files = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
+    return any(place.name in file.read_text(encoding="utf-8") for file in files if file.exists())

@@ -1,7 +1,8 @@
-"""Notebooks: each runs from a clean kernel, and what is committed is the record of such a run."""
+"""Notebooks: each runs from a clean kernel on the public interface; what is committed is the record of such a run."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +12,20 @@ import pytest
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+import fgl_secure
+
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 SECONDS_A_CELL = 300
 
 # Two components or more after a slash that no word, dot or address precedes; or a user's folder on Windows.
 MACHINE_PATH = re.compile(r"(?<![\w.:/~<)}\]\\-])/(?:[\w.-]+/)+[\w.-]+|\b[A-Za-z]:\\Users\\")
+
+PACKAGES = {"algebra", "auditing", "coins", "dp", "errors", "graph", "runtime", "schemes", "statistics", "testing"}
+"""Parts of the package of which a notebook may take what they export, and nothing from inside."""
+
+OPEN = {"aggregation", "attacks", "methods", "protocols"}
+"""Parts in which each method, scheme or attack has modules of its own, which a notebook may take apart."""
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -77,6 +86,47 @@ def test_notebook_is_valid_and_was_run_from_top_to_bottom(path: Path) -> None:
 def test_notebook_names_no_folder_of_a_machine(path: Path) -> None:
     """Neither the cells nor the outputs of a committed notebook hold an absolute path."""
     assert [found.group() for text in texts(read(path)) for found in MACHINE_PATH.finditer(text)] == []
+
+
+def is_public(module: str, name: str) -> bool:
+    """Whether a notebook may import a name from a module of the package."""
+    _, part, *inside = f"{module}.{name}".split(".")
+    if any(each.startswith("_") or each == "cli" for each in (part, *inside)):
+        return False
+    if module == "fgl_secure":
+        return part in fgl_secure.__all__
+    return part in OPEN or (part in PACKAGES and len(inside) == 1)
+
+
+@each_notebook
+def test_notebook_imports_the_public_interface_alone(path: Path) -> None:
+    """No notebook imports the command line, nor what a part keeps to itself."""
+    tree = ast.parse("\n".join(cell.source for cell in code_cells(read(path))))
+    nodes = list(ast.walk(tree))
+    assert not [a.name for n in nodes if isinstance(n, ast.Import) for a in n.names if a.name.startswith("fgl_secure")]
+    taken = [(n.module, a.name) for n in nodes if isinstance(n, ast.ImportFrom) and n.module for a in n.names]
+    ours = [(module, name) for module, name in taken if module.split(".")[0] == "fgl_secure"]
+    assert ours
+    assert [pair for pair in ours if not is_public(*pair)] == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "expected"),
+    [
+        ("fgl_secure", "audit", True),
+        ("fgl_secure", "cli", False),
+        ("fgl_secure.cli.listing", "listing", False),
+        ("fgl_secure.methods.fedavg.inversion.cli", "output_of", False),
+        ("fgl_secure.auditing", "Verdict", True),
+        ("fgl_secure.auditing.wording", "figure", False),
+        ("fgl_secure.methods", "HiFGL", True),
+        ("fgl_secure.protocols.secmp", "SecretMessagePassing", True),
+        ("fgl_secure.schemes", "_TABLE", False),
+    ],
+)
+def test_public_imports_are_told_from_others(module: str, name: str, expected: bool) -> None:
+    """The command line and insides are refused, what packages export is not."""
+    assert is_public(module, name) is expected
 
 
 @each_notebook

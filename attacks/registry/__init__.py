@@ -13,17 +13,19 @@ from typing import Any
 
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.gradients import (
-    DeepLeakage,
-    FeaturesAndEdges,
     GradientFilter,
     GradientLabels,
     GradientSingleNeighbours,
     GradientSingleRow,
     GradientSpan,
-    ImprovedDeepLeakage,
-    InvertingGradients,
     RoundDisaggregation,
     SumMembership,
+)
+from fgl_secure.attacks.gradients.matching.attacks import (
+    DeepLeakage,
+    FeaturesAndEdges,
+    ImprovedDeepLeakage,
+    InvertingGradients,
 )
 from fgl_secure.attacks.message_passing import (
     AllCodesOfOneSender,
