@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.methods.silos.parcels import named_from_bytes, named_to_bytes
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Directory, Messages, OwnDraws, Phase, Recording, Role, Step, simulate
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from tests.protocols.conformance import ideal
 from tests.protocols.relay_coded.test_faults import VALUES, meshed
 from tests.strategies import grouping_over
