@@ -2,10 +2,11 @@
 
     relay-coded                                     for the topology that a method uses it for
     server=pairwise-masking[threshold=4]            for sums at the server, and with a threshold
-    neighbours=relay-coded[k_min=1,anon],server=ckks   a scheme for each of two topologies
+    neighbours=relay-coded[k_min=1,anon],server=lightsecagg   a scheme for each of two topologies
 
-What a scheme's `name` prints is read back here. A parameter is a field of the scheme's dataclass: a number, a switch or
-one of a few words; a word alone stands for the field that takes it.
+The schemes of this package come first, then those of packages that are installed and name a class as an entry point of
+group `fgl_secure.schemes`. What a scheme's `name` prints is read back here. A parameter is a field of the scheme's
+dataclass: a number, a switch or one of a few words; a word alone stands for the field that takes it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import re
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
@@ -33,16 +34,19 @@ from fgl_secure.protocols.topology import Topology
 Assignment = Mapping[str, Scheme]
 """By topology, the scheme that serves it."""
 
-SUMMARIES: Mapping[str, str] = MappingProxyType({
-    "plaintext": "every value in the clear; the oracle of correctness",
-    "secmp": "Secret Message Passing as HiFGL publishes it (KDD 2024)",
-    "relay-coded": "message passing over relays, the repair of secmp",
-    "pairwise-masking": "masks that cancel in the sum (Bonawitz et al. 2017, Bell et al. 2020); survives drop-outs",
-    "lightsecagg": "coded masks, whose sum is opened in one shot (So et al. 2022); survives drop-outs",
-    "ckks": "ciphertexts are added under a key of the receiver",
-    "ckks-shared-key": "ciphertexts are added for a server, under a key that the clients share and it never has",
-})  # fmt: skip
-"""Every scheme in words."""
+GROUP = "fgl_secure.schemes"
+"""Of entry points, each of which names a class of schemes."""
+
+IN_TREE: tuple[type[Scheme], ...] = (
+    Plaintext,
+    SecretMessagePassing,
+    RelayCoded,
+    PairwiseMasking,
+    LightSecAgg,
+    Ckks,
+    SharedKeyCkks,
+)
+"""The classes of this package."""
 
 TOPOLOGIES: Mapping[str, str] = MappingProxyType({
     "neighbours": "rows of a node's neighbours, for the node or its client",
@@ -56,54 +60,50 @@ _SHORT = {"p": ("field", "modulus"), "mu": ("delivery",), "k_min": ("k_min", "mi
 """What names print, and the fields that are meant."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """A scheme's class, the fields that a caller may name, and fields that follow from others unless they are named."""
+def kinds() -> Mapping[str, type[Scheme]]:
+    """All classes of schemes by what they are called: those of this package, then those of installed packages.
 
-    kind: type[Scheme]
-    parameters: tuple[str, ...] = ()
-    following: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    Raises:
+        InputError: an entry point names no such class, or one that is called like another.
+    """
+    found: dict[str, type[Scheme]] = {}
+    for kind in (*IN_TREE, *(_loaded(point) for point in entry_points(group=GROUP))):
+        if kind.label in found:
+            raise InputError(f"scheme must have a label of its own; found {kind.label} twice")
+        found[kind.label] = kind
+    return MappingProxyType(found)
 
 
-_CODING = ("field", "T", "bound", "fraction_bits")
-_TABLE: Mapping[str, Mapping[str, _Served]] = MappingProxyType({
-    "neighbours": {
-        "plaintext": _Served(Plaintext),
-        "secmp": _Served(SecretMessagePassing, (*_CODING, "overflow", "delivery")),
-        "relay-coded": _Served(RelayCoded, (*_CODING, "R", "k_min", "profile", "padding"), {"R": ("T", 1)}),
-    },
-    "clients": {
-        "plaintext": _Served(Plaintext),
-        "ckks": _Served(Ckks),
-        "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
-    },
-    "server": {
-        "plaintext": _Served(Plaintext, ("threshold",)),
-        "pairwise-masking": _Served(PairwiseMasking, ("threshold", "degree", "modulus")),
-        "lightsecagg": _Served(LightSecAgg, ("threshold", "colluding", "modulus")),
-        "ckks-shared-key": _Served(SharedKeyCkks, ("threshold",)),
-    },
-})  # fmt: skip
+def _loaded(point: EntryPoint) -> type[Scheme]:
+    kind = point.load()
+    if not (isinstance(kind, type) and issubclass(kind, Scheme)):
+        raise InputError(f"entry point {point.name} of {GROUP} must name a class of schemes; found {point.value}")
+    return kind
 
 
 def names(topology: str | None = None) -> tuple[str, ...]:
     """The names of the schemes that serve a topology; of all schemes where none is named."""
-    return tuple(SUMMARIES) if topology is None else tuple(_TABLE[topology])
+    return tuple(name for name in kinds() if topology is None or refusal(name, topology) is None)
+
+
+def summary(name: str) -> str:
+    """What a scheme does, in one line."""
+    return kinds()[name].summary
 
 
 def parameters(name: str) -> tuple[str, ...]:
-    """What may stand in brackets behind the name of a scheme, whatever it serves."""
-    return tuple(
-        dict.fromkeys(each for served in _TABLE.values() if name in served for each in served[name].parameters)
-    )
+    """What may stand in brackets behind the name of a scheme."""
+    return kinds()[name].parameters
 
 
 def refusal(name: str, topology: str) -> str | None:
     """Why a scheme does not serve a topology, as the end of a sentence; None where it does."""
-    if name in _TABLE[topology]:
+    scheme = kinds()[name]()
+    why = scheme.refuses(Topology.example(topology))
+    if why is None:
         return None
-    where = ", ".join(each for each in _TABLE if name in _TABLE[each])
-    return f"{name} serves {where} and not {topology} ({TOPOLOGIES[topology]})"
+    where = ", ".join(each for each in TOPOLOGIES if scheme.refuses(Topology.example(each)) is None) or "none of these"
+    return f"{name} serves {where} and not {topology} ({TOPOLOGIES[topology]}): {why}"
 
 
 def parse(
@@ -129,20 +129,22 @@ def parse(
     if found is None:
         raise InputError(f"scheme must be written [TOPOLOGY=]NAME, with [parameter=value,...] behind; found {text!r}")
     name, topology = found["name"], found["topology"]
-    if name not in SUMMARIES:
-        raise UnknownNameError("scheme", name, names())
+    known = kinds()
+    if name not in known:
+        raise UnknownNameError("scheme", name, tuple(known))
     if topology is not None and topology not in TOPOLOGIES:
         raise UnknownNameError("topology", topology, tuple(TOPOLOGIES))
     if topology is not None and topology not in topologies:
         raise InputError(f"scheme must be for {' or '.join(topologies)} here; found {text}, for {topology}")
     among = topologies if topology is None else (topology,)
-    served = next((each for each in among if name in _TABLE[each]), None)
+    served = next((each for each in among if refusal(name, each) is None), None)
     if served is None:
-        known = dict.fromkeys(each for topology in among for each in _TABLE[topology])
+        serving = dict.fromkeys(each for topology in among for each in names(topology))
         raise InputError(
-            f"scheme must serve {' or '.join(among)}, as {', '.join(known)} do; {refusal(name, among[0])}; found {text}"
+            f"scheme must serve {' or '.join(among)}, as {', '.join(serving)} do; {refusal(name, among[0])}; "
+            f"found {text}"
         )
-    return served, _made(name, _TABLE[served][name], found["parameters"], usual.get(served, {}))
+    return served, _made(name, known[name], found["parameters"], usual.get(served, {}))
 
 
 def assignment(
@@ -179,14 +181,11 @@ def server_scheme(text: str) -> Scheme:
     return parse(text, ("server",))[1]
 
 
-def _made(name: str, served: _Served, text: str | None, usual: Mapping[str, object]) -> Scheme:
-    values = dict(_values(name, served, text)) if text else {}
-    for follower, (leader, more) in served.following.items():
-        if leader in values and follower not in values:
-            values[follower] = typing.cast(int, values[leader]) + more
+def _made(name: str, kind: type[Scheme], text: str | None, usual: Mapping[str, object]) -> Scheme:
+    values = dict(_values(name, kind, text)) if text else {}
     if not set(usual) & set(values):
-        values |= {key: _of_kind(served.kind, key, value) for key, value in usual.items() if key in served.parameters}
-    return served.kind(**values)
+        values |= {key: _of_kind(kind, key, value) for key, value in usual.items() if key in kind.parameters}
+    return kind.of_parameters(values)
 
 
 def _of_kind(scheme: type, key: str, value: object) -> object:
@@ -194,22 +193,22 @@ def _of_kind(scheme: type, key: str, value: object) -> object:
     return PrimeField(typing.cast(int, value)) if _kind(scheme, key) is PrimeField else value
 
 
-def _values(name: str, served: _Served, text: str) -> Iterator[tuple[str, object]]:
-    if not served.parameters:
+def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, object]]:
+    if not scheme.parameters:
         raise InputError(f"{name} must be named without parameters, it has none; found [{text}]")
-    kinds = {key: _kind(served.kind, key) for key in served.parameters}
+    fields = {key: _kind(scheme, key) for key in scheme.parameters}
     for each in text.split(","):
         key, given, value = each.strip().partition("=")
         if given:
-            meant = next((long for long in _SHORT.get(key, (key,)) if long in kinds), None)
+            meant = next((long for long in _SHORT.get(key, (key,)) if long in fields), None)
             if meant is None:
-                raise UnknownNameError(f"parameter of {name}", key, served.parameters)
-            yield meant, _read(name, key, kinds[meant], value)
+                raise UnknownNameError(f"parameter of {name}", key, scheme.parameters)
+            yield meant, _read(name, key, fields[meant], value)
             continue
-        fitting = [k for k, kind in kinds.items() if issubclass(kind, StrEnum) and key in tuple(kind)]
+        fitting = [k for k, kind in fields.items() if issubclass(kind, StrEnum) and key in tuple(kind)]
         if len(fitting) != 1:
-            raise UnknownNameError(f"parameter of {name}", key, served.parameters)
-        yield fitting[0], kinds[fitting[0]](key)
+            raise UnknownNameError(f"parameter of {name}", key, scheme.parameters)
+        yield fitting[0], fields[fitting[0]](key)
 
 
 def _kind(scheme: type, name: str) -> Any:  # a type

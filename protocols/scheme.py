@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,10 +91,17 @@ class Scheme(ABC):
     """What it is called without its parameters."""
     summary: ClassVar[str]
     """What it does, in one line."""
+    parameters: ClassVar[tuple[str, ...]] = ()
+    """Fields that a caller may set in brackets behind the label: numbers, primes, or words of an enumeration."""
     takes_reals: ClassVar[bool] = False
     """Whether rows of one sum of all clients may be reals, which are summed as they are."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
+
+    @classmethod
+    def of_parameters(cls, values: Mapping[str, Any]) -> Self:
+        """The scheme with some fields set, where others may follow from them."""
+        return cls(**values)
 
     @property
     @abstractmethod

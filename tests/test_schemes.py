@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
 
-from fgl_secure import schemes
+from fgl_secure import audit, schemes
 from fgl_secure.algebra import MERSENNE_61, Overflow, PrimeField
+from fgl_secure.cli.listing import listing
 from fgl_secure.errors import FglSecureError, InputError, UnknownNameError
+from fgl_secure.methods import HiFGL
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -22,7 +28,7 @@ def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> No
     """Every scheme of every topology is read by its name, which is the one that it prints."""
     where, scheme = parse(f"{topology}={name}")
     assert (where, scheme.name) == (topology, name)
-    assert name in schemes.SUMMARIES
+    assert schemes.summary(name)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +103,7 @@ def test_usual_parameters_stand_back_where_one_of_them_is_named() -> None:
         ("secmp[mu=server]", UnknownNameError, "mu of secmp must be one of silo, target; found 'server'"),
         ("secmp[T=two]", InputError, "T of secmp must be an integer; found two"),
         ("secmp[bound=x]", InputError, "bound of secmp must be a number; found x"),
-        ("plaintext[path=silo]", InputError, "plaintext must be named without parameters, it has none"),
+        ("clients=ckks[T=2]", InputError, "ckks must be named without parameters, it has none"),
         ("relay-coded[k_min=0]", InputError, "k_min must be at least 1; found 0"),
         ("secmp[p=12]", FglSecureError, "prime; found 12"),
     ],
@@ -124,4 +130,69 @@ def test_two_schemes_for_one_topology_are_refused() -> None:
 def test_a_refusal_says_what_the_scheme_serves() -> None:
     """None where it serves the topology."""
     assert refusal("secmp", "neighbours") is None
-    assert str(refusal("lightsecagg", "clients")).startswith("lightsecagg serves server and not clients (a term of")
+    said = str(refusal("relay-coded", "clients"))
+    assert said.startswith("relay-coded serves neighbours and not clients (a term of")
+    assert said.endswith("relays add up rows for devices and for silos, which fetch their sums under tags")
+
+
+MODULE = """
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fgl_secure.protocols.plaintext import Plaintext
+
+
+@dataclass(frozen=True, slots=True)
+class Loud(Plaintext):
+    label: ClassVar[str] = "loud"
+    summary: ClassVar[str] = "every value in the clear, and proud of it"
+
+    @property
+    def name(self) -> str:
+        return "loud"
+
+    def refuses(self, topology):
+        return None if topology.name == "neighbours" else "it is for devices"
+
+
+NO_SCHEME = 7
+
+
+class Twice(Loud):
+    label: ClassVar[str] = "secmp"
+"""
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Installs a package beside this one, with an entry point for one of its names."""
+    (tmp_path / "outside_schemes.py").write_text(MODULE, encoding="utf-8")
+    described = tmp_path / "outside_schemes-1.0.dist-info"
+    described.mkdir()
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-schemes\nVersion: 1.0\n", "utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def install(name: str) -> None:
+        points = f"[fgl_secure.schemes]\none = outside_schemes:{name}\n"
+        (described / "entry_points.txt").write_text(points, encoding="utf-8")
+
+    yield install
+    sys.modules.pop("outside_schemes", None)
+
+
+def test_a_scheme_from_outside_is_listed_and_audited(outside: Callable[[str], None]) -> None:
+    """One class and an entry point: it stands behind those of this package, and attacks read its run."""
+    outside("Loud")
+    assert names()[-1] == names("neighbours")[-1] == "loud"
+    assert "every value in the clear, and proud of it; serves neighbours" in listing("schemes")
+    assert "it is for devices" in str(refusal("loud", "server"))
+    report = audit(HiFGL(epochs=1), "digits", ["loud"], ["clear-values"])
+    assert {record.protocol for record in report.records if record.attack == "clear-values"} == {"loud"}
+
+
+@pytest.mark.parametrize(("name", "why"), [("NO_SCHEME", "class of schemes"), ("Twice", "label of its own")])
+def test_what_is_no_scheme_is_refused(outside: Callable[[str], None], name: str, why: str) -> None:
+    """An entry point must name a class, and one that is called like no other."""
+    outside(name)
+    with pytest.raises(InputError, match=why):
+        names()

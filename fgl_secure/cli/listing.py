@@ -67,11 +67,12 @@ def _datasets() -> Rows:
 
 def _schemes() -> Rows:
     rows = []
-    for name, summary in schemes.SUMMARIES.items():
+    for name in schemes.names():
         serving = [topology for topology in schemes.TOPOLOGIES if schemes.refusal(name, topology) is None]
         promises = max(schemes.promises(schemes.parse(name, (topology,))[1], topology) for topology in serving)
         taken = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
-        rows.append((name, f"{summary}; serves {', '.join(serving)}; promises {promises or 'nothing'}; takes {taken}"))
+        says = f"serves {', '.join(serving)}; promises {promises or 'nothing'}; takes {taken}"
+        rows.append((name, f"{schemes.summary(name)}; {says}"))
     return rows
 
 

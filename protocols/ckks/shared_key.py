@@ -40,6 +40,7 @@ class SharedKeyCkks(OneSumScheme):
 
     label: ClassVar[str] = "ckks-shared-key"
     summary: ClassVar[str] = "clients share a CKKS key, the server adds ciphertexts that it cannot read"
+    parameters: ClassVar[tuple[str, ...]] = ("threshold",)
 
     threshold: int | None = None
     clients: type[SharedKeyClients] = field(default=SharedKeyClients, repr=False)

@@ -51,6 +51,7 @@ class PairwiseMasking(OneSumScheme):
 
     label: ClassVar[str] = "pairwise-masking"
     summary: ClassVar[str] = "one sum over clients under masks that cancel (Bonawitz et al., CCS 2017)"
+    parameters: ClassVar[tuple[str, ...]] = ("threshold", "degree", "modulus")
 
     threshold: int | None = None
     modulus: int = MERSENNE_61

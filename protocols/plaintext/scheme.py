@@ -53,6 +53,7 @@ class Plaintext(Scheme):
 
     label: ClassVar[str] = "plaintext"
     summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
+    parameters: ClassVar[tuple[str, ...]] = ("threshold",)
     takes_reals: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from enum import StrEnum
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,8 +101,14 @@ class RelayCoded(Scheme):
 
     label: ClassVar[str] = "relay-coded"
     summary: ClassVar[str] = "message passing over relays, the repair of secmp"
+    parameters: ClassVar[tuple[str, ...]] = ("field", "T", "bound", "fraction_bits", "R", "k_min", "profile", "padding")
     keyed: ClassVar[bool] = False
     """Where one process hosts everybody, the session's name is drawn with the keys."""
+
+    @classmethod
+    def of_parameters(cls, values: Mapping[str, Any]) -> Self:
+        """As many relays as T asks for, unless their number is among the values."""
+        return cls(**{"R": values["T"] + 1, **values} if "T" in values else values)
 
     def __post_init__(self) -> None:
         if not 1 <= self.T <= LARGEST_T:

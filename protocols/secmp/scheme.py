@@ -66,6 +66,7 @@ class SecretMessagePassing(Scheme):
 
     label: ClassVar[str] = "secmp"
     summary: ClassVar[str] = "Secret Message Passing as HiFGL publishes it (KDD 2024)"
+    parameters: ClassVar[tuple[str, ...]] = ("field", "T", "bound", "fraction_bits", "overflow", "delivery")
     keyed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

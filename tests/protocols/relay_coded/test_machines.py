@@ -1,4 +1,4 @@
-"""The same machines in processes of their own, put down after everything that they do and taken up from arrays alone."""
+"""The same machines in processes of their own, put down after all that they do and taken up from arrays alone."""
 
 from __future__ import annotations
 
