@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +25,8 @@ from fgl_secure.flower.process_settings import as_toml, free_port, offline_varia
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.1
+FORKED_WITH = ("1.41.",)
+"""Versions of Flower whose insides `warm_executor` was tested with, by how they begin."""
 
 
 class LocalProcessError(FglSecureError):
@@ -41,7 +44,8 @@ class LocalFederation:
         nodes: node configuration of each SuperNode, e.g. `{"partition-id": 0}`.
         environment: variables for all processes, beside those of this one.
         preload: modules that ClientApps need; with any, their processes are forked from one that has loaded them
-            (`warm_executor`), which saves seconds a message. Without, Flower starts each from nothing.
+            (`warm_executor`), which saves seconds a message. Without, and with a version of Flower that this was not
+            tested with (`FORKED_WITH`), Flower starts each from nothing.
 
     Example:
         with LocalFederation([{"partition-id": i} for i in range(4)]) as federation:
@@ -55,12 +59,17 @@ class LocalFederation:
         preload: Sequence[str] = (),
     ) -> None:
         self._nodes = [dict(node) for node in nodes]
-        self._preload = tuple(preload)
+        self._preload = tuple(preload) if version("flwr").startswith(FORKED_WITH) else ()
         self._environment = dict(environment or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._certificates: Certificates | None = None
         self.folder = Path()
         self.port = 0
+
+    @property
+    def forks(self) -> bool:
+        """Whether ClientApps are forked from a process that has their modules loaded."""
+        return bool(self._preload)
 
     def __enter__(self) -> LocalFederation:
         self.folder = Path(tempfile.mkdtemp(prefix="fgl-secure-flower-"))
@@ -68,7 +77,7 @@ class LocalFederation:
             self._certificates = make_certificates(self.folder)
             self._start_link()
             addresses = [self._start_node(index) for index in range(len(self._nodes))]
-            if self._preload:
+            if self.forks:
                 self._start_executor(addresses)
         except BaseException:
             self.close()
@@ -174,7 +183,7 @@ class LocalFederation:
         config = " ".join(f"{key}={as_toml(value)}" for key, value in self._nodes[index].items())
         command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1"]
         command += ["--port", str(port), "--root-certificates", str(files.authority), *serving_options(files)]
-        command += ["--isolation", "process"] if self._preload else []
+        command += ["--isolation", "process"] if self.forks else []
         self._spawn(f"node{index}", [*command, *(["--node-config", config] if config else [])])
         return f"127.0.0.1:{port}"
 
