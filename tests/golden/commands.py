@@ -166,7 +166,7 @@ def _readme() -> Iterator[tuple[str, Case]]:
         yield f"Cora/train/hifgl/{name}", Case("Cora-train", command, _LOOSE["hifgl"], public=True)
 
 
-CASES: Mapping[str, Case] = MappingProxyType(dict([*_audits(), *_trainings()]))
+CASES: Mapping[str, Case] = MappingProxyType(dict([*_audits(), *_trainings(), *_readme()]))
 """Every golden case by name."""
 
 
