@@ -67,7 +67,7 @@ def audit(
         progress: given a run's name, what to call after each of its rounds.
 
     Raises:
-        FglSecureError: a choice breaks a rule, before anything ran; or schemes were named of which no attack that was
+        FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
     """
     check_method(method)
@@ -95,12 +95,14 @@ def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
 
 
 def _check_measured(plan: Plan, records: list[Record]) -> None:
-    """Refuses to say of a named scheme that nothing contradicts it when nothing was measured."""
-    for subject in plan.subjects:
-        if not any(record.protocol in subject.claims and record.verdict.is_measured for record in records):
-            raise InputError(
-                f"attack must name at least one that can read a run of {subject.name}; those chosen measured nothing"
-            )
+    """Refuses to say of named schemes that nothing contradicts them when nothing was measured.
+
+    Attacks that read the run of one scheme and find nothing to read in that of another have said something of both.
+    """
+    names = {name for subject in plan.subjects for name in subject.claims}
+    if not any(record.protocol in names and record.verdict.is_measured for record in records):
+        runs = " or ".join(subject.name for subject in plan.subjects)
+        raise InputError(f"attack must name at least one that can read a run of {runs}; those chosen measured nothing")
 
 
 def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
