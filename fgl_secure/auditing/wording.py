@@ -162,7 +162,8 @@ def claimed(report: Findings, protocol: str, key: str) -> list[str]:
 
 
 def protocol_summary(report: Findings, protocol: str) -> str:
-    """One sentence: how many of the protocol's claims the findings contradict."""
+    """One sentence: how many of the protocol's claims the findings contradict, or that none was tested."""
+    mine = [record for record in report.records if record.protocol == protocol]
     against = [record for record in contradictions(report) if record.protocol == protocol]
     claims = list(dict.fromkeys([*claimed(report, protocol, "protects"), *(record.claim for record in against)]))
     if against:
@@ -172,9 +173,10 @@ def protocol_summary(report: Findings, protocol: str) -> str:
             f"{broken} of {plural(len(claims), 'claim')} of {protocol} {verb} contradicted by "
             f"{plural(len(against), 'finding')}."
         )
+    if claims and not any(record.verdict.is_measured for record in mine):
+        return f"Nothing was measured under {protocol}, which says nothing of its {plural(len(claims), 'claim')}."
     if claims:
         return f"No finding contradicts the {plural(len(claims), 'claim')} of {protocol}."
-    mine = [record for record in report.records if record.protocol == protocol]
     exposed = sum(record.verdict.is_exposure and record.controls_hold for record in mine)
     shown = "no finding shows" if exposed == 0 else f"{plural(exposed, 'finding')} show{'s' if exposed == 1 else ''}"
     return f"No protection is claimed by {protocol}; {shown} what it exposes."

@@ -22,13 +22,21 @@ def test_the_summary_counts_claims_and_findings() -> None:
 def test_the_summary_tells_of_failed_controls() -> None:
     """A finding whose control failed is announced as no evidence, and isn't counted as an exposure."""
     weak = replace(RECORD, protocol="plaintext", positive_control=0.1, contradicts_claim=False, claim="")
-    text = wording.summary(replace(REPORT, records=(weak,)))
+    kept = replace(RECORD, contradicts_claim=False, claim="")
+    text = wording.summary(replace(REPORT, records=(weak, kept)))
     assert "No finding contradicts the 2 claims of secmp." in text
     assert "No protection is claimed by plaintext; no finding shows what it exposes." in text
-    assert "The controls of 1 of 1 measured finding failed: that one is no evidence." in text
+    assert "The controls of 1 of 2 measured findings failed: that one is no evidence." in text
     assert "reached 0.100 and had to reach 0.900" in wording.control_failures(weak)
     high = replace(RECORD, null_control=0.5, null_interval=Interval(0.4, 0.6))
     assert "the null control scored 0.500, above chance" in wording.control_failures(high)
+
+
+def test_claims_that_nothing_measured_are_untested() -> None:
+    """Where no attack measured anything, the summary doesn't say that nothing contradicts the claims."""
+    text = wording.summary(replace(REPORT, records=()))
+    assert "Nothing was measured under secmp, which says nothing of its 2 claims." in text
+    assert "No finding contradicts" not in text
 
 
 @pytest.mark.parametrize(
