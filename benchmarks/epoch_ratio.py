@@ -20,10 +20,10 @@ from fgl_secure.graph import Data
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.program import HiFGL as Program
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
+from fgl_secure.training.parties import hierarchy_of
 
 BASELINE = "plaintext"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -15,6 +15,39 @@ from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Direction, Messages, Step
 
 Array = NDArray[Any]
+
+_WORDS = 6
+
+
+def step_array(step: Step) -> Array:
+    """Round, layer, direction, evaluation, part and whether it is final: int64 [6]."""
+    backward = step.direction is Direction.BACKWARD
+    return np.array([step.round, step.layer, backward, step.evaluation, step.part, step.final], dtype=np.int64)
+
+
+def step_of(array: Array) -> Step:
+    """The step of such an array.
+
+    Raises:
+        MalformedMessageError: it is none.
+    """
+    if array.shape != (_WORDS,):
+        raise MalformedMessageError(f"step must be {_WORDS} numbers; found shape {list(array.shape)}")
+    number, layer, backward, evaluation, part, final = array.tolist()
+    direction = Direction.BACKWARD if backward else Direction.FORWARD
+    return Step(number, layer, direction, bool(evaluation), part, bool(final))
+
+
+def done_array(steps: Iterable[Step]) -> Array:
+    """Steps in any order, int64 [k, 6]."""
+    return np.array([step_array(step) for step in steps], dtype=np.int64).reshape(-1, _WORDS)
+
+
+def done_steps(array: Array) -> set[Step]:
+    """The steps of such an array."""
+    return {step_of(row) for row in array}
+
+
 Ids = NDArray[np.int64]
 
 PROGRESS = "progress"

@@ -26,7 +26,6 @@ from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
 from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.methods.silos.share import SiloShare
@@ -34,6 +33,7 @@ from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5

@@ -1,4 +1,10 @@
-"""Shares as one received word: error location on a random combination, everything else as erasures."""
+"""Shares as one received word: error location on a random combination, everything else as erasures.
+
+The algorithm is Gao's ("A new algorithm for decoding Reed-Solomon codes", 2003, Algorithm 1a). It works on one short
+vector of python integers, whatever the size of the shares: `LagrangeCode.decode` runs it once, on a random linear
+combination of all coordinates. Polynomials are lists of coefficients, lowest first, without leading zeros; the zero
+polynomial is the empty list.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +15,93 @@ from typing import Any, Generic
 from fgl_secure.algebra.array_kinds import arithmetic_of
 from fgl_secure.algebra.interpolation import lagrange_matrix
 from fgl_secure.algebra.prime_field import ElementsT, PrimeField
-from fgl_secure.algebra.reed_solomon import locate_errors
 from fgl_secure.coins import Coins
 from fgl_secure.errors import TooManyErrors
+
+Polynomial = list[int]
+
+
+def locate_errors(
+    modulus: int, points: Sequence[int], values: Sequence[int], dimension: int, max_errors: int
+) -> tuple[int, ...] | None:
+    """Finds the positions at which values differ from the one polynomial that is near enough.
+
+    Args:
+        modulus: a prime.
+        points: m distinct elements.
+        values: m elements, of which at most `max_errors` differ from a polynomial of degree below `dimension`.
+        dimension: coefficients of the polynomial, 1 to m - 2 max_errors.
+        max_errors: positions that may be wrong; m >= dimension + 2 max_errors, so at most one polynomial fits.
+
+    Returns:
+        The wrong positions in ascending order, or None: no polynomial differs in `max_errors` positions or fewer.
+    """
+    vanishing, interpolated = _newton(modulus, points, values)
+    found = _nearby(modulus, vanishing, interpolated, (len(points) + dimension + 1) // 2)
+    if found is None or len(found) > dimension:
+        return None
+    wrong = tuple(i for i, x in enumerate(points) if _value(modulus, found, x) != values[i])
+    return wrong if len(wrong) <= max_errors else None
+
+
+def _newton(modulus: int, points: Sequence[int], values: Sequence[int]) -> tuple[Polynomial, Polynomial]:
+    """The product of all (x - point), and the polynomial of degree below m through all values."""
+    vanishing, interpolated = [1], [0] * len(points)
+    for i, (x, y) in enumerate(zip(points, values, strict=True)):
+        miss = (y - _value(modulus, interpolated[:i], x)) * pow(_value(modulus, vanishing, x), -1, modulus)
+        step = _padded(vanishing, len(points))
+        interpolated = [(old + miss * new) % modulus for old, new in zip(interpolated, step, strict=True)]
+        vanishing = [(low - x * high) % modulus for low, high in zip([0, *vanishing], [*vanishing, 0], strict=True)]
+    return vanishing, _trimmed(interpolated)
+
+
+def _padded(polynomial: Polynomial, length: int) -> Polynomial:
+    return polynomial + [0] * (length - len(polynomial))
+
+
+def _nearby(modulus: int, vanishing: Polynomial, interpolated: Polynomial, stop: int) -> Polynomial | None:
+    """Euclid's algorithm until the remainder's degree drops below `stop`; remainder / cofactor where it divides."""
+    before, now = vanishing, interpolated
+    cofactor_before, cofactor = [], [1]
+    while len(now) > stop:
+        quotient, remainder = _divided(modulus, before, now)
+        before, now = now, remainder
+        cofactor_before, cofactor = cofactor, _minus_product(modulus, cofactor_before, quotient, cofactor)
+    quotient, remainder = _divided(modulus, now, cofactor)
+    return None if remainder else quotient
+
+
+def _value(modulus: int, polynomial: Polynomial, x: int) -> int:
+    value = 0
+    for coefficient in reversed(polynomial):
+        value = (value * x + coefficient) % modulus
+    return value
+
+
+def _trimmed(polynomial: Polynomial) -> Polynomial:
+    while polynomial and not polynomial[-1]:
+        polynomial.pop()
+    return polynomial
+
+
+def _divided(modulus: int, numerator: Polynomial, denominator: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """Quotient and remainder."""
+    remainder, shift = list(numerator), len(numerator) - len(denominator)
+    quotient, inverse = [0] * max(shift + 1, 0), pow(denominator[-1], -1, modulus)
+    for at in range(shift, -1, -1):
+        factor = quotient[at] = remainder[at + len(denominator) - 1] * inverse % modulus
+        for i, coefficient in enumerate(denominator):
+            remainder[at + i] = (remainder[at + i] - factor * coefficient) % modulus
+    return _trimmed(quotient), _trimmed(remainder)
+
+
+def _minus_product(modulus: int, a: Polynomial, b: Polynomial, c: Polynomial) -> Polynomial:
+    """The polynomial a - b c."""
+    result = _padded(list(a), max(len(a), len(b) + len(c) - 1))
+    for i, x in enumerate(b):
+        for j, y in enumerate(c):
+            result[i + j] = (result[i + j] - x * y) % modulus
+    return _trimmed(result)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

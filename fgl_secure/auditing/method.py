@@ -16,7 +16,7 @@ from fgl_secure.choices import check_choices, choices_of
 from fgl_secure.errors import InputError
 from fgl_secure.graph.data import THIRDS, Data
 from fgl_secure.graph.federated_graph import FederatedGraph
-from fgl_secure.graph.graph_sets.data import GraphSets
+from fgl_secure.graph.graph_sets.catalogue import GraphSets
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.plan import Plan

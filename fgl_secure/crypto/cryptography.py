@@ -24,9 +24,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.expansion import add_masks
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
-from fgl_secure.crypto.prg import KEY_BYTES, word_of
+from fgl_secure.crypto.prg import KEY_BYTES, add_masks, word_of
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 
 Ids = NDArray[np.int64]

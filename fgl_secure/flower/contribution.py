@@ -11,8 +11,7 @@ from flwr.clientapp.typing import ClientAppCallable
 from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower import guard
-from fgl_secure.flower.digest import digest_of
-from fgl_secure.flower.records import arrays_of, only_arrays, only_metrics, without_request
+from fgl_secure.flower.records import arrays_of, digest_of, only_arrays, only_metrics, without_request
 from fgl_secure.flower.terms import RoundTerms, mapping_of
 
 

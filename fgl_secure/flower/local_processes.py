@@ -19,8 +19,14 @@ from pathlib import Path
 from types import TracebackType
 
 from fgl_secure.errors import FglSecureError, InputError
-from fgl_secure.flower.certificates import Certificates, make_certificates
-from fgl_secure.flower.process_settings import as_toml, free_port, offline_variables, serving_options
+from fgl_secure.flower.process_settings import (
+    Certificates,
+    as_toml,
+    free_port,
+    make_certificates,
+    offline_variables,
+    serving_options,
+)
 
 START_SECONDS = 60.0
 STOP_SECONDS = 5.0

@@ -14,10 +14,8 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FglSecureError, TooFewClientsError
-from fgl_secure.flower.digest import digest_of
-from fgl_secure.flower.exchange import Patience
-from fgl_secure.flower.records import ARRAYS, METRICS, arrays_of, only_arrays, record_of
-from fgl_secure.flower.roster import known_nodes
+from fgl_secure.flower.exchange import Patience, known_nodes
+from fgl_secure.flower.records import ARRAYS, METRICS, arrays_of, digest_of, only_arrays, record_of
 from fgl_secure.flower.server_round import SILENT, GridRound
 from fgl_secure.flower.settings import RoundReport, Settings
 from fgl_secure.flower.terms import RoundTerms, mapping_of

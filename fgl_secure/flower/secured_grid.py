@@ -10,7 +10,7 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
 from fgl_secure.errors import InputError
-from fgl_secure.flower.digest import digest_of
+from fgl_secure.flower.records import digest_of
 from fgl_secure.flower.rounds import Rounds
 
 TRAIN = "train"

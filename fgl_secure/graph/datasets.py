@@ -10,11 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from fgl_secure.errors import UnknownNameError
-from fgl_secure.graph.amazon import load_photo
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.citation_full import load_dblp
-from fgl_secure.graph.coauthor import load_coauthor
 from fgl_secure.graph.digits import load_digits_graph
+from fgl_secure.graph.npz_archives import load_coauthor, load_dblp, load_photo
 from fgl_secure.graph.planetoid import load_planetoid
 from fgl_secure.graph.raw_files import DATA_VARIABLE, cache_folder, chosen_folder
 from fgl_secure.graph.wikipedia import load_chameleon

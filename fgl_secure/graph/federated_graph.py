@@ -1,21 +1,65 @@
-"""A graph whose nodes are devices of several silos: what every federated method, attack and audit is given."""
+"""A graph whose nodes are devices of several silos: what every federated method, attack and audit is given.
+
+It is read by its attributes alone: importing PyTorch Geometric takes seconds, and importing this package should not.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph.assignment_checks import AssignmentRules
 from fgl_secure.graph.attributed_graph import Graph, read_only
-from fgl_secure.graph.pyg import graph_from_pyg, masks_from_pyg
-from fgl_secure.graph.split import SplitMasks
+from fgl_secure.graph.split import AssignmentRules, SplitMasks, random_split
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+_REQUIRED = ("x", "y", "edge_index")
+_MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def graph_from_pyg(data: Data, name: str) -> Graph:
+    """Build a graph from x [n, d], y [n] and edge_index [2, m].
+
+    Raises:
+        InputError: One of them is missing or not a tensor, or breaks a rule of `Graph.from_arrays`.
+    """
+    missing = [key for key in _REQUIRED if getattr(data, key, None) is None]
+    if missing:
+        raise InputError(f"data must have {', '.join(_REQUIRED)}; missing: {', '.join(missing)}")
+    features, labels, edges = (_as_array(data, key) for key in _REQUIRED)
+    return Graph.from_arrays(name, features, labels, edges)
+
+
+def masks_from_pyg(data: Data, num_nodes: int, seed: int) -> SplitMasks:
+    """Take the three masks where all are there and 1-D, else split 60/20/20 at random.
+
+    A 2-D mask holds several splits, and choosing one of them is the caller's decision.
+
+    Raises:
+        InputError: A mask is not a tensor, or `seed` is negative.
+    """
+    if any(getattr(data, key, None) is None for key in _MASKS):
+        return random_split(num_nodes, seed)
+    masks = [_as_array(data, key) for key in _MASKS]
+    if any(mask.ndim != 1 for mask in masks):
+        return random_split(num_nodes, seed)
+    return SplitMasks(*masks)
+
+
+def _as_array(data: Data, key: str) -> NDArray[Any]:
+    value = getattr(data, key)
+    try:
+        return np.asarray(value.detach().cpu().to_dense().numpy())
+    except (AttributeError, TypeError) as error:
+        raise InputError(
+            f"data.{key} must be a tensor of a dtype that numpy has; found {type(value).__name__}"
+        ) from error
+
 
 __all__ = ["FederatedGraph", "Graph"]
 
@@ -160,3 +204,27 @@ class FederatedGraph:
 
     def __repr__(self) -> str:
         return f"FederatedGraph({self.graph!r}, silos={self.num_silos}, partition={self.partition!r})"
+
+
+def boundary_nodes(graph: FederatedGraph) -> NDArray[np.bool_]:
+    """Which nodes have a neighbour, by an edge in either direction, outside their own silo: bool [n]."""
+    on_boundary = np.zeros(graph.num_devices, dtype=np.bool_)
+    on_boundary[graph.edges[:, graph.crosses_silos].ravel()] = True
+    return on_boundary
+
+
+def boundary_share(graph: FederatedGraph) -> float:
+    """The share of nodes with a neighbour outside their own silo, 0..1.
+
+    This is eps_p of HiFGL (Eq. 6) as a fraction, averaged over the silos with their numbers of nodes as weights. It
+    says what the partition exposes and nothing about a protocol.
+    """
+    return float(boundary_nodes(graph).mean())
+
+
+def degree_one_share(graph: Graph) -> float:
+    """The share of nodes that receive exactly one message in a layer, 0..1.
+
+    For such a node the sum of the messages is the message, so no grouped sum can hide it from its receiver.
+    """
+    return float((graph.in_degree == 1).mean())

@@ -2,6 +2,9 @@
 
 The file has two sparse matrices, adj_* and attr_*, and the labels, and is read without pickle. PyTorch Geometric makes
 the same of all of them: edges in both directions, no self-loops, features 0 or 1.
+
+They are Amazon Photo (co-purchases), Coauthor CS and Physics (co-authorship), and DBLP (citations). FedSage+ and
+Fed2GNN call CS "MSAcademic".
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -72,3 +76,52 @@ def _sparse(stored: Mapping[str, NDArray[Any]], prefix: str) -> Any:
     matrix = csr_array(parts, shape=tuple(stored[f"{prefix}_shape"]))
     matrix.check_format(full_check=True)  # an index outside of the matrix would be read from foreign memory
     return matrix
+
+
+def load_photo(data_root: Path | None, cache: Path) -> Graph:
+    """Load Amazon Photo from Amazon/Photo/raw/amazon_electronics_photo.npz, as `load_archive` says."""
+    archive = NpzArchive("Photo", "gnn-benchmark", "Amazon/Photo/raw", "amazon_electronics_photo.npz", _download_photo)
+    return load_archive(archive, data_root, cache)
+
+
+def _download_photo(scratch: Path) -> Path:
+    from torch_geometric.datasets import Amazon  # noqa: PLC0415 (takes seconds)
+
+    Amazon(root=str(scratch), name="Photo")
+    return scratch / "Photo" / "raw"
+
+
+_FILES: Mapping[str, str] = MappingProxyType({"CS": "ms_academic_cs.npz", "Physics": "ms_academic_phy.npz"})
+
+
+def load_coauthor(name: str, data_root: Path | None, cache: Path) -> Graph:
+    """Load one of the two graphs from Coauthor/<name>/raw, as `load_archive` says.
+
+    Args:
+        name: "CS" or "Physics".
+        data_root: Holds the raw files; None to let PyTorch Geometric download into the cache.
+        cache: Where downloads and parsed graphs are kept.
+    """
+    folder = f"Coauthor/{name}/raw"
+    archive = NpzArchive(name, "gnn-benchmark", folder, _FILES[name], partial(_download_coauthor, name))
+    return load_archive(archive, data_root, cache)
+
+
+def _download_coauthor(name: str, scratch: Path) -> Path:
+    from torch_geometric.datasets import Coauthor  # noqa: PLC0415 (takes seconds)
+
+    Coauthor(root=str(scratch), name=name)
+    return scratch / name / "raw"
+
+
+def load_dblp(data_root: Path | None, cache: Path) -> Graph:
+    """Load DBLP from CitationFull/dblp/raw/dblp.npz, as `load_archive` says."""
+    archive = NpzArchive("DBLP", "graph2gauss", "CitationFull/dblp/raw", "dblp.npz", _download_dblp)
+    return load_archive(archive, data_root, cache)
+
+
+def _download_dblp(scratch: Path) -> Path:
+    from torch_geometric.datasets import CitationFull  # noqa: PLC0415 (takes seconds)
+
+    CitationFull(root=str(scratch), name="DBLP")
+    return scratch / "dblp" / "raw"

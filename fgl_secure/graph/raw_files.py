@@ -1,6 +1,9 @@
 """Data sets that come as raw files: found or downloaded, parsed once, and kept in the cache afterwards.
 
 The folder with the raw files is only read. What is downloaded or derived goes to the cache.
+
+A cache entry is an .npz of plain arrays that is read without pickle. It appears whole or not at all, and an entry that
+can't be read counts as absent.
 """
 
 from __future__ import annotations
@@ -11,15 +14,60 @@ import io
 import os
 import tempfile
 import warnings
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import platformdirs
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.attributed_graph import Graph
-from fgl_secure.graph.graph_cache import read_graph, write_graph
+
+# What reading a damaged file raises: RuntimeError where a wrong bit says that the archive is encrypted, and ValueError
+# covers InputError, since an entry that isn't a valid graph is damaged too.
+_DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+def read_graph(entry: Path, name: str) -> Graph | None:
+    """Read a cache entry, or return None where it is absent or damaged."""
+    from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
+
+    try:
+        # Opened here, because np.load leaves the file open when it turns out not to be an archive.
+        with entry.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            parts = (stored["values"], stored["columns"], stored["row_starts"])
+            features = csr_array(parts, shape=tuple(stored["shape"])).toarray()
+            return Graph.from_arrays(name, features, stored["labels"], stored["edges"])
+    except _DAMAGED:
+        return None
+
+
+def write_graph(entry: Path, graph: Graph) -> None:
+    """Write a cache entry; where the cache can't be written, do nothing, since it only saves time.
+
+    Features are stored as a sparse matrix: most public graphs have bags of words.
+    """
+    from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
+
+    sparse = csr_array(graph.features)
+    with contextlib.suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=entry.parent) as workspace:
+            unfinished = Path(workspace) / "graph.npz"
+            np.savez(
+                unfinished,
+                values=sparse.data,
+                columns=sparse.indices,
+                row_starts=sparse.indptr,
+                shape=np.array(sparse.shape),
+                labels=graph.labels,
+                edges=graph.edges,
+            )
+            os.replace(unfinished, entry)
+
 
 DATA_VARIABLE = "FGL_SECURE_DATA"
 CACHE_VARIABLE = "FGL_SECURE_CACHE"

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fgl_secure.testing.coins import BatchCoins, CountingCoins, Tapes
-    from fgl_secure.testing.errors import (
+    from fgl_secure.testing.evidence import (
+        Evidence,
         NotPrivateError,
         NotSimulatableError,
         PrivacyAssertionError,
         TraceDiffersError,
         VacuousTestError,
     )
-    from fgl_secure.testing.evidence import Evidence
     from fgl_secure.testing.exactly import assert_exactly_private
-    from fgl_secure.testing.protocol import Protocol
-    from fgl_secure.testing.schemes import protocol_of
+    from fgl_secure.testing.protocol import Protocol, protocol_of
     from fgl_secure.testing.simulation import assert_simulatable
     from fgl_secure.testing.statistically import assert_statistically_private
     from fgl_secure.testing.trace import assert_same_trace

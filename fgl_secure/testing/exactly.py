@@ -8,12 +8,10 @@ from numpy.typing import ArrayLike
 
 from fgl_secure.runtime import Party
 from fgl_secure.statistics.exact import ExactComparison, compare_exactly
-from fgl_secure.testing.arms import Arm
-from fgl_secure.testing.errors import NotPrivateError
-from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.arms import Aligned, Arm, aligned
+from fgl_secure.testing.evidence import Evidence, NotPrivateError
 from fgl_secure.testing.protocol import Protocol, Question, words
 from fgl_secure.testing.twins import judge, require_twin
-from fgl_secure.testing.views import Aligned, aligned
 
 _SHOWN = 12  # coordinates of a view in a message
 

@@ -11,14 +11,21 @@ import numpy as np
 
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.features import MAX_PAIRS, Joins, Pairs, features_of, has_ratios
-from fgl_secure.statistics.relations import MAX_COLUMNS, SPARE, affine_relations
+from fgl_secure.statistics.features import (
+    MAX_COLUMNS,
+    MAX_PAIRS,
+    SPARE,
+    Joins,
+    Pairs,
+    affine_relations,
+    features_of,
+    has_ratios,
+)
 from fgl_secure.statistics.statistical import ALPHA, POWER, Comparison, Power, compare_samples, family_size
-from fgl_secure.testing.arms import Arm
+from fgl_secure.testing.arms import Aligned, Arm, aligned
 from fgl_secure.testing.evidence import Evidence
 from fgl_secure.testing.protocol import words
 from fgl_secure.testing.settings import CURRENT
-from fgl_secure.testing.views import Aligned, aligned
 
 _LOG = logging.getLogger("fgl_secure.testing")
 

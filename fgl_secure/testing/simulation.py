@@ -16,8 +16,7 @@ from fgl_secure.statistics.features import MAX_PAIRS
 from fgl_secure.statistics.statistical import ALPHA
 from fgl_secure.testing.arms import Arm
 from fgl_secure.testing.coins import tape_count
-from fgl_secure.testing.errors import NotSimulatableError
-from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.evidence import Evidence, NotSimulatableError
 from fgl_secure.testing.exactly import exact_evidence
 from fgl_secure.testing.protocol import Inputs, Protocol
 from fgl_secure.testing.sampling import Contest, Plan

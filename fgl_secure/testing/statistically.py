@@ -11,8 +11,7 @@ from fgl_secure.runtime import Party
 from fgl_secure.statistics.features import MAX_PAIRS
 from fgl_secure.statistics.statistical import ALPHA
 from fgl_secure.testing.arms import Arm
-from fgl_secure.testing.errors import NotPrivateError
-from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.evidence import Evidence, NotPrivateError
 from fgl_secure.testing.protocol import Protocol, Question
 from fgl_secure.testing.sampling import Contest, Plan
 from fgl_secure.testing.twins import judge, require_twin

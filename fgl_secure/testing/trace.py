@@ -11,8 +11,7 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Recording, Transcript
 from fgl_secure.testing.coins import BatchCoins
-from fgl_secure.testing.errors import TraceDiffersError
-from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.evidence import Evidence, TraceDiffersError
 from fgl_secure.testing.protocol import Inputs, Protocol
 from fgl_secure.testing.twins import judge, require_twin
 

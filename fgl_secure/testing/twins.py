@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable
 
 from fgl_secure.errors import InputError
-from fgl_secure.testing.errors import PrivacyAssertionError, VacuousTestError
-from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.evidence import Evidence, PrivacyAssertionError, VacuousTestError
 from fgl_secure.testing.protocol import Protocol
 from fgl_secure.testing.settings import CURRENT
 

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ckks import PublicKey
-from fgl_secure.crypto.ckks_adder import RunningSums
+from fgl_secure.crypto.ckks import PublicKey, RunningSums
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError

@@ -18,8 +18,7 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.lightsecagg.roster import Flags, check_roster
+from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_roster
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements

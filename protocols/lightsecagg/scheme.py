@@ -25,8 +25,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.claim import claim_of
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.code import MaskCode
-from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.lightsecagg.roster import colluding_of, lying_of
+from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, colluding_of, lying_of
 from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme

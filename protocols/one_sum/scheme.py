@@ -1,4 +1,4 @@
-"""Schemes for one sum over clients, and, until their callers know collectives, sums of vectors by way of these."""
+"""What schemes for one sum over clients have in common."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError, TooManyErrors
 from fgl_secure.protocols.relay_coded.code import target_decode
-from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.runtime import Draws, Step
 
 Array = NDArray[Any]

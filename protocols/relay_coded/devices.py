@@ -22,12 +22,11 @@ from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography
-from fgl_secure.protocols.relay_coded.parameters import Parameters
-from fgl_secure.protocols.relay_coded.plan import COVER, Plan
+from fgl_secure.protocols.relay_coded.plan import COVER, Parameters, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
+from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Direction, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP

@@ -15,11 +15,11 @@ from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
 from fgl_secure.protocols.relay_coded.code import find_tags, relay_sums
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.holdings import Arrivals, At, Held, Standing
-from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.stepping import done_array, done_steps, step_array, step_of
+from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP

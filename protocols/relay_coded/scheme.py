@@ -21,18 +21,17 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Claim, Draws, PublicParameters, Role
+from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
 
 Ids = NDArray[np.int64]
 
@@ -173,7 +172,10 @@ class RelayCoded(Scheme):
 
     def fitted(self, topology: Topology) -> RelayCoded:
         """The scheme over 2^61 - 1 for members: the gradient of a device with many neighbours has room there."""
-        return self.gradient_scheme(topology.terms) if topology.name == MEMBERS else self
+        if topology.name != MEMBERS:
+            return self
+        bits = max(EXACT_BITS - math.ceil(math.log2(topology.terms * LARGEST_GRADIENT)), 0)
+        return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
 
     def answered(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min."""
@@ -239,37 +241,6 @@ class RelayCoded(Scheme):
         if len(relays):
             out.append(self.roles.relays(relays, self._parameters, topology, crypto, draws))
         return tuple(out)
-
-    # What follows serves callers of the interface before this one, and goes with the last of them.
-
-    @property
-    def claim(self) -> Claim:
-        """The same for all topologies that it serves."""
-        return claim_of(self.T, self.k_min, anonymous=self.anonymous and self.cryptography.unlinkable)
-
-    @property
-    def minimum_group(self) -> int:
-        """k_min."""
-        return self.k_min
-
-    @property
-    def relays(self) -> int:
-        """R."""
-        return self.R
-
-    @property
-    def variants(self) -> tuple[RelayCoded, ...]:
-        """None: other parameters are other schemes with claims of their own."""
-        return ()
-
-    def gradient_scheme(self, members: int) -> RelayCoded:
-        """The same scheme over 2^61 - 1, where the gradient of a device with many neighbours has room."""
-        bits = max(EXACT_BITS - math.ceil(math.log2(members * LARGEST_GRADIENT)), 0)
-        return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
-
-    def open(self, channel: Channel, grouping: Grouping, width: int) -> Collective:
-        """Sums of neighbours' rows; a scheme for gradients is fitted already."""
-        return Collective(self, Topology(NEIGHBOURS, grouping, width), channel)
 
 
 def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:

@@ -12,7 +12,7 @@ from fgl_secure.errors import MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.stepping import step_array, step_of
+from fgl_secure.protocols.stepwise import step_array, step_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step, decode, encode
 from fgl_secure.runtime.machine import SETUP
 

@@ -29,8 +29,7 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.exchange import exchange
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.methods.hifgl.scenarios import public_of
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -38,6 +37,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 
 Ints = NDArray[np.int64]
 Kind = TypeVar("Kind")

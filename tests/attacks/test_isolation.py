@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 import fgl_secure.attacks
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.plaintext import Path as Way
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -23,6 +22,7 @@ from fgl_secure.protocols.secmp import MuDelivery
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Party, ReceivedRows, Recording, Role, Step, Transcript, View
 from fgl_secure.runtime.view import PrivateRows
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.attacks.conformance import bases
 from tests.attacks.recorded import random_graph, record, secmp, star_and_path, whole_numbers
 from tests.protocols.conformance import opened

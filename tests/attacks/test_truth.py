@@ -17,9 +17,9 @@ from fgl_secure.attacks.truth import foreign_neighbours, only_source
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Recording, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.message_passing.recovered import messages_of
 from tests.attacks.recorded import Run, random_graph, record, star_and_path
 

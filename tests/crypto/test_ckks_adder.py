@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
-from fgl_secure.crypto.ckks_adder import Adder, RunningSums
+from fgl_secure.crypto.ckks import Adder, PublicKey, ReceiverKey, RunningSums
 from fgl_secure.crypto.ckks_parameters import CHAINS, Parameters
 from fgl_secure.errors import ProtocolError
 

@@ -12,8 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from fgl_secure.errors import InputError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
-from fgl_secure.flower.digest import digest_of
-from fgl_secure.flower.records import KEY, Request
+from fgl_secure.flower.records import KEY, Request, digest_of
 from tests.flower.fake_federation import FakeGrid, app_of, record, update
 
 TARGET = 102

@@ -18,7 +18,7 @@ from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
-from fgl_secure.flower.memory import Memory
+from fgl_secure.flower.mod import Memory
 from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
 from fgl_secure.flower.records import KEY, Request
 from fgl_secure.flower.terms import RoundTerms

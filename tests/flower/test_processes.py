@@ -18,9 +18,8 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from fgl_secure.errors import InputError
 from fgl_secure.flower import local_processes
-from fgl_secure.flower.certificates import make_certificates
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.process_settings import as_toml, offline_variables
+from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 420.0

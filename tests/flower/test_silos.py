@@ -13,10 +13,8 @@ from flwr.clientapp import ClientApp
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.silos import TOLD, SiloMailbox, fresh_session, silo_app
-from fgl_secure.flower.turns import KEY, WHO, Turn
+from fgl_secure.flower.silos import KEY, TOLD, WHO, SiloMailbox, Turn, fresh_session, silo_app
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
 from fgl_secure.methods.silos.neighbour_sums import ClearSums
@@ -30,6 +28,7 @@ from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel, Recording
+from fgl_secure.training.parties import hierarchy_of
 from tests.flower.fake_federation import FakeGrid
 from tests.graphs import two_communities
 from tests.methods.silos.runs import FEDSTRUCT, HIFGL, fedstruct_makes, hifgl_makes, same_everywhere, together

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from fgl_secure.graph import Graph
-from fgl_secure.graph.graph_cache import read_graph, write_graph
+from fgl_secure.graph.raw_files import read_graph, write_graph
 from tests.graph.strategies import Edge, graph_from_pairs, pairs
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph, load, louvain_delta_partition, partition
-from fgl_secure.graph.packing import pack_in_turn
+from fgl_secure.graph.partition import pack_in_turn
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 Groups = list[list[int]]

@@ -13,10 +13,10 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.exchange import exchange
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import star_and_path
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.graph.packing import pack_groups
+from fgl_secure.graph.partition import pack_groups
 
 
 @st.composite

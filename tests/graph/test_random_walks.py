@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.graph import Graph
-from fgl_secure.graph.random_walks import OutEdges, random_walks
+from fgl_secure.graph.node2vec import OutEdges, random_walks
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 

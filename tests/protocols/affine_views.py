@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from fgl_secure.coins import Coins
 from fgl_secure.runtime import Party, Private, Recording, Transcript
 from fgl_secure.testing import Protocol
+from fgl_secure.testing.arms import Layout, views_of
 from fgl_secure.testing.coins import CountingCoins
 from fgl_secure.testing.protocol import Inputs
-from fgl_secure.testing.views import Layout, views_of
 
 Ints = NDArray[np.int64]
 

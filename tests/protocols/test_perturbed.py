@@ -28,9 +28,8 @@ from fgl_secure.dp import (
     grid_rows,
 )
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.hierarchy import note_membership
-from fgl_secure.methods.hifgl.program import neighbour_sums
+from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import PerMessage, Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
@@ -53,6 +52,7 @@ from fgl_secure.runtime import (
     Step,
     Strength,
 )
+from fgl_secure.training.parties import neighbour_sums
 from tests.graphs import two_communities
 from tests.protocols.conformance import (
     BACKWARD,

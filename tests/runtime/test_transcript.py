@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
@@ -32,6 +32,7 @@ from fgl_secure.runtime import (
     Transcript,
     View,
 )
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from tests.graphs import two_communities
 from tests.strategies import message_batches, send_drawn

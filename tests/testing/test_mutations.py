@@ -21,9 +21,8 @@ from fgl_secure.testing import (
     assert_same_trace,
     assert_statistically_private,
 )
-from fgl_secure.testing.arms import Arm
+from fgl_secure.testing.arms import Arm, aligned
 from fgl_secure.testing.protocol import Inputs
-from fgl_secure.testing.views import aligned
 from tests.testing.mutations import (
     Shape,
     Sharing,

@@ -13,8 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
-from fgl_secure.statistics.features import Joins, Pairs, features_of
-from fgl_secure.statistics.relations import affine_relations
+from fgl_secure.statistics.features import Joins, Pairs, affine_relations, features_of
 from fgl_secure.statistics.statistical import (
     Comparison,
     Power,

@@ -8,8 +8,8 @@ import pytest
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Private, Recording, Role, Step
+from fgl_secure.testing.arms import aligned, party_at, views_of
 from fgl_secure.testing.coins import BatchCoins
-from fgl_secure.testing.views import aligned, party_at, views_of
 
 PARTIES = Directory({Role.DEVICE: 2, Role.SILO: 1, Role.SERVER: 0})
 BOTH = [Party(Role.DEVICE, 1), Party(Role.SILO, 0)]

@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Step
 from fgl_secure.training.backbones import Degrees, GCNLayer, MessageLayer, PublishedGCNLayer, SAGELayer, make_layers
 from fgl_secure.training.grouped_sum import GroupedSum
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from tests.protocols.conformance import channel_of, opened
 from tests.strategies import federated_graphs
 

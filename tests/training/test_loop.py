@@ -9,11 +9,11 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
 from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset, Selection
 from tests.graphs import two_communities
 

@@ -17,8 +17,7 @@ from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
 from fgl_secure.cli.bench import lcc as bench_lcc
 from fgl_secure.cli.bench import secagg as bench_secagg
 from fgl_secure.cli.bench import secmp as bench_secmp
-from fgl_secure.cli.bench.report import Report
-from fgl_secure.cli.bench.timing import line, verdict
+from fgl_secure.cli.bench.timing import Report, line, verdict
 
 PARTS: dict[str, Callable[[], Report]] = {
     "field": bench_field.run,

@@ -10,8 +10,7 @@ import numpy as np
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.algebra.quantization import Integers
-from fgl_secure.cli.bench.report import Report, copy_timing
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
+from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit

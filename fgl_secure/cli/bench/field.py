@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61, FixedPoint, PrimeField, Segments
-from fgl_secure.cli.bench.report import Report, copy_timing, galois_field, on_devices, random_elements
-from fgl_secure.cli.bench.timing import Timing, measure
+from fgl_secure.cli.bench.timing import Report, Timing, copy_timing, galois_field, measure, on_devices, random_elements
 from fgl_secure.coins import SystemCoins
 
 LENGTH = 2**22

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import sparse
 
-from fgl_secure.cli.bench.report import Report, copy_timing
-from fgl_secure.cli.bench.timing import Figure, Side, Timing
+from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError

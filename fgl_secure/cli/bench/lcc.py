@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.algebra import LagrangeCode, PrimeField
-from fgl_secure.cli.bench.report import Report, copy_timing, galois_field, on_devices, random_elements
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
+from fgl_secure.cli.bench.timing import (
+    Figure,
+    Report,
+    Side,
+    Timing,
+    copy_timing,
+    galois_field,
+    measure,
+    on_devices,
+    random_elements,
+)
 from fgl_secure.coins import SystemCoins
 
 ROWS, WIDTH = 200_000, 64

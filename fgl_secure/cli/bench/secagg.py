@@ -15,10 +15,9 @@ import numba
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
-from fgl_secure.cli.bench.report import Report, copy_timing
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
-from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
-from fgl_secure.crypto.expansion import add_masks
+from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
+from fgl_secure.crypto.prg import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
 

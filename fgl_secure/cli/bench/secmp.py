@@ -12,18 +12,17 @@ from typing import cast
 import torch
 from torch.nn import functional
 
-from fgl_secure.cli.bench.report import Report, copy_timing
-from fgl_secure.cli.bench.timing import Figure, Side, Timing
+from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.program import HiFGL as Program
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.protocols.relay_coded.wire import FETCH_BYTES, HEADER_BYTES, SEAL_BYTES
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase
+from fgl_secure.training.parties import hierarchy_of
 
 DATASETS = ("digits", "Cora", "PubMed")
 PROTOCOLS = ("relay-coded", "secmp", "plaintext")

@@ -10,8 +10,7 @@ Motif graphs are generated here. Coloured digits and molecules need raw files an
 
 from __future__ import annotations
 
-from fgl_secure.graph.graph_sets.catalogue import GraphSetInfo, available_sets, describe_sets, load_set
-from fgl_secure.graph.graph_sets.data import GraphSets
+from fgl_secure.graph.graph_sets.catalogue import GraphSetInfo, GraphSets, available_sets, describe_sets, load_set
 from fgl_secure.graph.graph_sets.graph_set import Batch, GraphSet
 
 __all__ = ["Batch", "GraphSet", "GraphSetInfo", "GraphSets", "available_sets", "describe_sets", "load_set"]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from fgl_secure.choices import choice
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.colour_digits import colour_digits
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
@@ -110,3 +111,27 @@ def load_set(name: str, seed: int = 0, data_root: str | os.PathLike[str] | None 
     if entry is None:
         raise UnknownNameError("graph set", name, available_sets())
     return entry.make(seed, chosen_folder(data_root, DATA_VARIABLE))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphSets:
+    """Many small graphs; which client has which comes with them.
+
+    Attributes:
+        name: of a set.
+        root: folder of the raw data sets; None takes FGL_SECURE_DATA.
+    """
+
+    name: str = choice("Motif-mini", "set of graphs, see fgl-secure list datasets", option="dataset")
+    root: Path | None = choice(
+        None, "folder of raw data sets; None takes FGL_SECURE_DATA", option="data-root", shown="DIR"
+    )
+
+    def drawn(self, seed: int = 0) -> GraphSet:
+        """Loads or draws the set.
+
+        Raises:
+            UnknownNameError: there is none of that name.
+            DataNotFoundError: its raw files are not there.
+        """
+        return load_set(self.name, seed, self.root)

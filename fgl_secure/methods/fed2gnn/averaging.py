@@ -14,12 +14,51 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.layout import UpdateLayout
-from fgl_secure.methods.fed2gnn.models import NodeModel, Surroundings
+from fgl_secure.methods.fed2gnn.models import NodeModel, Surroundings, make_model
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fedstruct.models import Dropout
 from fgl_secure.runtime import Channel, Step
-from fgl_secure.training.model_down import send_down
-from fgl_secure.training.server_sums import ServerSums
+from fgl_secure.training.loop import Progress, RoundLog, TrainingResult, Watch
+from fgl_secure.training.server_sums import ServerSums, send_down
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateLayout:
+    """Where what is in a row [w theta, w, right, scored] of P + 3 entries.
+
+    Every count is divided by the number of nodes of the whole graph, which is public.
+
+    Attributes:
+        parameters: number P of model parameters theta.
+    """
+
+    parameters: int
+
+    @property
+    def model(self) -> slice:
+        """The model, times its weight."""
+        return slice(0, self.parameters)
+
+    @property
+    def weight(self) -> slice:
+        """The weight w: the client's labelled nodes."""
+        return slice(self.parameters, self.parameters + 1)
+
+    @property
+    def right(self) -> slice:
+        """The client's validation nodes that the model sent last predicts rightly."""
+        return slice(self.parameters + 1, self.parameters + 2)
+
+    @property
+    def scored(self) -> slice:
+        """The client's validation nodes."""
+        return slice(self.parameters + 2, self.width)
+
+    @property
+    def width(self) -> int:
+        """Entries of a row."""
+        return self.parameters + 3
+
 
 Ids = NDArray[np.int64]
 
@@ -181,3 +220,58 @@ class AveragedModel:
 def send_model(channel: Channel, averaged: AveragedModel, step: Step) -> None:
     """The server's model goes to every client."""
     send_down(channel, parameters_to_vector(averaged.model.parameters()).detach().cpu().numpy(), step)
+
+
+def train_averaged(
+    graph: FederatedGraph,
+    clients: Sequence[ClientGraph],
+    channel: Channel,
+    preset: Fed2GNNPreset,
+    sums: ServerSums,
+    *,
+    backbone: str,
+    seed: int,
+    device: torch.device,
+    first: int = 0,
+    start: float | None = None,
+    progress: Progress | None = None,
+) -> TrainingResult:
+    """Trains a model on the clients' graphs and selects a round as the preset says.
+
+    Models are scored before each round and after the last.
+
+    Args:
+        graph: who has what; its masks and labels score the model.
+        clients: what each client computes on.
+        channel: between server and clients.
+        preset: how to train.
+        sums: adds the clients' rows up.
+        backbone: "gcn", "sage" or "dagnn".
+        seed: of initial weights and dropout.
+        device: where model compute runs.
+        first: number of the first round in messages.
+        start: when the run began, on the clock of `time.perf_counter`; the result's seconds count from then, so with
+            all that goes before the first round. None counts the rounds alone.
+        progress: called after each round.
+    """
+    widths = (clients[0].surroundings.rows.width, preset.hidden, graph.num_classes)
+    model = make_model(backbone, widths, preset.hops, seed)
+    local = LocalStep(preset.learning_rate, preset.weight_decay, preset.dropout, preset.keep_moments)
+    averaged = AveragedModel(model, clients, graph.num_devices, sums, local, seed, device)
+    watch = Watch(graph, preset)
+    log = RoundLog(preset.epochs, progress, start)
+    for number in range(preset.epochs):
+        log.begin()
+        step = Step(first + number)
+        send_model(channel, averaged, step)
+        scores = averaged.scores()
+        watch.see(number, scores)
+        log.end(averaged.round(step, scores.argmax(dim=1)))
+        if watch.stale(number):
+            break
+    last = Step(first + len(log))
+    send_model(channel, averaged, last)
+    scores = averaged.scores()
+    watch.see(len(log), scores)
+    averaged.close(last, scores.argmax(dim=1))
+    return log.result(watch.best, watch.best_round, channel.transcript)

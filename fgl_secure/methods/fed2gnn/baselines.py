@@ -14,16 +14,15 @@ from scipy import sparse
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.fed2gnn.averaging import ClientGraph
+from fgl_secure.methods.fed2gnn.averaging import ClientGraph, train_averaged
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.methods.fed2gnn.latent import learn_latent
 from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.rounds import train_averaged
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 Ids = NDArray[np.int64]

@@ -2,11 +2,17 @@
 
 A row is a pair of a passive client and a node of another client: the sum over the passive client's nodes that the
 node has an edge to. A group is a node, and its client is entitled to the sum over the rows.
+
+Every edge between clients draws one number that both its ends know. A node picks its edges with the lowest numbers,
+its client says so to the client of the other end, and an edge stays if both ends pick it. If each end kept what it
+picked, a node would hear of neighbours that do not hear of it, no graph would be left whose rooted trees are unfolded,
+and a node's own row could not be taken out of what it hears by the published formulas. So a node with few neighbours
+loses an edge only to one with more than d. And whoever hears nothing about an edge learns that its other end has more.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +20,7 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.protocols.topology import Grouping, Ids
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
@@ -150,3 +157,57 @@ def _answered(graph: FederatedGraph, asking: Ids, asked: Ids, minimum: int) -> t
     rows = np.bincount(pairs, minlength=graph.num_devices)
     kept = rows[asking] >= minimum
     return asking[kept], asked[kept]
+
+
+def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: int, step: Step) -> FederatedGraph:
+    """Clients tell each other what their nodes picked, and keep what both ends did; see `sampled_neighbours`.
+
+    Raises:
+        InputError: `most` is below 1, or the graph is directed.
+        ProtocolError: a pick got lost, and the ends of its edge would not agree.
+    """
+    nodes, picked = picked_neighbours(graph, most, seed)
+    tell_neighbours(graph, channel, nodes, picked, step)
+    return sampled_neighbours(graph, most, seed)
+
+
+def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
+    """Leaves at most so many neighbours at other clients to every node: the edges that both ends pick.
+
+    Args:
+        graph: who has what; every edge in both directions.
+        most: d, at least 1.
+        seed: of the numbers.
+
+    Raises:
+        InputError: `most` is below 1, or the graph is directed.
+    """
+    node, other = picked_neighbours(graph, most, seed)
+    n = graph.num_devices
+    source, target = graph.edges
+    kept = ~graph.crosses_silos | (
+        np.isin(target * n + source, node * n + other) & np.isin(source * n + target, node * n + other)
+    )
+    return replace(graph, graph=replace(graph.graph, edges=read_only(graph.edges[:, kept])))
+
+
+def picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[np.int64]:
+    """int64 [2, m], nodes above the neighbours at other clients that they pick; see `sampled_neighbours`."""
+    if most < 1:
+        raise InputError(f"most must be at least 1 neighbour; found {most}")
+    check_undirected(graph)
+    source, target = graph.edges[:, graph.crosses_silos]
+    numbers = _edge_numbers(source, target, graph.num_devices, seed)
+    order = np.lexsort((numbers, target))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.searchsorted(target[order], target[order])
+    picked = rank < most
+    return np.stack([target[picked], source[picked]])
+
+
+def _edge_numbers(source: Ids, target: Ids, nodes: int, seed: int) -> NDArray[np.float64]:
+    """float64 [m], the number of each edge, the same in both directions."""
+    code = np.minimum(source, target) * nodes + np.maximum(source, target)
+    edges, which = np.unique(code, return_inverse=True)
+    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
+    return numbers

@@ -1,32 +1,36 @@
-"""Runs of Fed2GNN's hop sums for attacks: what clients know beside them, and the truth."""
+"""Runs of Fed2GNN's hop sums for attacks: what clients know beside them, the truth, and the positive control."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from math import floor, log2
+from types import MappingProxyType
 
+import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.rooted_trees.knowledge import HOP_SUMS, HopRules, PublicTopology
+from fgl_secure.attacks.rooted_trees.knowledge import FED2GNN, HOP_SUMS, HopRules, PublicTopology
 from fgl_secure.attacks.rooted_trees.truth import TreeTruth
 from fgl_secure.attacks.rooted_trees.views import ASKED, OWN_ROWS
+from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import client_pairs
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
+from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, client_pairs
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums
 from fgl_secure.methods.fed2gnn.models import backbone_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.methods.fed2gnn.training import exchange
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums
 
 Reals = NDArray[np.float64]
@@ -138,3 +142,32 @@ def _public(setting: HopSetting, grouping: Grouping) -> PublicParameters:
         return scheme.public
     unit = 1.0 if rows is None else max(rows.of(hop) for hop in range(1, setting.hops + 1)) / fixed.bound
     return replace(scheme.public, fraction_bits=fixed.fraction_bits - max(0, floor(log2(unit)) + 1))
+
+
+WIDTH, HOPS = 8, 3
+
+
+def along_communities(network: nx.Graph, clients: int) -> FederatedGraph:
+    """A network of nodes 0, 1 and so on, dealt to clients by the Louvain method."""
+    pairs, nodes = np.array(network.edges, dtype=np.int64), network.number_of_nodes()
+    edges = np.concatenate([pairs, pairs[:, ::-1]]).T
+    graph = Graph.from_arrays("reference", np.ones((nodes, 1)), np.arange(nodes) % 2, edges)
+    everyone = np.ones(nodes, dtype=np.bool_)
+    masks = SplitMasks(everyone, ~everyone, ~everyone)
+    return FederatedGraph.from_assignment(graph, partition("louvain", graph, clients, 0), masks, "louvain")
+
+
+def drawn_rows(nodes: int, width: int = WIDTH) -> NDArray[np.float64]:
+    """Normal rows."""
+    return np.random.default_rng(0).normal(size=(nodes, width))
+
+
+@cache
+def _in_the_clear() -> RecordedRun:
+    """Every node has three neighbours: few enough for sums that are solved, and for surroundings that are explained."""
+    graph = along_communities(nx.random_regular_graph(3, 900, seed=0), 2)
+    return drawn_hops(graph, drawn_rows(graph.num_devices), HopSetting(HOPS, Plaintext()), "reference, three hops")
+
+
+CONTROLS: Makers = MappingProxyType({FED2GNN: _in_the_clear})
+"""What attacks on hop sums must break, by name; made when it is first asked for."""

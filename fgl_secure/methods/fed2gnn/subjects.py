@@ -18,12 +18,10 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
 from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
-from fgl_secure.methods.fed2gnn.controls import CONTROLS
+from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
-from fgl_secure.methods.fed2gnn.scenarios import trained_hops
+from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, trained_hops
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
@@ -31,6 +29,7 @@ from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.schemes import parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import check_selection
 from fgl_secure.training.server_sums import CollectiveSums
 

@@ -12,23 +12,21 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.averaging import ClientGraph
+from fgl_secure.methods.fed2gnn.averaging import ClientGraph, train_averaged
 from fgl_secure.methods.fed2gnn.completed_graph import complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.decoder import Decoder
-from fgl_secure.methods.fed2gnn.grouping import check_undirected
+from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, check_undirected
 from fgl_secure.methods.fed2gnn.hop_sums import HopExchange, HopSums, RowRange
 from fgl_secure.methods.fed2gnn.latent import learn_latent
 from fgl_secure.methods.fed2gnn.models import Propagation, backbone_of
 from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.rounds import train_averaged
-from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours
 from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren, TrueChildren
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Step
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import ServerSums
 
 Ids = NDArray[np.int64]

@@ -1,17 +1,86 @@
-"""Updates that are clipped and given noise by the clients themselves, before a sum in stages."""
+"""Clipped and noisy gradients and updates: differential privacy of what a client sends in one round."""
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.algebra import Quantizer
+from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation, rounded_at_random
+from fgl_secure.dp.mechanisms import DiscreteGaussian
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Role, Step
-from fgl_secure.training.server_sums import CollectiveMean, Ids
+from fgl_secure.training.server_sums import Averaging, CollectiveMean, Ids
+
+GRID_SIGMA = 1024.0
+"""Standard deviation of the noise in steps of the grid that gradients are rounded to."""
+LEAST, MOST = 1e-4, 16.0
+"""Noise multipliers that may be asked for: noise that hides nothing, and noise that leaves nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradientNoise:
+    """Every client cuts its gradient down to a norm and adds discrete Gaussian noise.
+
+    Attributes:
+        multiplier: z, the noise's standard deviation over the clipping norm.
+        clip: the L2 norm.
+    """
+
+    multiplier: float
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not LEAST <= self.multiplier <= MOST:
+            raise InputError(f"noise must lie in {LEAST:g}..{MOST:g}; found {self.multiplier}")
+        if not (math.isfinite(self.clip) and self.clip > 0):
+            raise InputError(f"clip must be positive; found {self.clip}")
+
+    def epsilon(self, entries: int, delta: float) -> float:
+        """What one release costs whose neighbours are with and without the client's gradient.
+
+        Rounding to the grid adds at most half a step an entry to the norm, and that is counted.
+
+        Args:
+            entries: P, of a gradient.
+            delta: inside (0, 1).
+        """
+        l2 = self.clip / self._step + math.sqrt(entries) / 2
+        return DiscreteGaussian(GRID_SIGMA).account(1, l2, math.sqrt(entries) * l2).epsilon(1, delta)
+
+    def applied(self, rows: NDArray[np.float32], coins: Coins) -> NDArray[np.float32]:
+        """Rows [K, P] cut down, rounded to the grid, with noise on them."""
+        norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
+        cut = rows / np.maximum(norms / self.clip, 1)
+        units = np.rint(cut / self._step) + DiscreteGaussian(GRID_SIGMA).sample(coins, rows.shape)
+        return np.asarray(units * self._step, dtype=np.float32)
+
+    @property
+    def _step(self) -> float:
+        return self.multiplier * self.clip / GRID_SIGMA
+
+
+class LocallyNoisy:
+    """An `Averaging`: every client adds noise of its own, and then whatever brings updates to the server.
+
+    Args:
+        noise: what every client adds.
+        channel: gives the coins.
+        inner: what the noisy updates are handed to.
+    """
+
+    def __init__(self, noise: GradientNoise, channel: Channel, inner: Averaging) -> None:
+        self._noise, self._channel, self._inner = noise, channel, inner
+
+    def __call__(self, rows: NDArray[np.float32], weights: NDArray[np.int64], step: Step) -> NDArray[np.float64]:
+        """The mean of noisy updates."""
+        return self._inner(self._noise.applied(rows, self._channel.coins), weights, step)
 
 
 class NoisyUpdates:

@@ -17,11 +17,11 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
-from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.server_sums import Averaging, CollectiveMean
 

@@ -1,27 +1,44 @@
-"""One round of federated averaging, made to be inverted: small batches at a fresh model."""
+"""One round of federated averaging, made to be inverted, and runs that attacks on updates must break."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
 
+import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.gradients.knowledge import (
+    FEDAVG,
+    FEDAVG_PAIRS,
+    FEDAVG_SINGLE,
+    FEDAVG_SMOOTH,
+    FEDAVG_STATIC,
+    UPDATES,
+)
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel
 from fgl_secure.attacks.gradients.receptive_field import receptive_field
+from fgl_secure.attacks.gradients.truth import UpdateTruth
+from fgl_secure.attacks.gradients.views import PARTICIPANTS, SERVER_SUM
+from fgl_secure.attacks.suspects import Suspects
+from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.gradient_noise import GradientNoise, LocallyNoisy
-from fgl_secure.methods.fedavg.scenarios import attacked_round, with_fields
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.fedavg.noisy_updates import GradientNoise, LocallyNoisy
+from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, one_round, with_fields
+from fgl_secure.methods.fedavg.training import LocalTraining
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Recording, Step
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.training.backbones import LAYERS, make_layers
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.presets import HONEST
 from fgl_secure.training.server_sums import Averaging, CollectiveMean
 
 Ids = NDArray[np.int64]
@@ -114,3 +131,111 @@ def _gradient(local: FederatedGraph, model: GradientModel, batch: Ids) -> NDArra
     labels = torch.from_numpy(local.labels[batch])
     gradient = model.gradient(x, torch.from_numpy(field.counted), labels, torch.arange(len(batch)))
     return np.asarray(gradient.detach().numpy(), dtype=np.float32)
+
+
+SHALLOW = replace(HONEST, layers=1)
+STATIC_ROUNDS = 40
+STATIC_CLIENTS, STATIC_ENTRIES = 12, 50
+TREES, TREE_NODES, TREE_ENTRIES, TREE_CLASSES, TREE_SEED = 4, 8, 32, 4, 3
+
+
+@cache
+def _graph() -> FederatedGraph:
+    """Preferential attachment inside each of four classes, features of 300 columns, three clients."""
+    rng, nodes, classes = np.random.default_rng(0), 360, 4
+    parts = [nx.barabasi_albert_graph(nodes // classes, 2, seed=each) for each in range(classes)]
+    inside = np.array(nx.disjoint_union_all(parts).edges, dtype=np.int64)
+    labels = np.arange(nodes) // (nodes // classes)
+    # words of which each class has some of its own: sparse rows of zeros and ones, as of papers
+    likely = np.where(np.arange(300)[None, :] % classes == labels[:, None], 0.12, 0.03)
+    words = (rng.random((nodes, 300)) < likely).astype(np.float32)
+    train = rng.random(nodes) < 0.4
+    graph = Graph.from_arrays("reference", words, labels, np.concatenate([inside, inside[:, ::-1]]).T)
+    client_of = rng.permutation(nodes) % 3
+    return FederatedGraph.from_assignment(graph, client_of, SplitMasks(train, np.zeros_like(train), ~train))
+
+
+@cache
+def _in_the_clear() -> RecordedRun:
+    return one_round(_graph(), HONEST, UpdateRule(), "reference", local=LocalTraining(batch=8))
+
+
+@cache
+def _single() -> RecordedRun:
+    return one_round(_graph(), SHALLOW, UpdateRule(), "reference, single nodes", local=LocalTraining(batch=1))
+
+
+@cache
+def _static() -> RecordedRun:
+    """Every client has one update for all rounds, and takes part in half of them."""
+    rng, nodes, held = np.random.default_rng(0), np.arange(STATIC_CLIENTS), _edgeless(STATIC_CLIENTS)
+    channel = Channel(hierarchy_of(held), SimulationCoins(0), Recording.everything())
+    server = channel.parties.ids(Role.SERVER)
+    own, updates = rng.normal(size=(STATIC_CLIENTS, STATIC_ENTRIES)), {}
+    for number in range(STATIC_ROUNDS):
+        present = np.flatnonzero(rng.random(STATIC_CLIENTS) < 0.5)
+        if not len(present):
+            continue
+        _note_sum(channel, number, server, own[present], present)
+        updates[number] = np.where(np.isin(nodes, present)[:, None], own, np.nan)
+    what, truth = "reference, the same updates in all rounds", UpdateTruth(updates)
+    return RecordedRun("drawn for attacks", what, UPDATES, PublicParameters(), channel.transcript, (truth,))
+
+
+@cache
+def _pairs() -> RecordedRun:
+    """Normal updates of ten clients in twenty rounds, each one of two that the server knows."""
+    rng, clients, width = np.random.default_rng(0), 10, 100
+    held = _edgeless(clients)
+    channel = Channel(hierarchy_of(held), SimulationCoins(0), Recording.everything())
+    server, scale = channel.parties.ids(Role.SERVER), rng.uniform(0.5, 2.0, size=width)
+    updates, pairs = {}, {}
+    for number in range(20):
+        pairs[number] = rng.normal(size=(clients, 2, width)) * scale + 1
+        updates[number] = pairs[number][np.arange(clients), rng.integers(2, size=clients)]
+        _note_sum(channel, number, server, updates[number], np.arange(clients))
+    suspects = Suspects(rng.normal(size=(1000, width)) * scale + 1, pairs)
+    rest = (PublicParameters(), channel.transcript, (UpdateTruth(updates),), (suspects,))
+    return RecordedRun("drawn for attacks", "reference, one of two updates", UPDATES, *rest)
+
+
+@cache
+def _smooth() -> RecordedRun:
+    """A round of GraphSAGE with two layers and softplus between them, one node a batch, in the clear."""
+    graph = small_trees(TREE_SEED)
+    return recorded_round(graph, fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 1, 0))
+
+
+def small_trees(seed: int) -> FederatedGraph:
+    """A random tree of eight nodes in each of four silos, rows of 32 numbers in [0, 1], all nodes labelled."""
+    rng, total = np.random.default_rng(seed), TREES * TREE_NODES
+    trees = [nx.random_labeled_tree(TREE_NODES, seed=seed + silo) for silo in range(TREES)]
+    pairs = np.array(nx.disjoint_union_all(trees).edges, dtype=np.int64)
+    edges = np.concatenate([pairs, pairs[:, ::-1]]).T
+    graph = Graph.from_arrays("trees", rng.random((total, TREE_ENTRIES)), rng.integers(TREE_CLASSES, size=total), edges)
+    everyone = np.ones(total, dtype=np.bool_)
+    split = SplitMasks(everyone, ~everyone, ~everyone)
+    return FederatedGraph.from_assignment(graph, np.arange(total) // TREE_NODES, split)
+
+
+def _edgeless(clients: int) -> FederatedGraph:
+    """A node for each client."""
+    nodes, everyone = np.arange(clients), np.ones(clients, dtype=np.bool_)
+    graph = Graph.from_arrays("reference", np.ones((clients, 1)), nodes % 2, np.empty((2, 0), dtype=np.int64))
+    return FederatedGraph.from_assignment(graph, nodes, SplitMasks(everyone, ~everyone, ~everyone))
+
+
+def _note_sum(channel: Channel, number: int, server: Ids, updates: NDArray[np.float64], present: Ids) -> None:
+    step = Step(number)
+    channel.note_outputs(SERVER_SUM, step, server, np.append(updates.sum(axis=0), len(present))[None])
+    channel.note_outputs(PARTICIPANTS, step, np.repeat(server, len(present)), present[:, None])
+
+
+CONTROLS: Makers = MappingProxyType({
+    FEDAVG: _in_the_clear,
+    FEDAVG_SINGLE: _single,
+    FEDAVG_STATIC: _static,
+    FEDAVG_PAIRS: _pairs,
+    FEDAVG_SMOOTH: _smooth,
+})  # fmt: skip
+"""What attacks on updates must break, by name; each is made when it is first asked for."""

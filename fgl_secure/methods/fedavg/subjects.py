@@ -5,31 +5,60 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
+from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
 from fgl_secure.methods.fedavg.configuration import FedAvg
-from fgl_secure.methods.fedavg.controls import CONTROLS
-from fgl_secure.methods.fedavg.privacy import measured_updates
-from fgl_secure.methods.fedavg.program import FedAvg as Program
-from fgl_secure.methods.fedavg.program import LocalTraining
 from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, gradient_model, one_round, with_fields
-from fgl_secure.methods.fedavg.training import train_fedavg
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedavg.small_rounds import CONTROLS
+from fgl_secure.methods.fedavg.training import FedAvg as Program
+from fgl_secure.methods.fedavg.training import LocalTraining, train_fedavg
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.statistics.lower_bounds import gaussian_bound
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Preset, preset
 from fgl_secure.training.server_sums import promises, server_schemes
+
+
+def measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:
+    """Plays canaries against the noise of all rounds and says what they rule out.
+
+    A canary is a client that sends C e_1 in every round, with the sign changed from round to round, into sums of as
+    many clients as there must be, whose other updates are zero. The signed sum of what the server learns tells it
+    from a client that sends nothing as well as the claimed noise permits.
+
+    Args:
+        noise: what clients add.
+        threshold: least clients of a sum.
+        seed: of the coins.
+    """
+    settings = noise.perturbation(1, threshold)
+    coins, canary = SimulationCoins(seed), grid_rows(np.array([[noise.clip]]), noise.clip, settings.fraction_bits).rows
+
+    def scores(sent: int) -> NDArray[np.float64]:
+        found = np.zeros(CANARIES)
+        for number in range(noise.rounds):
+            shares = settings.noise.sample(coins, (CANARIES, threshold))
+            found += sent + (1 - 2 * (number % 2)) * shares.sum(axis=1)
+        return found
+
+    bound = gaussian_bound(scores(int(canary[0, 0])), scores(0), delta=noise.delta)
+    return Measured(noise.epsilon, "privacy loss distributions", bound)
+
 
 DELTA = 1e-5
 """Of all rounds together."""

@@ -1,4 +1,8 @@
-"""What clients send and what the server makes of the sum: FedAvg (Eq. 14) and proxy alignment (Eq. 15) in one."""
+"""What clients send and what the server makes of the sum: FedAvg (Eq. 14) and proxy alignment (Eq. 15) in one.
+
+Fractions of clients with different numbers of labelled nodes have different denominators, and their exact sum often has
+one explanation only. Multiples of one unit all have the same denominator.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,93 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.methods.fedspray.layout import ProxyLayout
+from fgl_secure.errors import InputError
 
+Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]
+
+
+def shares_of(counts: Ids, grid: int | None) -> Reals:
+    """Shares that sum to one.
+
+    On a grid, each is rounded down to a multiple of 1 / grid, and what is missing to one goes, a unit each, to those
+    that lost most (largest remainders; of equals to the class of the lower number). So a share is off by less than
+    1 / grid, that of an absent class is zero, and one below 1 / grid may become zero: then the class weighs nothing.
+
+    Args:
+        counts: int64 [C], labelled nodes of each class.
+        grid: public number of units that make one; None for exact shares.
+
+    Returns:
+        float64 [C]; zeros without a labelled node.
+    """
+    labelled = int(counts.sum())
+    if not labelled:
+        return np.zeros(len(counts))
+    if grid is None:
+        return np.asarray(counts / labelled, dtype=np.float64)
+    units, lost = np.divmod(counts.astype(np.int64) * grid, labelled)
+    missing = grid - int(units.sum())
+    units[np.argsort(-lost, kind="stable")[:missing]] += 1
+    return np.asarray(units / grid, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyLayout:
+    """Where the parts of a summand lie: numerators and denominators, no count or share by itself.
+
+    Attributes:
+        parameters: entries P of the encoder.
+        classes: number of classes C.
+        width: columns d of a structure proxy.
+    """
+
+    parameters: int
+    classes: int
+    width: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("parameters", self.parameters), ("classes", self.classes), ("width", self.width)):
+            if value < 1:
+                raise InputError(f"{name} must be at least 1; found {value}")
+
+    @property
+    def model(self) -> slice:
+        """P entries: the encoder omega, times the client's weight."""
+        return slice(0, self.parameters)
+
+    @property
+    def weight(self) -> slice:
+        """One entry: the client's number of nodes over that of the whole graph (Eq. 14)."""
+        return slice(self.parameters, self.parameters + 1)
+
+    @property
+    def proxies(self) -> slice:
+        """C d entries, class by class: the share of the class times its local proxy."""
+        return slice(self.weight.stop, self.weight.stop + self.classes * self.width)
+
+    @property
+    def shares(self) -> slice:
+        """C entries: the share a_j of each class among the client's labelled nodes (Eq. 15)."""
+        return slice(self.proxies.stop, self.proxies.stop + self.classes)
+
+    @property
+    def right(self) -> slice:
+        """One entry, over the number of all nodes: what the round is chosen by.
+
+        That is how many validation nodes are predicted right, or the sum of their losses.
+        """
+        return slice(self.shares.stop, self.shares.stop + 1)
+
+    @property
+    def scored(self) -> slice:
+        """One entry: the client's validation nodes, over the number of all nodes."""
+        return slice(self.right.stop, self.right.stop + 1)
+
+    @property
+    def length(self) -> int:
+        """Entries of a summand."""
+        return self.parameters + 1 + self.classes * (self.width + 1) + 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)

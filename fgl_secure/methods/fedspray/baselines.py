@@ -17,10 +17,8 @@ from fgl_secure.methods.fedspray.scoring import Chooser, Scores, validation_sums
 from fgl_secure.methods.fedspray.subgraph import Subgraph, subgraphs
 from fgl_secure.methods.fedspray.training import make_network
 from fgl_secure.runtime import Channel, Step
-from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.model_down import send_down
-from fgl_secure.training.round_log import RoundLog
-from fgl_secure.training.server_sums import ServerSums
+from fgl_secure.training.loop import Progress, RoundLog, TrainingResult
+from fgl_secure.training.server_sums import ServerSums, send_down
 
 
 class Baseline(StrEnum):

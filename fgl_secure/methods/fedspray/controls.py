@@ -17,13 +17,13 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.fedspray.alignment import ProxyLayout
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes, proxy_truth, slices_of, summands
-from fgl_secure.methods.fedspray.layout import ProxyLayout
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9

@@ -15,9 +15,9 @@ from fgl_secure.methods.fedspray.client import Client, flat, put_flat
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.training import FedSpray
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 Ids = NDArray[np.int64]

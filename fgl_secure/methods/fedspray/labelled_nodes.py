@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.attacks.proxies.truth import ProxyTruth
-from fgl_secure.methods.fedspray.layout import ProxyLayout
-from fgl_secure.methods.fedspray.shares import shares_of
+from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
 from fgl_secure.methods.fedspray.training import FedSpray
 
 Ids = NDArray[np.int64]

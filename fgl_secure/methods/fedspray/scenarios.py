@@ -9,12 +9,12 @@ from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedspray.alignment import ProxyLayout
 from fgl_secure.methods.fedspray.growth import Setting, grow, turns, with_few_labels
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes, proxy_truth, slices_of
-from fgl_secure.methods.fedspray.layout import ProxyLayout
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums
 
 FEW_LABELS = 8

@@ -21,10 +21,10 @@ from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.preset import fedspray_preset
 from fgl_secure.methods.fedspray.scenarios import GROWING, ProxyRuns
 from fgl_secure.methods.fedspray.training import train_fedspray
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums, server_schemes
 
 SPLIT = (0.4, 0.3, 0.3)

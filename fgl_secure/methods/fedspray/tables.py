@@ -2,9 +2,123 @@
 
 from __future__ import annotations
 
-from fgl_secure.methods.fedspray.baselines import Baseline
-from fgl_secure.methods.fedspray.table_runs import MINORITY, OVERALL, BaselineRun, Clients, FedSprayRun
-from fgl_secure.tables.table import Case, Measure, PaperTable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph, Graph, fedspray_partition
+from fgl_secure.graph.communities import louvain_floor
+from fgl_secure.graph.fedspray_files import kept_clients
+from fgl_secure.methods.fedspray.baselines import Baseline, train_baseline
+from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
+from fgl_secure.methods.fedspray.scoring import Scores
+from fgl_secure.methods.fedspray.training import train_fedspray
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Channel
+from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.server_sums import CollectiveSums, ServerSums
+
+OVERALL = Metric("accuracy (%)", 2)
+MINORITY = Metric("minority accuracy (%)", 2)
+PLAINTEXT = "plaintext"
+FLOOR = 1000
+"""Least nodes of a community that becomes a client, or a twentieth of the graph if that is less."""
+
+
+class Clients(StrEnum):
+    """Who has which nodes; the value is what tables call it."""
+
+    PUBLISHED = "published clients"
+    LOUVAIN = "own Louvain"
+
+    def federated(self, data: Graph, seed: int, data_root: Path | None) -> FederatedGraph:
+        """The data set among these clients; the seed repeats communities and split."""
+        client_of = _published(data.name, data_root) if self is Clients.PUBLISHED else _communities(data, seed)
+        return kept_clients(data, client_of, seed, partition=self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class FedSprayRun:
+    """One run of FedSpray, as a measure.
+
+    Attributes:
+        backbone: "gcn", "sgc" or "sage".
+        clients: who has what.
+    """
+
+    backbone: str
+    clients: Clients
+
+    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+        """Trains once."""
+        preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
+        channel, sums = _in_the_clear(graph, seed)
+        outcome = train_fedspray(graph, channel, preset, sums, backbone=self.backbone, seed=seed)
+        return _measured(Scores(outcome.result.accuracy, outcome.minority))
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """One run of a baseline, as a measure.
+
+    Attributes:
+        baseline: what clients have in common.
+        backbone: "gcn", "sgc" or "sage".
+        clients: who has what.
+    """
+
+    baseline: Baseline
+    backbone: str
+    clients: Clients
+
+    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+        """Trains once."""
+        preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
+        channel, sums = _in_the_clear(graph, seed)
+        _, scores = train_baseline(self.baseline, graph, channel, preset, sums, backbone=self.backbone, seed=seed)
+        return _measured(scores)
+
+
+def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
+    """The preset that the choices name.
+
+    Raises:
+        InputError: a scheme was chosen, which makes no difference to accuracies: sums are exact.
+    """
+    if choices.scheme != PLAINTEXT:
+        raise InputError(f"scheme must be {PLAINTEXT} for FedSpray's table; found {choices.scheme}")
+    return fedspray_preset(choices.preset, data.name).with_epochs(choices.epochs)
+
+
+def _in_the_clear(graph: FederatedGraph, seed: int) -> tuple[Channel, ServerSums]:
+    channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
+    return channel, CollectiveSums(Plaintext(), channel)
+
+
+def _measured(scores: Scores) -> Mapping[Metric, float]:
+    assert scores.accuracy.test is not None
+    minority = float("nan") if scores.minority is None else scores.minority
+    return {OVERALL: 100 * scores.accuracy.test, MINORITY: 100 * minority}
+
+
+@lru_cache(maxsize=2)
+def _published(name: str, data_root: Path | None) -> NDArray[np.int64]:
+    return fedspray_partition(name, data_root)
+
+
+@lru_cache(maxsize=8)
+def _communities(data: Graph, seed: int) -> NDArray[np.int64]:
+    """Louvain takes half a minute for Physics, and nine cases share a seed."""
+    return louvain_floor(data, min(FLOOR, data.num_nodes // 20), seed)
+
 
 DATASETS = ("PubMed", "Physics")
 BACKBONES = {"GCN": "gcn", "SGC": "sgc", "GraphSAGE": "sage"}

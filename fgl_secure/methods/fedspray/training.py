@@ -10,20 +10,15 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.alignment import align, summand
+from fgl_secure.methods.fedspray.alignment import ProxyLayout, align, shares_of, summand
 from fgl_secure.methods.fedspray.client import Client, as_reals, flat, put_flat
-from fgl_secure.methods.fedspray.encoder import Encoder, draw_encoder
-from fgl_secure.methods.fedspray.layout import ProxyLayout
-from fgl_secure.methods.fedspray.networks import NETWORKS, Network, draw_weights
+from fgl_secure.methods.fedspray.networks import NETWORKS, Encoder, Network, draw_encoder, draw_weights
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.scoring import Chooser, validation_sums
-from fgl_secure.methods.fedspray.shares import shares_of
 from fgl_secure.methods.fedspray.subgraph import subgraphs
 from fgl_secure.runtime import Channel, Step
-from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.model_down import send_down
-from fgl_secure.training.round_log import RoundLog
-from fgl_secure.training.server_sums import ServerSums
+from fgl_secure.training.loop import Progress, RoundLog, TrainingResult
+from fgl_secure.training.server_sums import ServerSums, send_down
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,15 +21,16 @@ from fgl_secure.methods.fedstruct.gradients import (
     ClientSums,
     GradientSum,
     OwnerAddressed,
+    SecuredBroadcast,
+    SecuredOwners,
+    SecuredSum,
     ServerBroadcast,
     StructureDelivery,
 )
 from fgl_secure.methods.fedstruct.hop_exchange import exchanged_rows, note_combined_rows, note_own_graph
-from fgl_secure.methods.fedstruct.hopwise import Hopwise
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
 from fgl_secure.methods.fedstruct.program import FedStruct, Structure
-from fgl_secure.methods.fedstruct.secured_gradients import SecuredBroadcast, SecuredOwners, SecuredSum
-from fgl_secure.methods.fedstruct.structure_sum import HeldRows, StructureSum
+from fgl_secure.methods.fedstruct.structure_sum import HeldRows, Hopwise, StructureSum
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.methods.fedstruct.training import run_rounds, run_sharing
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning

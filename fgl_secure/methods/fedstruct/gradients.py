@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import Quantizer
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
-from fgl_secure.runtime import Step
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Channel, Phase, Role, Step
 
 
 class GradientSum(ABC):
@@ -134,3 +138,137 @@ class AtOwners(StructureDelivery):
 def _sum(rows: Sequence[NDArray[np.float32]]) -> NDArray[np.floating[Any]]:
     total: NDArray[np.floating[Any]] = np.sum(rows, axis=0)
     return total
+
+
+Ids = NDArray[np.int64]
+
+FRACTION_BITS = 40
+"""Bits behind the binary point: gradients are of the order of 1e-6 and more where they matter."""
+
+BOUND = 2.0**10
+"""Largest magnitude of one entry of a gradient; more is refused."""
+
+STRUCTURE_SUM = "structure gradient sum"
+"""What the server is left with of the gradients of S: the sum float64 [1, n d_s], row after row."""
+
+LARGEST = 2**62
+"""Largest sum under a scheme that names no limit."""
+
+REMEDY = "lower the learning rate, or scale the features"
+
+FLOAT_BYTES = 4
+
+
+def grid_for(limit: int, terms: int) -> Quantizer:
+    """What makes integers of gradients, for sums of so many up to a limit."""
+    return Quantizer.for_sums(
+        bound=BOUND, limit=limit, terms=terms, most_bits=FRACTION_BITS, what="gradients", remedy=REMEDY
+    )
+
+
+class FixedPointSum:
+    """Sums of real vectors of some clients for one party, rounded to multiples of 2^-40.
+
+    Args:
+        scheme: adds the integers up.
+        channel: between server and clients.
+        senders: int64 [m], party identifiers.
+        receiver: a client that is entitled to the sum; None for the server.
+        output: what the sum is called in what its receiver is left with; see `Collective`.
+    """
+
+    def __init__(
+        self, scheme: Scheme, channel: Channel, senders: Ids, receiver: int | None = None, output: str | None = None
+    ) -> None:
+        self.grid = grid_for(scheme.limit(len(senders)) or LARGEST, len(senders))
+        self._scheme, self._channel, self._output = scheme, channel, output
+        self._senders, self._receiver = senders, receiver
+        self._sums: Collective | None = None
+
+    def __call__(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
+        """The sum of the clients' vectors [m, d] in the order of the senders, float64 [d]."""
+        if self._sums is None:
+            self._sums = Collective(self._scheme, self._topology(rows.shape[1]), self._channel, self.grid, self._output)
+        total: NDArray[np.float64] = self._sums.sum(rows, step)[0]
+        return total
+
+    def _topology(self, width: int) -> Topology:
+        parties, bound = self._channel.parties, self.grid.largest
+        if self._receiver is None:
+            return Topology.to_server(parties, width, bound)
+        return Topology.to_client(parties, self._senders, self._receiver, width, bound)
+
+
+class SecuredSum(GradientSum):
+    """The server learns the sum of the clients' gradients of theta, and no single one.
+
+    Args:
+        scheme: adds the vectors up.
+        channel: between server and clients.
+    """
+
+    def __init__(self, scheme: Scheme, channel: Channel) -> None:
+        self._sum = FixedPointSum(scheme, channel, channel.parties.ids(Role.SILO))
+
+    def __call__(self, rows: NDArray[np.float32], step: Step) -> NDArray[np.float64]:
+        """The sum in fixed point, float64 [d]."""
+        return self._sum(rows, step)
+
+
+class SecuredBroadcast(StructureDelivery):
+    """The server learns the sum of the clients' gradients of S, and sends it to all of them (Algorithm 2).
+
+    Args:
+        scheme: adds the vectors up.
+        traffic: records what the server learns and sends.
+    """
+
+    def __init__(self, scheme: Scheme, traffic: FedStructTraffic) -> None:
+        self._traffic = traffic
+        clients = traffic.channel.parties.ids(Role.SILO)
+        self._sum = FixedPointSum(scheme, traffic.channel, clients, output=STRUCTURE_SUM)
+
+    def __call__(self, rows: Sequence[NDArray[np.float32]], step: Step) -> NDArray[np.float64]:
+        """The sum in fixed point, float64 [n, d_s]."""
+        total = self._sum(np.stack([part.reshape(-1) for part in rows]), step).reshape(rows[0].shape)
+        channel = self._traffic.channel
+        clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
+        size = total.size * FLOAT_BYTES
+        channel.send_sizes(Phase.STRUCTURE_GRADIENT, step, np.repeat(server, len(clients)), clients, size)
+        return total
+
+
+class SecuredOwners(StructureDelivery):
+    """The owner of a node learns the sum of the other clients' gradients of its row; the server learns sizes.
+
+    Rows are sent for all nodes of the owner, zero or not, so that their number tells nothing.
+
+    Args:
+        scheme: adds the vectors up.
+        traffic: records what owners share.
+        client_of: int64 [n], the client of each node.
+        shares: whether owners send the rows that they updated to all other clients, as Algorithm 2 has it.
+    """
+
+    def __init__(self, scheme: Scheme, traffic: FedStructTraffic, client_of: Ids, *, shares: bool) -> None:
+        self._traffic, self._client_of, self._shares = traffic, client_of, shares
+        channel = traffic.channel
+        clients = channel.parties.ids(Role.SILO)
+        self._sums = [
+            FixedPointSum(scheme, channel, np.delete(clients, owner), int(clients[owner]))
+            for owner in range(len(clients))
+        ]
+
+    def __call__(self, rows: Sequence[NDArray[np.float32]], step: Step) -> NDArray[np.float64]:
+        """The sum in fixed point, float64 [n, d_s]; an owner's own rows are added as they are."""
+        total = np.zeros(rows[0].shape)
+        for owner, add in enumerate(self._sums):
+            own = np.flatnonzero(self._client_of == owner)
+            others = np.stack([part[own].reshape(-1) for k, part in enumerate(rows) if k != owner])
+            total[own] = add(others, step).reshape(len(own), -1) + rows[owner][own]
+        return total
+
+    def updated(self, values: NDArray[np.float32], step: Step) -> None:
+        """Owners share what they have updated."""
+        if self._shares:
+            self._traffic.features_shared(values, step)

@@ -16,7 +16,6 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.configuration import FedStruct
-from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
@@ -27,14 +26,14 @@ from fgl_secure.methods.fedstruct.exchange import (
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.scenarios import SeenModels, structure_run
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedstruct.scenarios import CONTROLS, SeenModels, structure_run
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.parties import hierarchy_of
 
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test (FedStruct, section 6)."""

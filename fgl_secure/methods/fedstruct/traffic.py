@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.model_down import FLOAT_BYTES
+from fgl_secure.training.server_sums import FLOAT_BYTES
 
 COUNT_BYTES = 8
 """Two 32-bit numbers: correct predictions, and predictions."""

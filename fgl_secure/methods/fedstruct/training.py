@@ -14,11 +14,10 @@ from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
 from fgl_secure.methods.fedstruct.program import FedStruct, Structure, Trainee
 from fgl_secure.methods.fedstruct.structure_sum import HeldRows, StructureSum
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Step, Transcript
-from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
+from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.round_log import RoundLog
 
 
 def shared_rows(graph: Graph, hops: int, kept: int | None, device: torch.device | None = None) -> StructureSum:

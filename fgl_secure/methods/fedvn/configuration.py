@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
-from fgl_secure.graph.graph_sets.data import GraphSets
+from fgl_secure.graph.graph_sets.catalogue import GraphSets
 
 
 @dataclass(frozen=True)

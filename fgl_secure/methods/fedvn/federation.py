@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -10,13 +12,73 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphStore
 from fgl_secure.methods.fedvn.client import GraphClient, shared_parameters
-from fgl_secure.methods.fedvn.layout import SCORE_UNIT, VirtualNodeLayout
-from fgl_secure.methods.fedvn.methods import GraphMethod
 from fgl_secure.methods.fedvn.models import GraphModel
-from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore
+from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, GraphMethod
 from fgl_secure.methods.fedvn.scoring import ClientScores
 from fgl_secure.runtime import Step
 from fgl_secure.training.server_sums import ServerSums
+
+SCORE_UNIT = 1024.0
+"""Score vectors are sent in units of so many nodes: a graph's scores sum to as much as it has nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualNodeLayout:
+    """The parts of a row: w theta, w Q, w, what the model is chosen by, and w s_local where that is learnt.
+
+    The weight w is a client's number of training graphs over the number of all graphs, which is public.
+
+    Attributes:
+        parameters: shared entries P of the model.
+        head_bias: where among them the bias of the last layer lies, one entry a class.
+        virtual_nodes: M; 0 without.
+        width: entries of a virtual node.
+        classes: outputs of the model; 1 for values.
+        scores: M where clients' score vectors are averaged as well, otherwise 0.
+    """
+
+    parameters: int
+    head_bias: slice
+    virtual_nodes: int
+    width: int
+    classes: int
+    scores: int = 0
+
+    @property
+    def model(self) -> slice:
+        """The weight times the parameters."""
+        return slice(0, self.parameters)
+
+    @property
+    def nodes(self) -> slice:
+        """The weight times the virtual nodes, row after row."""
+        return slice(self.parameters, self.weight)
+
+    @property
+    def weight(self) -> int:
+        """The weight."""
+        return self.parameters + self.virtual_nodes * self.width
+
+    @property
+    def right(self) -> int:
+        """The weight of the validation graphs times the share of right predictions, or times the mean error."""
+        return self.weight + 1
+
+    @property
+    def scored(self) -> int:
+        """The weight of the validation graphs: their number over that of all graphs."""
+        return self.weight + 2
+
+    @property
+    def score_vector(self) -> slice:
+        """The weight times the client's mean score vector, in units of `SCORE_UNIT` nodes."""
+        return slice(self.weight + 3, self.weight + 3 + self.scores)
+
+    @property
+    def entries(self) -> int:
+        """Length of a row."""
+        return self.weight + 3 + self.scores
+
 
 Reals = NDArray[np.float64]
 

@@ -1,15 +1,262 @@
-"""The model that FedVN's server averages, and the edge generator that stays with its client (section 4.2)."""
+"""FedVN's model, from batch normalisation up to what the server averages, and the edge generator of a client."""
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from fgl_secure.methods.fedvn.batches import GraphBatch
-from fgl_secure.methods.fedvn.encoder import Encoder
-from fgl_secure.methods.fedvn.pieces import Dropout, Linear, active
-from fgl_secure.methods.fedvn.preset import FedVNPreset
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from fgl_secure.methods.fedvn.batches import GraphBatch, pad, to_nodes, to_virtual
+from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
 from fgl_secure.training.sparse_products import multiply
+
+EPSILON = 1e-5
+
+
+class BatchNorm(nn.Module):
+    """Every column to mean 0 and variance 1, then scale and shift.
+
+    In training a batch is normalised by its own statistics. A batch of one row comes out as the shift: its variance is
+    zero.
+
+    Args:
+        width: columns.
+        kept: whether statistics can be collected, which then normalise outside training; otherwise a batch's own do.
+    """
+
+    mean: torch.Tensor | None
+    variance: torch.Tensor | None
+
+    def __init__(self, width: int, *, kept: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width) if kept else None)
+        self.register_buffer("variance", torch.ones(width) if kept else None)
+        self.collected: int | None = None
+
+    def forward(self, rows: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:
+        """Normalises rows.
+
+        Args:
+            rows: float32 [r, width].
+            counts: float32 [r], how often each row occurs; None counts every one once.
+        """
+        fixed = self.mean is not None and not self.training
+        if not fixed and (counts is not None or len(rows) < 2):
+            return self._weighted(rows, rows.new_ones(len(rows)) if counts is None else counts)
+        kept = (self.mean, self.variance) if fixed or self.collected is not None else (None, None)
+        share = 0.0 if fixed else self._share()
+        return functional.batch_norm(rows, *kept, self.weight, self.bias, not fixed, share, EPSILON)
+
+    def _share(self) -> float:
+        """The weight of the batch at hand in the mean over all that were collected; 0 where none are."""
+        if self.collected is None:
+            return 0.0
+        self.collected += 1
+        return 1 / self.collected
+
+    def _weighted(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+        total = counts.sum()
+        share = counts / total
+        mean = share @ rows
+        centred = rows - mean
+        variance = share @ centred.square()
+        self._keep(mean, variance, float(total))
+        return centred * (self.weight * torch.rsqrt(variance + EPSILON)) + self.bias
+
+    def _keep(self, mean: torch.Tensor, variance: torch.Tensor, total: float) -> None:
+        if self.collected is None or self.mean is None or self.variance is None or total < 2:
+            return
+        share = self._share()
+        self.mean.lerp_(mean.detach(), share)
+        self.variance.lerp_(variance.detach() * (total / (total - 1)), share)
+
+
+@contextmanager
+def collecting(*models: nn.Module) -> Iterator[None]:
+    """Within it, batch norms that can keep statistics take the mean over the batches that they see."""
+    norms = [part for model in models for part in model.modules() if isinstance(part, BatchNorm)]
+    for norm in norms:
+        norm.collected = 0 if norm.mean is not None else None
+    yield
+    for norm in norms:
+        norm.collected = None
+
+
+class Dropout:
+    """Drops units by a generator of its own: equal seeds give equal bits on every device.
+
+    Args:
+        probability: of dropping a unit.
+        draws: where masks come from.
+    """
+
+    def __init__(self, probability: float, draws: np.random.Generator) -> None:
+        self._probability, self._draws = probability, draws
+
+    def __call__(self, values: torch.Tensor) -> torch.Tensor:
+        """The values with some units zero and the others scaled up."""
+        if self._probability == 0:
+            return values
+        kept = torch.from_numpy(self._kept(values.numel())).reshape(values.shape).to(values.device)
+        return values * (kept.to(values.dtype) * (1 / (1 - self._probability)))
+
+    def _kept(self, count: int) -> NDArray[np.uint8]:
+        if self._probability == 0.5:  # one random bit a unit
+            drawn = np.frombuffer(self._draws.bytes(-(-count // 8)), dtype=np.uint8)
+            return np.unpackbits(drawn, count=count)
+        return (self._draws.random(count, dtype=np.float32) >= self._probability).astype(np.uint8)
+
+
+class Linear(nn.Module):
+    """A linear layer with PyTorch's initial distribution, drawn from a generator."""
+
+    def __init__(self, inputs: int, outputs: int, draws: torch.Generator) -> None:
+        super().__init__()
+        edge = 1 / np.sqrt(inputs)
+        self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-edge, edge, generator=draws))
+        self.bias = nn.Parameter(torch.empty(outputs).uniform_(-edge, edge, generator=draws))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """From [..., inputs] to [..., outputs]."""
+        return functional.linear(values, self.weight, self.bias)
+
+
+class GINLayer(nn.Module):
+    """Linear, batch norm, ReLU, linear of what a node hears from its neighbours and itself; batch norm."""
+
+    def __init__(self, hidden: int, *, kept: bool, draws: torch.Generator) -> None:
+        super().__init__()
+        self.first = Linear(hidden, 2 * hidden, draws)
+        self.inner = BatchNorm(2 * hidden, kept=kept)
+        self.second = Linear(2 * hidden, hidden, draws)
+        self.outer = BatchNorm(hidden, kept=kept)
+
+    def forward(self, projected: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:
+        """What comes after the first linear map.
+
+        Args:
+            projected: `first` of what nodes hear, float32 [r, 2 hidden].
+            counts: how many nodes each row stands for, float32 [r]; None means one.
+        """
+        found: torch.Tensor = self.outer(self.second(functional.relu(self.inner(projected, counts))), counts)
+        return found
+
+
+class VirtualUpdate(nn.Module):
+    """CB_vn of Eq. 6: linear, batch norm, ReLU, linear, batch norm, ReLU; every virtual node has its own norms."""
+
+    def __init__(self, hidden: int, virtual_nodes: int, *, kept: bool, draws: torch.Generator) -> None:
+        super().__init__()
+        self.first = Linear(hidden, 2 * hidden, draws)
+        self.inner = BatchNorm(2 * hidden * virtual_nodes, kept=kept)
+        self.second = Linear(2 * hidden, hidden, draws)
+        self.outer = BatchNorm(hidden * virtual_nodes, kept=kept)
+
+    def forward(self, heard: torch.Tensor) -> torch.Tensor:
+        """From h_m plus what it heard [b, M, hidden] to the next h_m."""
+        inner = functional.relu(self.inner(self.first(heard).flatten(1)))
+        found: torch.Tensor = self.outer(self.second(inner.reshape(*heard.shape[:2], -1)).flatten(1))
+        return functional.relu(found).reshape(heard.shape)
+
+
+def active(values: torch.Tensor, drop: Dropout | None) -> torch.Tensor:
+    """ReLU, and dropout in training."""
+    return dropped(functional.relu(values), drop)
+
+
+def dropped(values: torch.Tensor, drop: Dropout | None) -> torch.Tensor:
+    """Dropout in training."""
+    return values if drop is None else drop(values)
+
+
+class Encoder(nn.Module):
+    """Node embeddings.
+
+    Args:
+        inputs: features of a node, the constant one included.
+        preset: widths and layers.
+        virtual: whether there are virtual nodes.
+        draws: of the initial weights.
+    """
+
+    def __init__(self, inputs: int, preset: FedVNPreset, *, virtual: bool, draws: torch.Generator) -> None:
+        super().__init__()
+        kept, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
+        self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
+        self.layers = nn.ModuleList(GINLayer(hidden, kept=kept, draws=draws) for _ in range(preset.layers))
+        updates = preset.layers - 1 if virtual else 0
+        self.updates = nn.ModuleList(
+            VirtualUpdate(hidden, preset.virtual_nodes, kept=kept, draws=draws) for _ in range(updates)
+        )
+        self._injection = preset.injection
+
+    def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+        """Embeddings of all nodes without virtual nodes, float32 [n, hidden]."""
+        h = self._first(batch)
+        for number in range(1, len(self.layers)):
+            h = self._layer(number, active(h, drop), batch)
+        return dropped(h, drop)
+
+    def augmented(
+        self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor, drop: Dropout | None = None
+    ) -> torch.Tensor:
+        """Embeddings of all nodes with virtual nodes (Eqs. 5 and 6), float32 [n, hidden].
+
+        Args:
+            batch: the graphs.
+            virtual: Q, float32 [M, hidden].
+            scores: s_vm, float32 [n, M].
+            drop: dropout in training.
+        """
+        padded = pad(scores, batch)
+        before = self._injection is Injection.INPUT
+        state = virtual.expand(batch.graphs, -1, -1)
+        heard = to_virtual(padded, batch.features, batch) @ self.input.T
+        h = self._first_injected(batch, virtual, scores) if before else self._first(batch)
+        for number in range(1, len(self.layers)):
+            h = active(h, drop)
+            h = h if before else h + to_nodes(padded, state, batch)
+            state = dropped(self.updates[number - 1](state + heard), drop)
+            if number < len(self.layers) - 1:
+                heard = to_virtual(padded, h, batch)
+            h = self._layer(number, h + to_nodes(padded, state, batch) if before else h, batch)
+        h = dropped(h, drop)
+        return h if before else h + to_nodes(padded, state, batch)
+
+    def _layer(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+        layer = self._at(number)
+        found: torch.Tensor = layer(layer.first(multiply(batch.reach, batch.reach, h)))
+        return found
+
+    def _first(self, batch: GraphBatch) -> torch.Tensor:
+        layer = self._at(0)
+        projected = layer.first(batch.heard @ self.input.T)
+        if batch.kind_of is None:
+            found: torch.Tensor = layer(projected)
+            return found
+        each: torch.Tensor = batch.kind_of @ layer(projected, batch.kind_of.sum(dim=0))
+        return each
+
+    def _first_injected(self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """The first layer of (I + A)(h + S Q), h being linear in the features: no matrix as wide as h is needed."""
+        layer = self._at(0)
+        plain = layer.first(batch.heard @ self.input.T)
+        plain = plain if batch.kind_of is None else batch.kind_of @ plain
+        reached = multiply(batch.reach, batch.reach, scores)
+        found: torch.Tensor = layer(plain + reached @ (virtual @ layer.first.weight.T))
+        return found
+
+    def _at(self, number: int) -> GINLayer:
+        layer = self.layers[number]
+        assert isinstance(layer, GINLayer)
+        return layer
 
 
 class GraphModel(nn.Module):

@@ -1,4 +1,4 @@
-"""How FedVN (AAAI 2025) and what it is compared with are trained: as its authors did, or honestly."""
+"""What FedVN (AAAI 2025) and its baselines differ in, and how they are trained: as its authors did, or honestly."""
 
 from __future__ import annotations
 
@@ -9,6 +9,41 @@ import numpy as np
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.training.presets import PRESETS, Selection
+
+
+class Shared(StrEnum):
+    """Which parameters of the model the server averages."""
+
+    ALL = "all"
+    ALL_BUT_NORMS = "all but norms"
+    """Scale and shift of batch normalisation stay with their client (FedBN, Li et al. 2021)."""
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphMethod:
+    """One line of the table.
+
+    Attributes:
+        name: as the paper calls it.
+        virtual: whether there are virtual nodes and edge generators.
+        shared: what the server averages.
+        proximal: whether clients are held near the server's model (FedProx, Li et al. 2020).
+    """
+
+    name: str
+    virtual: bool = False
+    shared: Shared = Shared.ALL
+    proximal: bool = False
+
+
+FEDVN = GraphMethod("FedVN", virtual=True)
+FEDAVG = GraphMethod("FedAvg")
+FEDPROX = GraphMethod("FedProx", proximal=True)
+FEDBN = GraphMethod("FedBN", shared=Shared.ALL_BUT_NORMS)
+SELF_TRAINING = GraphMethod("Self-training", shared=Shared.NOTHING)
+
+METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, FEDVN)
 
 
 class Statistics(StrEnum):

@@ -14,15 +14,14 @@ from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.federation import GraphFederation
-from fgl_secure.methods.fedvn.methods import FEDVN
-from fgl_secure.methods.fedvn.preset import FedVNPreset
+from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset
 from fgl_secure.methods.fedvn.training import train_fedvn
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Directory, Phase, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums
 
 ROUNDS = 12

@@ -11,13 +11,12 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.methods import METHODS, GraphMethod
-from fgl_secure.methods.fedvn.preset import fedvn_preset
+from fgl_secure.methods.fedvn.preset import METHODS, GraphMethod, fedvn_preset
 from fgl_secure.methods.fedvn.training import run_fedvn
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Metric, PaperTable
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums
 
 ACCURACY = Metric("accuracy (%)", 2)

@@ -8,17 +8,13 @@ import torch
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.federation import GraphFederation
-from fgl_secure.methods.fedvn.layout import VirtualNodeLayout
-from fgl_secure.methods.fedvn.methods import FEDVN, GraphMethod
-from fgl_secure.methods.fedvn.preset import FedVNPreset
+from fgl_secure.methods.fedvn.federation import GraphFederation, VirtualNodeLayout
+from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GraphMethod
 from fgl_secure.methods.fedvn.scoring import GraphWatch
 from fgl_secure.runtime import Channel, Role, Step
-from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
-from fgl_secure.training.model_down import send_down
+from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.round_log import RoundLog
-from fgl_secure.training.server_sums import ServerSums
+from fgl_secure.training.server_sums import ServerSums, send_down
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,12 +19,12 @@ import torch
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Federation, Preset
 
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.model_down import FLOAT_BYTES
 from fgl_secure.training.presets import Federation, Preset
+from fgl_secure.training.server_sums import FLOAT_BYTES
 
 
 def note_membership(channel: Channel, silo_of: NDArray[np.int64]) -> None:

@@ -12,13 +12,13 @@ from fgl_secure.errors import FieldRangeError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
-from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import compute_device
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset, check_selection, preset
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_secure.errors import UnknownNameError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.device_gradients import (
     ClearGradients,
@@ -20,24 +21,13 @@ from fgl_secure.methods.hifgl.device_gradients import (
 )
 from fgl_secure.methods.hifgl.hierarchy import HierarchyTraffic, SiloModels, note_membership
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Directory, Role, Step
+from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.training.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.training.grouped_sum import GroupedSum
+from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.presets import Preset, Selection
-
-
-def hierarchy_of(graph: FederatedGraph, helpers: Mapping[Role, int] = NO_HELPERS) -> Directory:
-    """The parties of a federated graph: one server, its silos, a device for every node, and the helpers of a scheme."""
-    return Directory.hierarchy(graph.num_silos, graph.num_devices, helpers.get(Role.RELAY, 0))
-
-
-def neighbour_sums(graph: FederatedGraph) -> Grouping:
-    """The grouped sums of message passing: every device sums over the devices with an edge to it."""
-    parties = hierarchy_of(graph)
-    devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)[graph.silo_of]
-    return Grouping(devices, devices, graph.edges[0], graph.edges[1], silos, silos)
 
 
 class HiFGL:
@@ -183,3 +173,33 @@ class HiFGL:
             return h
         kept = torch.rand(h.shape, generator=self._dropout, device=h.device) >= rate
         return h * kept / (1 - rate)
+
+
+def exchange(
+    graph: FederatedGraph,
+    scheme: Scheme,
+    channel: Channel,
+    values: NDArray[np.floating[Any]],
+    *,
+    both_ways: bool = False,
+) -> NDArray[np.float64]:
+    """Every device sends one row to each of its neighbours and gets the sum of what it was sent.
+
+    Args:
+        graph: who is whose neighbour, and in which silo.
+        scheme: how the sums are computed.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
+        values: [n, d], the row of each device.
+        both_ways: whether the rows also travel along the reversed edges, as gradients do.
+
+    Returns:
+        float64 [n, d], the sums of the forward pass.
+    """
+    if values.ndim != 2 or len(values) != graph.num_devices:
+        raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
+    note_membership(channel, graph.silo_of)
+    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
+    sums = session.sum(values, Step(0, 0))
+    if both_ways:
+        session.sum(values, Step(0, 0, Direction.BACKWARD))
+    return sums

@@ -14,7 +14,6 @@ from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
-from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
 from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.perturbed import Perturbed
@@ -22,6 +21,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "

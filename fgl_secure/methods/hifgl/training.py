@@ -9,12 +9,12 @@ import torch
 from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
-from fgl_secure.training.loop import Progress, TrainingResult, Watch
+from fgl_secure.training.loop import Progress, RoundLog, TrainingResult, Watch
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.round_log import RoundLog
 
 
 def train_hifgl(

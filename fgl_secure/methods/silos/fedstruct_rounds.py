@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
+from fgl_secure.methods.fedstruct.gradients import grid_for
 from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
-from fgl_secure.methods.fedstruct.secured_gradients import grid_for
 from fgl_secure.methods.silos.fedstruct_model import ClientModel
 from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
 from fgl_secure.methods.silos.program import Inbox, Machine, Outbox

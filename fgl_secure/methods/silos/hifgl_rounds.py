@@ -12,7 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedstruct.secured_gradients import grid_for
+from fgl_secure.methods.fedstruct.gradients import grid_for
 from fgl_secure.methods.silos.hifgl_model import SiloModel
 from fgl_secure.methods.silos.hifgl_pass import Pass
 from fgl_secure.methods.silos.optimiser_state import flat, overwrite

@@ -18,8 +18,8 @@ from fgl_secure.attacks.gradients.matching.reconstruction import Effort
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.controls import CONTROLS
 from fgl_secure.methods.fedavg.scenarios import with_fields
+from fgl_secure.methods.fedavg.small_rounds import CONTROLS
 from fgl_secure.runtime import Recording, View
 from fgl_secure.runtime.channel import Loss
 from tests.attacks import conformance

@@ -26,9 +26,9 @@ from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run
 
 Ids = NDArray[np.int64]

@@ -19,9 +19,8 @@ from fgl_secure.attacks.gradients.matching.reconstruction import Effort, SeenGra
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.controls import small_trees
-from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
-from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round
+from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
+from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round, small_trees
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Role
 from tests.attacks.gradients.gradient_matching_conformance import (

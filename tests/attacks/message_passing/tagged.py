@@ -7,9 +7,9 @@ import numpy as np
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Messages, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import Run
 
 

@@ -13,9 +13,9 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import send_gradients
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, random_graph
 

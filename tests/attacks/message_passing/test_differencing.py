@@ -18,13 +18,13 @@ from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.networks import Absence
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.scenarios import public_of, sum_in_rounds
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, star_and_path, whole_numbers
 

@@ -13,15 +13,15 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.exchange import exchange
 from fgl_secure.methods.hifgl.networks import Deviation
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.methods.hifgl.scenarios import deviating_run, public_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.recovered import claimed_rows, messages_of
 from tests.attacks.recorded import Run, random_graph, record, star_and_path, words

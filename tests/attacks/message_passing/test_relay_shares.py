@@ -14,10 +14,10 @@ from fgl_secure.attacks.recovery import RecoveredRows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import send_carelessly
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, random_graph, record, whole_numbers
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.proxies.counts import ClassPresence, ProxyClasses, ProxyCounts, ProxySingletons
 from fgl_secure.auditing.verdict import Verdict, judge
+from fgl_secure.methods.fedspray.alignment import ProxyLayout
 from fgl_secure.methods.fedspray.controls import drawn_nodes, recorded_rounds
-from fgl_secure.methods.fedspray.layout import ProxyLayout
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.server_sums import ServerSums
 from tests.attacks.conformance import Claims, measured

@@ -11,7 +11,7 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.proxies.counts import LabelledCounts, ProxyCounts, counts_of
 from fgl_secure.attacks.proxies.fractions import MOST, joined, joined_on_grid, one_more, whole_numbers
 from fgl_secure.attacks.proxies.rows import ProxyRows
-from fgl_secure.methods.fedspray.shares import shares_of
+from fgl_secure.methods.fedspray.alignment import shares_of
 from fgl_secure.runtime import Role
 from tests.attacks.conformance import Claims, measured
 from tests.attacks.proxies.proxy_conformance import ProxyConformance, masked, nodes_of, one_round, proxy_references

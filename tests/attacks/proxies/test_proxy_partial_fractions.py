@@ -15,8 +15,8 @@ from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge
 from fgl_secure.attacks.proxies.sums import ExplainedCounts, ProxyPartialFractions, only_explanation, too_large
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.methods.fedspray.alignment import shares_of
 from fgl_secure.methods.fedspray.controls import drawn_sizes, graph_of, recorded_rounds
-from fgl_secure.methods.fedspray.shares import shares_of
 from fgl_secure.runtime import Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import Claims, measured

@@ -15,12 +15,12 @@ from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
-from fgl_secure.methods.fedstruct.hopwise import Hopwise
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedstruct.structure_sum import Hopwise
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.recorded import both_ways, federated
 from tests.attacks.structure.hop_runs import scale_free
 

@@ -9,7 +9,7 @@ from fgl_secure.attacks.areas import area, ranking_of_nodes
 from fgl_secure.attacks.structure import nsf_edges as pair_ranking
 from fgl_secure.attacks.structure.nsf_edges import PairScores, rank_pairs
 from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.structure.structure_runs import communities
 
 SCORES = st.lists(st.integers(0, 5).map(float), min_size=1, max_size=12).map(np.array)

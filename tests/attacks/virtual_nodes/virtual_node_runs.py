@@ -16,10 +16,10 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.schemes import server_scheme
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 from tests.attacks.recorded import Run, federated
 from tests.sums import clear_sums

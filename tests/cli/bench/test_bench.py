@@ -12,9 +12,9 @@ from fgl_secure.cli.bench import ckks as bench_ckks
 from fgl_secure.cli.bench import field as bench_field
 from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
 from fgl_secure.cli.bench import lcc as bench_lcc
-from fgl_secure.cli.bench import report as bench_report
 from fgl_secure.cli.bench import secagg as bench_secagg
 from fgl_secure.cli.bench import secmp as bench_secmp
+from fgl_secure.cli.bench import timing as timing_module
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, line, measure, verdict
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import DataNotFoundError
@@ -50,8 +50,8 @@ def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.Captu
     assert report["machine"]["cores"] >= 1
     assert report["copy_bytes_per_second"] > 0
     assert len(report["timings"]) >= 5
-    for timing in report["timings"]:
-        assert 0 < timing["least"] <= timing["median"] <= timing["most"]
+    for timed in report["timings"]:
+        assert 0 < timed["least"] <= timed["median"] <= timed["most"]
 
 
 def test_every_bounded_figure_is_named_with_its_bound_and_outcome(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_without_galois_the_rest_is_measured_and_the_lack_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where galois isn't installed its ratios are missing, with the reason and the remedy."""
-    monkeypatch.setattr(bench_report, "find_spec", lambda _: None)
+    monkeypatch.setattr(timing_module, "find_spec", lambda _: None)
     monkeypatch.setattr(bench, "_installed", lambda _: None)
     assert main(["bench", "lcc"]) == OK
     said = capsys.readouterr().out

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.cli.bench import ckks as bench_ckks
-from fgl_secure.cli.bench.report import Report
-from fgl_secure.cli.bench.timing import Timing
+from fgl_secure.cli.bench.timing import Report, Timing
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ import pytest
 
 from fgl_secure.cli.bench import bench
 from fgl_secure.cli.bench import secagg as bench_secagg
-from fgl_secure.cli.bench.report import Report
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
-from fgl_secure.cli.bench.timing import verdict
+from fgl_secure.cli.bench.timing import Report, verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
 

@@ -13,8 +13,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.graph_sets import colour_digits as module
-from fgl_secure.graph.graph_sets.colour_digits import COLOURS, colour_digits, superpixel_graph
-from fgl_secure.graph.graph_sets.digit_images import FOLDER, read_idx, training_digits
+from fgl_secure.graph.graph_sets.colour_digits import (
+    COLOURS,
+    FOLDER,
+    colour_digits,
+    read_idx,
+    superpixel_graph,
+    training_digits,
+)
 
 IMAGES = 60
 

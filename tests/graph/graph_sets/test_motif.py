@@ -12,8 +12,18 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.graph.graph_sets.motif import SIZES, MotifEnvironment, motif_basis, motif_mini, motif_set, motif_size
-from fgl_secure.graph.graph_sets.motif_shapes import BASES, MOTIFS, SMALLEST_BASE, Edges
+from fgl_secure.graph.graph_sets.motif import (
+    BASES,
+    MOTIFS,
+    SIZES,
+    SMALLEST_BASE,
+    Edges,
+    MotifEnvironment,
+    motif_basis,
+    motif_mini,
+    motif_set,
+    motif_size,
+)
 
 REFERENCES = {
     "wheel": nx.wheel_graph,

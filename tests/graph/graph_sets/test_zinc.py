@@ -9,8 +9,16 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import DataNotFoundError, InputError
-from fgl_secure.graph.graph_sets.molecules import atom_types, bonds, parsed, scaffold, solubility_terms
-from fgl_secure.graph.graph_sets.zinc import RAW_FILE, standardised_sum, zinc
+from fgl_secure.graph.graph_sets.zinc import (
+    RAW_FILE,
+    atom_types,
+    bonds,
+    parsed,
+    scaffold,
+    solubility_terms,
+    standardised_sum,
+    zinc,
+)
 
 with_rdkit = pytest.mark.usefixtures("rdkit")
 

@@ -10,12 +10,12 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.training import MakeChildren, train_fed2gnn
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import CollectiveSums
 
 QUICK = Fed2GNNPreset(

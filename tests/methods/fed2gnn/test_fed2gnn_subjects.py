@@ -22,9 +22,8 @@ from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN
 from fgl_secure.methods.fed2gnn.claims import claim_of
-from fgl_secure.methods.fed2gnn.controls import CONTROLS, along_communities
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.scenarios import trained_hops
+from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, along_communities, trained_hops
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded

@@ -11,8 +11,8 @@ import pytest
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import Graph, load
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline
-from fgl_secure.methods.fed2gnn.table_runs import ACCURACY, BaselineRun, Fed2GNNRun, Setting
 from fgl_secure.methods.fed2gnn.tables import (
+    ACCURACY,
     DATASETS,
     FED2GNN,
     FIGURE_3,
@@ -21,6 +21,9 @@ from fgl_secure.methods.fed2gnn.tables import (
     TABLE_1,
     TABLE_2,
     TABLES,
+    BaselineRun,
+    Fed2GNNRun,
+    Setting,
 )
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices, PaperTable

@@ -14,18 +14,17 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import PairMap
+from fgl_secure.methods.fed2gnn.grouping import PairMap, sampled_neighbours
 from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopExchange, HopSums, RowRange, hop_sums
-from fgl_secure.methods.fed2gnn.rooted_tree import missing_branches
-from fgl_secure.methods.fed2gnn.sampling import sampled_neighbours
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
+from fgl_secure.training.parties import hierarchy_of
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, random_graph, walks
+from tests.methods.fed2gnn.rooted_trees import missing_branches
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]

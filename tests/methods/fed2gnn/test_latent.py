@@ -12,11 +12,10 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fed2gnn.latent import MEAN_SQUARE, LatentMap, learn_latent
 from fgl_secure.methods.fed2gnn.models import PerceptronModel
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.schemes import server_scheme
-from fgl_secure.training.model_down import RECEIVED
-from fgl_secure.training.server_sums import CollectiveSums
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.server_sums import RECEIVED, CollectiveSums
 from tests.methods.fed2gnn.small import channel_of, some_digits
 from tests.sums import clear_sums
 

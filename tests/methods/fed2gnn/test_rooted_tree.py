@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn import rooted_tree
-from fgl_secure.methods.fed2gnn.rooted_tree import RootedTrees, missing_branches, unfold
-from fgl_secure.methods.fed2gnn.tree_shape import TreeShape
+from tests.methods.fed2gnn import rooted_trees
 from tests.methods.fed2gnn.oracles import graph_of, graphs, neighbours_of, walks
+from tests.methods.fed2gnn.rooted_trees import RootedTrees, TreeShape, missing_branches, unfold
 
 TRIANGLE_WITH_TAIL = [(0, 1), (0, 2), (1, 2), (2, 3)]
 
@@ -111,7 +110,7 @@ def test_bad_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         unfold(graph.graph, np.array([2, 4]), 1)
     with pytest.raises(InputError, match="every edge in both directions"):
         unfold(one_way, np.array([0]), 1)
-    monkeypatch.setattr(rooted_tree, "LARGEST_TREES", 5)
+    monkeypatch.setattr(rooted_trees, "LARGEST_TREES", 5)
     with pytest.raises(InputError, match="hops must leave the trees below 5 nodes"):
         unfold(graph.graph, np.array([0]), 3)
 

@@ -7,9 +7,9 @@ import pytest
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.fed2gnn.sampling import agreed_neighbours, picked_neighbours, sampled_neighbours
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, picked_neighbours, sampled_neighbours
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
 
 

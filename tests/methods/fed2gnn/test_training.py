@@ -12,8 +12,8 @@ import pytest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fed2gnn import training
+from fgl_secure.methods.fed2gnn.averaging import UpdateLayout
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
-from fgl_secure.methods.fed2gnn.layout import UpdateLayout
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
 from fgl_secure.protocols.plaintext import Plaintext

@@ -11,10 +11,16 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.rooted_tree import missing_branches, unfold
-from fgl_secure.methods.fed2gnn.tree_shape import FoldedTrees
-from fgl_secure.methods.fed2gnn.tree_weights import gcn_rows, gcn_weights, published_scale, sage_weights
 from tests.methods.fed2gnn.oracles import Network, gcn, graph_of, graphs, on_tree, random_graph, sage
+from tests.methods.fed2gnn.rooted_trees import (
+    FoldedTrees,
+    gcn_rows,
+    gcn_weights,
+    missing_branches,
+    published_scale,
+    sage_weights,
+    unfold,
+)
 
 Reals = NDArray[np.float64]
 CASES = (graphs(), st.integers(1, 4), st.integers(0, 2**32 - 1))

@@ -14,17 +14,15 @@ from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import FglSecureError, InputError
-from fgl_secure.methods.fedavg.controls import small_trees
-from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion import cli as inversion_cli
 from fgl_secure.methods.fedavg.inversion import gallery as gallery_module
 from fgl_secure.methods.fedavg.inversion.gallery import gallery
 from fgl_secure.methods.fedavg.inversion.invert import ATTACKS, invert
 from fgl_secure.methods.fedavg.inversion.options import InvertOptions
 from fgl_secure.methods.fedavg.inversion.output import options_of
-from fgl_secure.methods.fedavg.inversion.page import render_inversion
-from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
-from fgl_secure.methods.fedavg.small_rounds import drawn_batches
+from fgl_secure.methods.fedavg.inversion.page import picture_svg, render_inversion
+from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
+from fgl_secure.methods.fedavg.small_rounds import drawn_batches, small_trees
 from fgl_secure.schemes import names
 
 

@@ -13,10 +13,10 @@ from fgl_secure.attacks.gradients.model import Convolution, GradientModel
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fedavg.program import FedAvg, LocalTraining
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from fgl_secure.training.server_sums import BOUND, SERVER_SUM, CollectiveMean
 from tests.sums import clear_mean

@@ -11,8 +11,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Recording
+from fgl_secure.training.parties import hierarchy_of
 
 SMALL = replace(HONEST, epochs=3, local_epochs=2, hidden=8, width=6)
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedspray.alignment import align, summand
-from fgl_secure.methods.fedspray.layout import ProxyLayout
+from fgl_secure.methods.fedspray.alignment import ProxyLayout, align, summand
 
 Seed = st.integers(0, 2**32 - 1)
 

@@ -12,14 +12,18 @@ import pytest
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
 from fgl_secure.graph import load
 from fgl_secure.methods.fedspray.baselines import Baseline
-from fgl_secure.methods.fedspray.table_runs import (
+from fgl_secure.methods.fedspray.tables import (
+    DATASETS,
+    METHODS,
     MINORITY,
+    NOT_IMPLEMENTED,
     OVERALL,
+    TABLE_2,
+    TABLES,
     BaselineRun,
     Clients,
     FedSprayRun,
 )
-from fgl_secure.methods.fedspray.tables import DATASETS, METHODS, NOT_IMPLEMENTED, TABLE_2, TABLES
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices
 

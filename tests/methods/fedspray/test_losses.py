@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.methods.fedspray.losses import divergence, encoder_loss, network_loss
+from fgl_secure.methods.fedspray.client import divergence, encoder_loss, network_loss
 
 
 def softmax(row: list[float]) -> list[float]:

@@ -10,9 +10,16 @@ import torch
 from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.affine import Affine
-from fgl_secure.methods.fedspray.encoder import Encoder, draw_encoder
-from fgl_secure.methods.fedspray.networks import GCN, NETWORKS, SGC, GraphSAGE, draw_weights
+from fgl_secure.methods.fedspray.networks import (
+    GCN,
+    NETWORKS,
+    SGC,
+    Affine,
+    Encoder,
+    GraphSAGE,
+    draw_encoder,
+    draw_weights,
+)
 from fgl_secure.methods.fedspray.subgraph import DENSE, Subgraph, product
 from tests.methods.fedspray.runs import digits, tiny
 

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.methods.fedspray.alignment import align, summand
-from fgl_secure.methods.fedspray.layout import ProxyLayout
-from fgl_secure.methods.fedspray.shares import shares_of
+from fgl_secure.methods.fedspray.alignment import ProxyLayout, align, shares_of, summand
 
 Counts = st.lists(st.integers(0, 400), min_size=1, max_size=8).filter(any).map(np.array)
 Grid = st.integers(1, 5000)

@@ -16,8 +16,7 @@ from fgl_secure.methods.fedspray.scoring import minority_nodes
 from fgl_secure.methods.fedspray.training import FedSpray, FedSprayOutcome, train_fedspray
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.schemes import server_scheme
-from fgl_secure.training.model_down import RECEIVED
-from fgl_secure.training.server_sums import SERVER_SUM, CollectiveSums, ServerSums
+from fgl_secure.training.server_sums import RECEIVED, SERVER_SUM, CollectiveSums, ServerSums
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, tiny, with_epochs
 
 SCHEMES = ("pairwise-masking", "lightsecagg", "ckks-shared-key")

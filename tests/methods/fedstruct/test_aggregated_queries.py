@@ -13,10 +13,10 @@ from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacen
 from fgl_secure.methods.fedstruct.aggregated_queries import AggregatedQueries
 from fgl_secure.methods.fedstruct.gradients import AtOwners
 from fgl_secure.methods.fedstruct.structure_sum import HeldRows
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.view import ReceivedRows
+from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
 
 EVERYTHING = AuditRule(1.0, 1)

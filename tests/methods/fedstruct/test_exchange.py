@@ -21,7 +21,6 @@ from fgl_secure.methods.fedstruct.exchange import (
     run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -30,6 +29,7 @@ from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
 
 MASKS = PairwiseMasking()

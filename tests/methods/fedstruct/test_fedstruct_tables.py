@@ -14,14 +14,18 @@ from fgl_secure.graph.partition import binomial_partition
 from fgl_secure.methods import table as table_of
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
 from fgl_secure.methods.fedstruct.exchange import HOP2VEC
-from fgl_secure.methods.fedstruct.table_runs import (
+from fgl_secure.methods.fedstruct.tables import (
+    ACCURACIES,
     ACCURACY,
+    CURVES,
+    DATASETS,
+    NOT_IMPLEMENTED,
+    PRUNING,
     BaselineRun,
     FedStructRun,
     Setting,
     undirected,
 )
-from fgl_secure.methods.fedstruct.tables import ACCURACIES, CURVES, DATASETS, NOT_IMPLEMENTED, PRUNING
 from fgl_secure.tables.reproduce import reproduce
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices, PaperTable

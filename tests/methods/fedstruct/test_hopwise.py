@@ -10,13 +10,12 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
-from fgl_secure.methods.fedstruct.hopwise import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, Hopwise
-from fgl_secure.methods.fedstruct.structure_sum import HeldRows
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.fedstruct.structure_sum import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, HeldRows, Hopwise
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
 
 HOPS, WIDTH = 3, 2

@@ -25,9 +25,9 @@ from fgl_secure.methods.fedstruct.program import FedStruct, Structure
 from fgl_secure.methods.fedstruct.shares import ClientGradients, loss_weights
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.methods.fedstruct.training import shared_rows, train_fedstruct
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
 from tests.graphs import two_communities
 

@@ -19,8 +19,8 @@ from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import FedStruct
 from fgl_secure.methods.fedstruct.claims import claim_of
-from fgl_secure.methods.fedstruct.controls import CONTROLS
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
+from fgl_secure.methods.fedstruct.scenarios import CONTROLS
 from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Circumstance, Role, Secret

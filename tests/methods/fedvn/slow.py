@@ -9,9 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.encoder import Encoder
-from fgl_secure.methods.fedvn.norms import EPSILON, BatchNorm
-from fgl_secure.methods.fedvn.pieces import GINLayer, Linear, VirtualUpdate
+from fgl_secure.methods.fedvn.models import EPSILON, BatchNorm, Encoder, GINLayer, Linear, VirtualUpdate
 from fgl_secure.methods.fedvn.preset import Injection
 
 Reals = NDArray[np.float64]

@@ -9,8 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.methods.fedvn.batches import MOST_KINDS, GraphStore
-from fgl_secure.methods.fedvn.padding import graph_sums
+from fgl_secure.methods.fedvn.batches import MOST_KINDS, GraphStore, graph_sums
 from tests.methods.fedvn.sets import random_set
 
 

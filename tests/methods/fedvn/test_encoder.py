@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure.methods.fedvn.batches import GraphStore
-from fgl_secure.methods.fedvn.encoder import Encoder
-from fgl_secure.methods.fedvn.models import EdgeGenerator, GraphModel
-from fgl_secure.methods.fedvn.pieces import Dropout
+from fgl_secure.methods.fedvn.models import Dropout, EdgeGenerator, Encoder, GraphModel
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
 from tests.methods.fedvn.sets import doubled, random_set
 from tests.methods.fedvn.slow import Virtual, slow_embeddings

@@ -10,14 +10,21 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedvn.client import shared_parameters
-from fgl_secure.methods.fedvn.federation import GraphFederation
-from fgl_secure.methods.fedvn.layout import SCORE_UNIT
-from fgl_secure.methods.fedvn.methods import FEDAVG, FEDBN, FEDPROX, FEDVN, METHODS, SELF_TRAINING, GraphMethod, Shared
-from fgl_secure.methods.fedvn.models import GraphModel
-from fgl_secure.methods.fedvn.norms import BatchNorm
-from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
-from fgl_secure.methods.fedvn.steps import descend, pulled
+from fgl_secure.methods.fedvn.client import descend, pulled, shared_parameters
+from fgl_secure.methods.fedvn.federation import SCORE_UNIT, GraphFederation
+from fgl_secure.methods.fedvn.models import BatchNorm, GraphModel
+from fgl_secure.methods.fedvn.preset import (
+    FEDAVG,
+    FEDBN,
+    FEDPROX,
+    FEDVN,
+    METHODS,
+    SELF_TRAINING,
+    FedVNPreset,
+    GraphMethod,
+    Shared,
+    fedvn_preset,
+)
 from fgl_secure.runtime import Step
 from fgl_secure.training.server_sums import ServerSums
 from tests.methods.fedvn.sets import random_set

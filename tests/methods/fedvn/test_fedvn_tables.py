@@ -10,7 +10,7 @@ import pytest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.methods import FEDAVG, FEDVN
+from fgl_secure.methods.fedvn.preset import FEDAVG, FEDVN
 from fgl_secure.methods.fedvn.tables import (
     ACCURACIES,
     ACCURACY,

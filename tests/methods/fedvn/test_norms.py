@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fgl_secure.methods.fedvn.norms import BatchNorm, collecting
+from fgl_secure.methods.fedvn.models import BatchNorm, collecting
 
 ROWS = torch.tensor([[1.0, 5.0], [2.0, 5.0], [4.0, 7.0]])
 COUNTS = torch.tensor([3.0, 1.0, 2.0])

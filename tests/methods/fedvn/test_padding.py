@@ -7,8 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.methods.fedvn.batches import GraphStore
-from fgl_secure.methods.fedvn.padding import pad, to_nodes, to_virtual, unpad
+from fgl_secure.methods.fedvn.batches import GraphStore, pad, to_nodes, to_virtual, unpad
 from tests.methods.fedvn.sets import random_set
 
 STORE = GraphStore(random_set())

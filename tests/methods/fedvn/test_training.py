@@ -12,15 +12,22 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.split import SplitMasks
-from fgl_secure.methods.fedvn.methods import FEDAVG, FEDVN, METHODS, SELF_TRAINING, GraphMethod
-from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
+from fgl_secure.methods.fedvn.preset import (
+    FEDAVG,
+    FEDVN,
+    METHODS,
+    SELF_TRAINING,
+    FedVNPreset,
+    GraphMethod,
+    Statistics,
+    fedvn_preset,
+)
 from fgl_secure.methods.fedvn.training import GraphOutcome, run_fedvn, train_fedvn
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
 from fgl_secure.schemes import server_scheme
-from fgl_secure.training.model_down import RECEIVED
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.server_sums import SERVER_SUM, CollectiveSums
+from fgl_secure.training.server_sums import RECEIVED, SERVER_SUM, CollectiveSums
 from tests.methods.fedvn.sets import random_set
 from tests.sums import clear_sums
 

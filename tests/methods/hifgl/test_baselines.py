@@ -21,11 +21,12 @@ from fgl_secure.methods.hifgl.baselines import (
     Framework,
     train_framework,
 )
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation
 from tests.graphs import two_communities
 

@@ -23,7 +23,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.graph import load
-from fgl_secure.methods.fedavg.controls import CONTROLS as UPDATE_CONTROLS
+from fgl_secure.methods.fedavg.small_rounds import CONTROLS as UPDATE_CONTROLS
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.scenarios import NARROW, WIDEST, recorded_exchange, variant_runs
 from fgl_secure.protocols.plaintext import Plaintext

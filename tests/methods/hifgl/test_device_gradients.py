@@ -12,11 +12,12 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.methods.hifgl.device_gradients import ClearGradients, Collector, Factors, SummedGradients, gathered
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.exchange import exchange
-from fgl_secure.methods.hifgl.program import hierarchy_of
+from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Party, Recording, Role
+from fgl_secure.training.parties import hierarchy_of
 from tests.strategies import federated_graphs
 
 

@@ -11,8 +11,20 @@ import pytest
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.graph import load
 from fgl_secure.methods.hifgl.baselines import FEDAVG, HIFGL
-from fgl_secure.methods.hifgl.table_runs import ACCURACY, MEMORY, SECONDS, Training, federated
-from fgl_secure.methods.hifgl.tables import ALGORITHMS, DEPTHS, FRAMEWORKS, GAIN, SILO_NUMBERS, TABLES, WIDTHS
+from fgl_secure.methods.hifgl.tables import (
+    ACCURACY,
+    ALGORITHMS,
+    DEPTHS,
+    FRAMEWORKS,
+    GAIN,
+    MEMORY,
+    SECONDS,
+    SILO_NUMBERS,
+    TABLES,
+    WIDTHS,
+    Training,
+    federated,
+)
 from fgl_secure.tables.reproduce import reproduce
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Case, Choices, PaperTable

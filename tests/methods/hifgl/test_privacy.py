@@ -19,12 +19,12 @@ from fgl_secure.graph import Data
 from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.privacy import perturbed, releases
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
 

@@ -11,7 +11,7 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of, neighbour_sums
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -19,6 +19,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
 

@@ -13,7 +13,6 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.methods.fedstruct.program import FedStruct
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.program import SERVER
 from fgl_secure.methods.silos.share import SiloShare
@@ -23,6 +22,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
 from tests.methods.silos.runs import FEDSTRUCT, company, fedstruct_makes, same_everywhere, together
 

@@ -12,7 +12,7 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl import training
-from fgl_secure.methods.hifgl.program import HiFGL, hierarchy_of
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.methods.silos.hifgl import HiFGLTask
 from fgl_secure.methods.silos.relay import RelaySums
@@ -23,6 +23,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Federation, Preset
 from tests.graphs import two_communities
 from tests.methods.silos.runs import HIFGL, SESSION, hifgl_makes, together

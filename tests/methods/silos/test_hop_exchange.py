@@ -10,7 +10,6 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.hop_exchange import exchanged_rows
-from fgl_secure.methods.hifgl.program import hierarchy_of
 from fgl_secure.methods.silos import rooms
 from fgl_secure.methods.silos.hop_exchange import HopExchange
 from fgl_secure.methods.silos.mailbox import run_together
@@ -23,6 +22,7 @@ from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Step
+from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
 from tests.methods.silos.runs import PutDown, company
 

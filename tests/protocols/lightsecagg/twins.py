@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.lightsecagg.clients import Clients
-from fgl_secure.protocols.lightsecagg.roster import Flags
+from fgl_secure.protocols.lightsecagg.plan import Flags
 from fgl_secure.runtime import Messages, Phase, Step
 
 Array = NDArray[Any]

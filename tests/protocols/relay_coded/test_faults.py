@@ -34,7 +34,7 @@ from fgl_secure.runtime import (
     Transcript,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
-from tests.protocols.conformance import ideal
+from tests.protocols.conformance import ideal, opened
 from tests.strategies import Parties, grouping_over
 
 Ids = NDArray[np.int64]
@@ -85,7 +85,7 @@ def run(scheme: RelayCoded, loss: Loss | None = None, tamper: Tamper | None = No
     """Two rounds; only the second is interfered with."""
     case = meshed(scheme.R)
     channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), loss, tamper)
-    session = scheme.open(channel, case.grouping, 2)
+    session = opened(scheme, channel, case.grouping, 2)
     try:
         session.sum(VALUES[::-1], EARLIER)
         sums = session.sum(VALUES, STEP)
@@ -508,7 +508,7 @@ def test_keys_that_do_not_arrive_stop_the_set_up(act: Act | None) -> None:
         return np.arange(len(senders)) >= (phase is Phase.KEYS and act is None)
 
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, tamper)
-    session = RelayCoded(bound=16.0, k_min=1).open(channel, case.grouping, 2)
+    session = opened(RelayCoded(bound=16.0, k_min=1), channel, case.grouping, 2)
     with pytest.raises(ProtocolError, match=r"public keys must arrive.* that of relay 0 did not reach device 0"):
         session.sum(VALUES, STEP)
     assert {b.phase for b in channel.transcript.messages} == {Phase.KEYS}

@@ -21,6 +21,7 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Keys, RealCryptography, mask_context, mask_nonce
 from fgl_secure.runtime import Channel, Direction, Messages, Phase, Recording, Role, Step, Tampered, Transcript
+from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_faults import meshed
 from tests.protocols.relay_coded.twins import Twin, under
@@ -116,7 +117,7 @@ def whole_run(scheme: RelayCoded, twin: Twin = lambda scheme: scheme) -> tuple[l
     case = meshed(scheme.R)
     channel = Channel(case.directory, SimulationCoins(5), Recording.everything())
     with recorded() as spans:
-        session = twin(scheme).open(channel, case.grouping, 5)
+        session = opened(twin(scheme), channel, case.grouping, 5)
         for step in STEPS:
             session.sum(np.ones((6, 1 + step.round)), step)
     return spans, channel.transcript
@@ -191,7 +192,7 @@ def agreements(scheme: RelayCoded) -> Agreements:
     """Keys as senders and relays derive them in the first sum."""
     case = meshed(scheme.R)
     channel = Channel(case.directory, SimulationCoins(0))
-    under(Agreements)(scheme).open(channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
+    opened(under(Agreements)(scheme), channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
     return Agreements.made.pop()
 
 
@@ -233,7 +234,7 @@ def test_public_keys_of_low_order_are_refused(point: bytes) -> None:
 
     channel = Channel(case.directory, SimulationCoins(0), tamper=offered)
     with pytest.raises(ProtocolError, match="low order"):
-        RelayCoded(k_min=1).open(channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
+        opened(RelayCoded(k_min=1), channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
 
 
 def first_bytes(key: bytes) -> bytes:
@@ -258,7 +259,7 @@ def test_seeds_are_drawn_whole() -> None:
     """Each of a seed's four words is drawn from 63 bits, no two seeds are equal, and each is a key of 32 bytes."""
     case, scheme = meshed(3), RelayCoded(T=2, R=3, profile=Profile.ANON)
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything())
-    scheme.open(channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
+    opened(scheme, channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
     seeds = np.concatenate([b.values for b in channel.transcript.private if b.name == "seeds"])
     assert seeds.shape == (2 * 24, 4)
     assert len(np.unique(seeds)) == seeds.size

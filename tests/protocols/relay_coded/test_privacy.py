@@ -30,9 +30,9 @@ from fgl_secure.testing import (
     assert_statistically_private,
     protocol_of,
 )
-from fgl_secure.testing.arms import Arm
+from fgl_secure.testing.arms import Arm, aligned
 from fgl_secure.testing.protocol import Inputs
-from fgl_secure.testing.views import aligned
+from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.twins import Twin, kept_by, under, with_devices, with_relays
 from tests.strategies import Parties, grouping_over
@@ -174,7 +174,7 @@ def test_all_tapes_give_the_sum(p: int) -> None:
     """Whatever the coins, the target's sum is right: the enumeration runs the scheme and not a model of it."""
     case = between(3, TO_ONE, 2)
     coins = TapeCoins(p, 2)
-    session = small(p, 1).open(Channel(case.directory, coins), case.grouping, 1)
+    session = opened(small(p, 1), Channel(case.directory, coins), case.grouping, 1)
     sums = session.sum(np.array([[1.0], [1.0], [0.0]]), Step(0))
     assert coins.unused == 0
     assert sums.shape == (p**2, 3, 1)
@@ -327,7 +327,7 @@ def gradients(scheme: RelayCoded, *, clear: bool = False) -> Protocol:
     )  # fmt: skip
 
     def run(values: Inputs, channel: Channel) -> None:
-        scheme.open(channel, grouping, 1).sum(values[:, 0], Step(0, -1))
+        opened(scheme, channel, grouping, 1).sum(values[:, 0], Step(0, -1))
         if clear:
             payload = np.broadcast_to(values[:, 0], (*channel.batch_shape, 3, 1))
             channel.send(Phase.GRADIENT, Step(0), devices, silos[silo_of], payload)
@@ -464,7 +464,7 @@ def seen_of(edges: list[tuple[int, int]], twin: Twin = lambda scheme: scheme) ->
     scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON, padding=3))
     case = between(4, [*edges, *((u, v) for v, u in edges)], scheme.R)
     channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
-    scheme.open(channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))
+    opened(scheme, channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))
     seen: list[Any] = []
     for batch in channel.transcript.messages:
         if batch.phase in (Phase.TAGS, Phase.COUNTS, Phase.SHARE_SUMS):

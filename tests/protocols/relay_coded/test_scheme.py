@@ -63,7 +63,7 @@ class RelayConformance(SchemeConformance):
                 return None
             return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
 
-        session = self.scheme.open(Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
+        session = opened(self.scheme, Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
         assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
     def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0)) -> Traffic:
@@ -180,7 +180,7 @@ class TestAnon(RelayConformance):
             rows = np.arange(len(senders))
             return rows != lost if phase is self.lossy_phase else rows >= 0
 
-        session = self.scheme.open(channel_of(case.directory, arrives), case.grouping, 1)
+        session = opened(self.scheme, channel_of(case.directory, arrives), case.grouping, 1)
         missing = ideal(case.grouping, values) - session.sum(values, FORWARD)
         edges = set(zip(values[case.grouping.source, 0].tolist(), case.grouping.target.tolist(), strict=True))
         found = {(round(float(missing[u, 0]), 3), u) for u in np.flatnonzero(np.abs(missing[:, 0]) > 1e-3).tolist()}
@@ -191,7 +191,7 @@ class TestAnon(RelayConformance):
         """A device without neighbours counts as many messages as everybody, its own, and they sum to zero."""
         case = self.fit(triangle())
         channel = channel_of(case.directory)
-        session = self.scheme.open(channel, case.grouping, 1)
+        session = opened(self.scheme, channel, case.grouping, 1)
         for step in (FORWARD, BACKWARD):
             assert session.sum(np.ones((4, 1)), step)[3] == 0
         counts = [b["count"] for b in channel.transcript.messages if b.phase is Phase.COUNTS]
@@ -231,7 +231,7 @@ def test_small_groups_are_left_out_as_in_plaintext(
 @given(federated_graphs(directed=False), st.integers(1, 4))
 def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> None:
     """Unnamed senders send zero to whom they would not have summed; messages and sizes say nothing of it."""
-    from fgl_secure.methods.hifgl.program import hierarchy_of, neighbour_sums
+    from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 
     scheme, grouping = RelayCoded(k_min=k_min, profile=Profile.ANON), neighbour_sums(graph)
     values = np.arange(1.0, graph.num_devices + 1)[:, None]
@@ -265,7 +265,7 @@ def test_fewer_relays_than_named_are_refused() -> None:
     """A run needs the R relays of the scheme."""
     case = triangle()
     with pytest.raises(InputError, match="parties must include R=2 relays; found 0"):
-        RelayCoded().open(channel_of(case.directory), case.grouping, 1)
+        opened(RelayCoded(), channel_of(case.directory), case.grouping, 1)
 
 
 def test_names_and_public_parameters_say_what_differs() -> None:
@@ -281,7 +281,7 @@ def test_a_step_is_summed_once() -> None:
     """The same step again would use its masks again: it raises before any message, and the next step is fine."""
     case = with_relays(triangle(), RelayCoded())
     channel = channel_of(case.directory)
-    session = RelayCoded(k_min=1).open(channel, case.grouping, 1)
+    session = opened(RelayCoded(k_min=1), channel, case.grouping, 1)
     session.sum(np.ones((4, 1)), FORWARD)
     before = channel.transcript.message_count
     with pytest.raises(ProtocolError, match="a step must be summed once, or its masks would be used twice"):
@@ -294,7 +294,7 @@ def test_a_step_that_failed_is_not_summed_again_either() -> None:
     """Masks that left with a failed sum are used up: the retry with another payload raises."""
     case = with_relays(triangle(), RelayCoded())
     channel = channel_of(case.directory, lambda p, _, senders, __: np.full(len(senders), p is not Phase.SHARE_SUMS))
-    session = RelayCoded(k_min=1).open(channel, case.grouping, 1)
+    session = opened(RelayCoded(k_min=1), channel, case.grouping, 1)
     with pytest.raises(ProtocolError, match="must answer"):
         session.sum(np.ones((4, 1)), FORWARD)
     with pytest.raises(ProtocolError, match="must be summed once"):
@@ -313,7 +313,7 @@ def test_padding_needs_an_undirected_graph() -> None:
     """Where somebody sends more than it gets, messages to itself would tell, and anon refuses."""
     case = with_relays(triangle(), RelayCoded())
     with pytest.raises(InputError, match="everybody sends as many messages as it gets"):
-        RelayCoded(profile=Profile.ANON).open(channel_of(case.directory), case.grouping, 1)
+        opened(RelayCoded(profile=Profile.ANON), channel_of(case.directory), case.grouping, 1)
 
 
 def test_padding_is_not_left_out_where_some_targets_own_no_row() -> None:
@@ -321,7 +321,7 @@ def test_padding_is_not_left_out_where_some_targets_own_no_row() -> None:
     directory = Directory.hierarchy(1, 3, 2)
     g = grouping_over(directory, np.zeros(3, dtype=np.int64), np.arange(2), np.arange(3), np.array([[0, 1], [2, 0]]))
     with pytest.raises(InputError, match="everybody sends as many messages as it gets"):
-        RelayCoded(profile=Profile.ANON).open(channel_of(directory), g, 1)
+        opened(RelayCoded(profile=Profile.ANON), channel_of(directory), g, 1)
 
 
 @pytest.mark.parametrize(("padding", "fits"), [(3, False), (4, True), (9, True), (None, True)])
@@ -331,9 +331,9 @@ def test_padding_must_cover_the_largest_neighbourhood(padding: int | None, fits:
     channel = channel_of(case.directory)
     if not fits:
         with pytest.raises(InputError, match="padding must be at least the most messages of one sender, 4; found 3"):
-            scheme.open(channel, case.grouping, 1)
+            opened(scheme, channel, case.grouping, 1)
         return
-    sums = scheme.open(channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
+    sums = opened(scheme, channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
     assert np.allclose(sums[:, 0], [4, 1, 1, 1, 1])
     sealed = [b for b in channel.transcript.messages if b.phase is Phase.SEALED]
     from_devices = next(np.bincount(b.senders)[case.directory.ids(Role.DEVICE)] for b in sealed)
@@ -344,7 +344,7 @@ def test_a_message_is_as_long_as_its_row() -> None:
     """At T = 1 and 64 coordinates a message with its tag costs at most .65 of HiFGL's T + 1 codes and its mu."""
     T, d, case = 1, 64, star_both_ways(8)
     channel = channel_of(case.directory)
-    RelayCoded(T=T, k_min=1).open(channel, case.grouping, d).sum(np.ones((9, d)), FORWARD)
+    opened(RelayCoded(T=T, k_min=1), channel, case.grouping, d).sum(np.ones((9, d)), FORWARD)
     carrying = {Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES, Phase.SHARE_SEEDS}
     sent = sum(size for (phase, *_), (_, size) in counted(channel.transcript).items() if phase in carrying)
     assert sent / len(case.grouping.source) <= 0.65 * (d * (T + 1) + 3 * T + 2) * 4
@@ -355,7 +355,7 @@ def test_masks_are_not_sent(T: int, spare: int) -> None:
     """R - T shares of each message travel, whatever T is: the first T relays expand theirs."""
     case = star_both_ways(3, T + spare)
     channel = channel_of(case.directory)
-    RelayCoded(T=T, R=T + spare, k_min=1).open(channel, case.grouping, 2).sum(np.ones((4, 2)), FORWARD)
+    opened(RelayCoded(T=T, R=T + spare, k_min=1), channel, case.grouping, 2).sum(np.ones((4, 2)), FORWARD)
     shares = sum(b.messages for b in channel.transcript.messages if b.phase is Phase.SHARES)
     assert shares == spare * len(case.grouping.source)
 
@@ -366,7 +366,7 @@ def test_more_slots_than_a_header_can_name_are_refused(monkeypatch: pytest.Monke
     case = star_both_ways(4)
     channel = channel_of(case.directory)
     with pytest.raises(InputError, match="a sender must have at most 3 messages in one step; found 4"):
-        RelayCoded(k_min=1).open(channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
+        opened(RelayCoded(k_min=1), channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
     assert channel.transcript.messages == []
 
 

@@ -13,7 +13,7 @@ from fgl_secure.protocols.relay_coded import RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, IdealCryptography, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.parameters import Parameters
+from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step

@@ -19,9 +19,9 @@ from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, load
-from fgl_secure.methods.fedavg.gradient_noise import GradientNoise
 from fgl_secure.methods.fedavg.inversion.invert import one_thread
-from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
+from fgl_secure.methods.fedavg.inversion.page import picture_svg
+from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import fresh_model, recorded_round
 from fgl_secure.runtime import Role
 from fgl_secure.schemes import server_scheme

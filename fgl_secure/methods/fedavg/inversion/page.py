@@ -3,15 +3,46 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from numpy.typing import NDArray
 
-from fgl_secure.methods.fedavg.inversion.figures import Rows
-from fgl_secure.methods.fedavg.inversion.invert import Inversion
-from fgl_secure.methods.fedavg.inversion.pictures import picture_svg
+from fgl_secure.methods.fedavg.inversion.invert import Inversion, Rows
 from fgl_secure.methods.fedavg.inversion.print import as_json, heading, structure_means
+
+LEVELS = 32
+"""Steps between white and black."""
+
+
+def picture_svg(row: NDArray[np.floating], shape: tuple[int, int], label: str, size: int = 64) -> str:
+    """One picture: 0 is white, 1 is black, and what lies outside is drawn as the nearer of the two.
+
+    Args:
+        row: [height * width].
+        shape: (height, width).
+        label: what it shows, for those who can't see it.
+        size: height on the page, in pixels.
+    """
+    height, width = shape
+    level = np.rint(np.clip(np.nan_to_num(row), 0, 1) * LEVELS).astype(np.int64).reshape(shape)
+    paths = "".join(_path(level == each, each) for each in np.unique(level) if each)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size * width // height}" height="{size}" role="img" '
+        f'viewBox="0 0 {width} {height}" shape-rendering="crispEdges"><title>{escape(label)}</title>'
+        f'<rect width="{width}" height="{height}" fill="#fff"/>{paths}</svg>'
+    )
+
+
+def _path(here: NDArray[np.bool_], level: np.int64) -> str:
+    """Unit squares of one level of grey."""
+    grey = 255 - round(255 * int(level) / LEVELS)
+    squares = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(here))
+    return f'<path fill="#{grey:02x}{grey:02x}{grey:02x}" d="{squares}"/>'
+
 
 MOST_PICTURES = 24
 COLUMNS = ("value", "95 % interval", "random", "prior", "permuted truth", "n")

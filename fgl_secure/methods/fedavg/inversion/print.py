@@ -9,8 +9,7 @@ import numpy as np
 
 from fgl_secure import __version__
 from fgl_secure.attacks.gradients.matching.measures import EdgeScores, GraphScores
-from fgl_secure.methods.fedavg.inversion.figures import Structure
-from fgl_secure.methods.fedavg.inversion.invert import Figure, Inversion
+from fgl_secure.methods.fedavg.inversion.invert import Figure, Inversion, Structure
 
 SCORED = ("this run", "prior", "random")
 
