@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Self, TypeVar
 
+from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval
 
@@ -83,6 +84,16 @@ class Card:
     auxiliary: str = ""
     truth: type[Truth] = field(kw_only=True)
     knowledge: type | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        wanted = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),
+                  ("observer", self.observer, Role), ("secret", self.secret, Secret),
+                  ("circumstance", self.circumstance, Circumstance), ("truth", self.truth, type))  # fmt: skip
+        for field_name, found, kind in wanted:
+            if not isinstance(found, kind):
+                raise InputError(f"{field_name} of a card must be a {kind.__name__}; found {found!r}")
+        if not 0 < self.minimum <= 1:
+            raise InputError(f"minimum of a card must lie above 0 and at most at 1; found {self.minimum}")
 
     @property
     def coalition(self) -> Mapping[Role, int]:

@@ -6,8 +6,13 @@ same fields. Nothing heavy is imported here: `--help` and bad usage answer at on
 
 from __future__ import annotations
 
+import types
+import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
+from functools import cache
+from numbers import Integral, Real
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -83,11 +88,37 @@ def check_choices(made: Any) -> None:  # any dataclass
 
     Raises:
         UnknownNameError: a name is none of those that are known.
-        InputError: a number is below its least.
+        InputError: a value is of another type than its field, or a number is below its least.
     """
+    kinds = _kinds(type(made))
     for name, (_, each) in choices_of(type(made)).items():
         found = getattr(made, name)
+        if not any(_fits(found, kind) for kind in kinds[name]):
+            raise InputError(f"{name} must be {' or '.join(map(_said, kinds[name]))}; found {found!r}")
         if each.known and found is not None and found not in each.known:
             raise UnknownNameError(name, str(found), each.known)
         if each.least is not None and found is not None and found < each.least:
             raise InputError(f"{name} must be at least {each.least}; found {found}")
+
+
+@cache
+def _kinds(kind: type) -> Mapping[str, tuple[type, ...]]:
+    """By field of a configuration, the types that its values may have."""
+    hints = typing.get_type_hints(kind)
+    found = {name: hints[name] for name in choices_of(kind)}
+    return MappingProxyType({
+        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in found.items()
+    })  # fmt: skip
+
+
+def _fits(found: object, kind: type) -> bool:
+    if kind is float:
+        return isinstance(found, Real) and not isinstance(found, bool)
+    if kind is int:
+        return isinstance(found, Integral) and not isinstance(found, bool)
+    return isinstance(found, kind)
+
+
+def _said(kind: type) -> str:
+    words = {bool: "True or False", int: "an integer", float: "a number", str: "text", Path: "a Path"}
+    return "None" if kind is type(None) else words.get(kind, kind.__name__)

@@ -57,6 +57,7 @@ TOPOLOGIES: Mapping[str, str] = MappingProxyType({
 """Who adds what for whom, in words."""
 
 _NAME = re.compile(r"(?:(?P<topology>[\w-]+)=)?(?P<name>[\w-]+)(?:\[(?P<parameters>[^\[\]]+)\])?")
+_NUMBER = re.compile(r"[+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _SHORT = {"p": ("field", "modulus"), "mu": ("delivery",), "k_min": ("k_min", "minimum_group")}
 """What names print, and the fields that are meant."""
 
@@ -76,10 +77,35 @@ def kinds() -> Mapping[str, type[Scheme]]:
 
 
 def _loaded(point: EntryPoint) -> type[Scheme]:
-    kind = point.load()
+    """The class that an entry point names; a broken package is refused by name rather than with its traceback."""
+    try:
+        kind = point.load()
+    except Exception as error:
+        raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
         raise InputError(f"entry point {point.name} of {GROUP} must name a class of schemes; found {point.value}")
+    try:
+        made, hints = kind(), typing.get_type_hints(kind)
+    except Exception as error:
+        raise InputError(f"{point.value} must be made without arguments; found {error!r}") from error
+    unknown = [key for key in made.parameters if key not in hints]
+    if unknown:
+        raise InputError(f"parameters of {point.value} must be its fields; found {unknown[0]}")
     return kind
+
+
+def _known(name: str) -> type[Scheme]:
+    known = kinds()
+    if name not in known:
+        raise UnknownNameError("scheme", str(name), tuple(known))
+    return known[name]
+
+
+def check_serves(scheme: object, topology: str) -> None:
+    """Raises InputError, with the reason, unless it is a scheme that serves a topology of that name."""
+    if not isinstance(scheme, Scheme):
+        raise InputError(f"schemes must be texts, or Scheme objects by topology; found {scheme!r} for {topology}")
+    scheme.check_serves(Topology.example(topology))
 
 
 def names(topology: str | None = None) -> tuple[str, ...]:
@@ -89,17 +115,19 @@ def names(topology: str | None = None) -> tuple[str, ...]:
 
 def summary(name: str) -> str:
     """What a scheme does, in one line."""
-    return kinds()[name].summary
+    return _known(name).summary
 
 
 def parameters(name: str) -> tuple[str, ...]:
     """What may stand in brackets behind the name of a scheme."""
-    return kinds()[name].parameters
+    return _known(name).parameters
 
 
 def refusal(name: str, topology: str) -> str | None:
     """Why a scheme does not serve a topology, as the end of a sentence; None where it does."""
-    scheme = kinds()[name]()
+    scheme = _known(name)()
+    if topology not in TOPOLOGIES:
+        raise UnknownNameError("topology", str(topology), tuple(TOPOLOGIES))
     why = scheme.refuses(Topology.example(topology))
     if why is None:
         return None
@@ -126,7 +154,7 @@ def parse(
         UnknownNameError: no scheme, topology or parameter has that name.
         InputError: the text is none of these, the scheme does not serve the topology, or a parameter is out of range.
     """
-    found = _NAME.fullmatch(text.strip())
+    found = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
         raise InputError(f"scheme must be written [TOPOLOGY=]NAME, with [parameter=value,...] behind; found {text!r}")
     name, topology = found["name"], found["topology"]
@@ -163,8 +191,10 @@ def assignment(
     Raises:
         InputError: see `parse`; or two schemes are for one topology.
     """
+    if not topologies:
+        raise InputError("topologies must be one or more; found none")
     chosen: dict[str, Scheme] = {}
-    for each in re.split(r",(?![^\[]*\])", text):
+    for each in re.split(r",(?![^\[]*\])", text) if isinstance(text, str) else [text]:
         topology, scheme = parse(each, topologies, usual)
         if topology in chosen:
             raise InputError(f"scheme must be given once for {topology} of one run; found {text}")
@@ -200,12 +230,16 @@ def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, o
     if not scheme.parameters:
         raise InputError(f"{name} must be named without parameters, it has none; found [{text}]")
     fields = {key: _kind(scheme, key) for key in scheme.parameters}
+    said: set[str] = set()
     for each in text.split(","):
         key, given, value = each.strip().partition("=")
         if given:
             meant = next((long for long in _SHORT.get(key, (key,)) if long in fields), None)
             if meant is None:
                 raise UnknownNameError(f"parameter of {name}", key, scheme.parameters)
+            if meant in said:
+                raise InputError(f"{key} of {name} must be given once; found [{text}]")
+            said.add(meant)
             yield meant, _read(name, key, fields[meant], value)
             continue
         fitting = [k for k, kind in fields.items() if issubclass(kind, StrEnum) and key in tuple(kind)]
@@ -229,8 +263,8 @@ def _read(name: str, key: str, kind: Any, value: str) -> object:  # a type
         return kind(value)
     number = int if kind is PrimeField else kind
     try:
-        read = number(value)
+        read = number(value if _NUMBER.fullmatch(value) else "")
     except ValueError as error:
         wanted = "a number" if number is float else "an integer"
-        raise InputError(f"{key} of {name} must be {wanted}; found {value}") from error
+        raise InputError(f"{key} of {name} must be {wanted}; found {value or 'nothing'}") from error
     return PrimeField(read) if kind is PrimeField else read

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step, simulate
 from fgl_secure.runtime.messages import SESSION_BYTES
@@ -76,7 +76,7 @@ class Collective:
         self._output = output or output_of(topology.name)
         named = scheme.keyed and not channel.batch_shape
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
-        self._machines = scheme.machines(topology, session, channel)
+        self._machines = _checked(scheme.machines(topology, session, channel), scheme, channel)
         self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reversed()}
         self._hosts = {
             direction: [
@@ -143,6 +143,7 @@ class Collective:
             sums = machine.sums
             if sums is None or not len(own):
                 continue
+            _check_sums(sums, len(own), width, self.scheme)
             if not sums.shape[-1] and width:  # nobody was answered, and so nobody knows how wide a sum would be
                 sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
             if len(own) == groups:
@@ -153,6 +154,28 @@ class Collective:
         if out is None and groups:
             raise ProtocolError("machines must leave a sum for those entitled to it; they left none")
         return np.zeros((0, width)) if out is None else out
+
+
+def _checked(machines: tuple[SumMachine, ...], scheme: Scheme, channel: Channel) -> tuple[SumMachine, ...]:
+    """The machines of a scheme, if that is what they are: a scheme may come from another package."""
+    wrong = (
+        [each for each in machines if not isinstance(each, SumMachine)] if isinstance(machines, tuple) else [machines]
+    )
+    if wrong:
+        raise InputError(f"machines of {scheme.name} must be a tuple of SumMachines; found {type(wrong[0]).__name__}")
+    hosted = np.concatenate([np.empty(0, dtype=np.int64), *(each.parties for each in machines)])
+    if len(np.unique(hosted)) < len(hosted):
+        raise InputError(f"machines of {scheme.name} must host every party once; one is hosted twice")
+    if len(hosted) and not 0 <= int(hosted.min()) <= int(hosted.max()) < len(channel.parties):
+        raise InputError(f"machines of {scheme.name} must host parties of the run; found {int(hosted.max())}")
+    return machines
+
+
+def _check_sums(sums: Array, groups: int, width: int, scheme: Scheme) -> None:
+    fits = isinstance(sums, np.ndarray) and sums.dtype.kind in "fi" and sums.ndim >= 2 and sums.shape[-2] == groups
+    if not (fits and sums.shape[-1] in (0, width)):
+        found = f"{sums.dtype} {list(sums.shape)}" if isinstance(sums, np.ndarray) else type(sums).__name__
+        raise ProtocolError(f"sums of {scheme.name} must be numbers [{groups}, {width}]; found {found}")
 
 
 def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.int64]:

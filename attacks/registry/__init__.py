@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
 
-from fgl_secure.attacks.base import Attack
+from fgl_secure.attacks.base import Attack, Card
 from fgl_secure.attacks.gradients import (
     GradientFilter,
     GradientLabels,
@@ -214,4 +214,6 @@ def _loaded(point: EntryPoint) -> Attack[Any, Any]:
         raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
     if not isinstance(made, Attack):
         raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
+    if not isinstance(made.card, Card):
+        raise InputError(f"card of {point.value} must be a Card; found {made.card!r}")
     return made

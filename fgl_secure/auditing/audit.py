@@ -13,7 +13,7 @@ from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.figures import accuracy_figures, cost_figures
-from fgl_secure.auditing.method import Method, Source, check_method
+from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
@@ -37,7 +37,7 @@ RECORDED_ROUNDS = 1
 def audit(
     method: Method,
     data: Source | str | None = None,
-    schemes: Iterable[str | Assignment] | str = (),
+    schemes: Iterable[str | Assignment] | str | Assignment = (),
     attacks: Iterable[str] | str = ALL,
     *,
     seed: int = 0,
@@ -72,7 +72,7 @@ def audit(
     """
     check_method(method)
     chosen = _attacks(attacks)
-    named = (schemes,) if isinstance(schemes, str) else tuple(schemes)
+    named = several("schemes", schemes)
     plan = method.plan(data, named, seed=seed, device=device)
     results, records, exposures = {}, [_boundary_record(plan)], []
     positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
@@ -88,9 +88,12 @@ def audit(
 
 
 def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
-    wanted = (names,) if isinstance(names, str) and names != ALL else tuple(names)
-    if names == ALL or not wanted:
+    wanted = several("attacks", names)
+    if wanted in ((), (ALL,)):
         return tuple(all_attacks().values())
+    wrong = next((name for name in wanted if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise InputError(f"attacks must be names, see fgl_secure.attacks.names(); found {wrong!r}")
     return tuple(attack(name) for name in dict.fromkeys(wanted))
 
 

@@ -42,7 +42,10 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
 
 def _installed() -> Iterable[Makers]:
     for point in entry_points(group=GROUP):
-        named = point.load()
+        try:
+            named = point.load()
+        except Exception as error:
+            raise InputError(f"entry point {point.name} of {GROUP} must load; found {error!r}") from error
         if not isinstance(named, Mapping):
             raise InputError(f"entry point {point.name} of {GROUP} must name a mapping; found {point.value}")
         yield named

@@ -94,7 +94,7 @@ class Method(ABC):
     def plan(
         self,
         data: Source | str | None = None,
-        schemes: Iterable[str | Assignment] = (),
+        schemes: Iterable[str | Assignment] | str | Assignment = (),
         *,
         seed: int = 0,
         device: str = "auto",
@@ -112,9 +112,9 @@ class Method(ABC):
         Raises:
             FglSecureError: a choice breaks a rule; the message names it.
         """
-        if not 0 <= seed < SEEDS:
-            raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
-        named = tuple(schemes)
+        if type(seed) is not int or not 0 <= seed < SEEDS:
+            raise InputError(f"seed must be an integer in 0..2^63 - 1; found {seed!r}")
+        named = several("schemes", schemes)
         runs: list[Mapping[str, Scheme]] = []
         for each in map(self._assigned, named or self.demonstrated):
             runs += [each] if each not in runs else []
@@ -150,11 +150,14 @@ class Method(ABC):
     def _assigned(self, schemes: str | Assignment) -> Mapping[str, Scheme]:
         if isinstance(schemes, str):
             return cast("Assignment", loaded(_READER)(schemes, self.topologies, self.usual))
-        for topology in schemes:
+        if not isinstance(schemes, Mapping) or not schemes:
+            raise InputError(f"schemes must be text, or schemes by topology for each run; found {schemes!r}")
+        for topology, scheme in schemes.items():
             if topology not in self.topologies:
                 raise InputError(
                     f"schemes must be for {' or '.join(self.topologies)}, which {self.name} has; found {topology}"
                 )
+            loaded(_CHECKER)(scheme, topology)
         return schemes
 
 
@@ -164,7 +167,21 @@ def check_method(method: object) -> None:
         raise InputError(f"method must be a configuration such as fgl_secure.methods.HiFGL(); found {method!r}")
 
 
+def several(name: str, found: Any) -> tuple[Any, ...]:  # whatever a caller handed over
+    """What a caller named: one text or one mapping, or several of them.
+
+    Raises:
+        InputError: it is neither.
+    """
+    if isinstance(found, str | Mapping):
+        return (found,)
+    if not isinstance(found, Iterable):
+        raise InputError(f"{name} must be one or several; found {found!r}")
+    return tuple(found)
+
+
 _READER = "fgl_secure.schemes:assignment"
+_CHECKER = "fgl_secure.schemes:check_serves"
 
 
 def loaded(place: str) -> Any:  # whatever stands there

@@ -71,6 +71,8 @@ def train(
         FglSecureError: a choice breaks a rule, before anything ran.
     """
     check_method(method)
+    if coins is not None and not isinstance(coins, Coins):
+        raise InputError(f"coins must be Coins, or None for the operating system's; found {type(coins).__name__}")
     plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
     if len(plan.subjects) != 1:
         raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")

@@ -69,9 +69,10 @@ def _schemes() -> Rows:
     rows = []
     for name in schemes.names():
         serving = [topology for topology in schemes.TOPOLOGIES if schemes.refusal(name, topology) is None]
-        promises = max(schemes.promises(schemes.parse(name, (topology,))[1], topology) for topology in serving)
+        made = {topology: schemes.parse(name, (topology,))[1] for topology in serving}
+        promises = max((schemes.promises(scheme, topology) for topology, scheme in made.items()), default=0)
         taken = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
-        says = f"serves {', '.join(serving)}; promises {promises or 'nothing'}; takes {taken}"
+        says = f"serves {', '.join(serving) or 'nothing'}; promises {promises or 'nothing'}; takes {taken}"
         rows.append((name, f"{schemes.summary(name)}; {says}"))
     return rows
 

@@ -12,13 +12,14 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fgl_secure import __version__, methods
-from fgl_secure.cli.options import add_method_options, configured, data_of
+from fgl_secure.cli.options import add_method_options, configured, data_of, escaped
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.methods.fedavg.inversion import cli as inversion_cli
 
@@ -75,11 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     for parent, add in ((audit, _add_audit), (train, _add_train)):
         kinds = parent.add_subparsers(title="methods", required=True, metavar="METHOD", parser_class=_Parser)
         for name in methods.names():
-            method = methods.method(name)
-            one = kinds.add_parser(name, help=method.task, formatter_class=style)
-            one.set_defaults(method=method)
-            add(one, method)
-            add_method_options(one, method)
+            _add_method(kinds, name, add)
     attack = commands.add_parser("attack", help="attack one round and show what is seen", formatter_class=style)
     kinds = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=_Parser)
     inversion = kinds.add_parser("gradient-inversion", help="reconstruct data from gradients", formatter_class=style)
@@ -101,6 +98,27 @@ def _parser() -> argparse.ArgumentParser:
         help="one kind only",
     )
     return parser
+
+
+def _add_method(kinds: Any, name: str, add: Callable[[argparse.ArgumentParser, type[Method]], None]) -> None:
+    """The command of one method; of a broken package, one that says what is broken, while all others work."""
+    try:
+        method = methods.method(name)
+        add_method_options(_Parser(), method)  # tells whether options can be made of its fields, and leaves nothing
+    except InputError as error:
+        plain = "\0"  # no word begins with it, so that options are words like all others here
+        broken = kinds.add_parser(name, help="can't be loaded; running it says why", prefix_chars=plain, add_help=False)
+        broken.add_argument("words", nargs="*")
+        broken.set_defaults(run=partial(_refuse, error))
+        return
+    one = kinds.add_parser(name, help=escaped(method.task), formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    one.set_defaults(method=method)
+    add(one, method)
+    add_method_options(one, method)
+
+
+def _refuse(error: InputError, _chosen: argparse.Namespace, _words: list[str]) -> int:
+    raise error
 
 
 def _with_method(words: list[str]) -> list[str]:
@@ -142,7 +160,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_reproduce)
     add = parser.add_argument
     add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4; "
-                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1")  # fmt: skip
+                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1 or "
+                      "-table1-zinc")  # fmt: skip
     add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
     add(
         "--preset",

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 
 
 def add_method_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
-    """Adds what a run of a method may be told: its data, its own choices, its schemes, seed and compute device."""
+    """Adds what a run of a method may be told: its data, its own choices, its schemes, seed and compute device.
+
+    Raises:
+        InputError: a field of the method is of a type that no option has, or called like another option.
+    """
+    try:
+        _add_options(parser, method)
+    except (argparse.ArgumentError, NameError) as error:
+        raise InputError(f"fields of {method.__qualname__} must make options; {error}") from error
+
+
+def _add_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     _add_fields(parser.add_argument_group("data"), method.data)
     own = parser.add_argument_group(method.title)
     _add_fields(own, method)
@@ -68,13 +79,18 @@ def _add_option(
     says: Choice,
 ) -> None:
     if hint is bool:
-        group.add_argument(f"--{option}", action="store_true", help=says.says)
+        group.add_argument(f"--{option}", action="store_true", help=escaped(says.says))
         return
     told = all(name in says.says for name in says.known)
     meaning = says.says if told else f"{says.says}: {', '.join(says.known)}"
     group.add_argument(
-        f"--{option}", type=_reader(hint), default=default_of(each), metavar=says.shown or "NAME", help=meaning
+        f"--{option}", type=_reader(hint), default=default_of(each), metavar=says.shown or "NAME", help=escaped(meaning)
     )
+
+
+def escaped(text: str) -> str:
+    """A text of somebody else's for argparse, which formats with percent signs."""
+    return text.replace("%", "%%")
 
 
 def _option(name: str, says: Choice) -> str:
@@ -84,7 +100,10 @@ def _option(name: str, says: Choice) -> str:
 def _reader(hint: Any) -> type:  # a type
     """What reads a value of this type, which may also be None."""
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    return next(kind for kind in (int, float, Path, str) if kind in kinds)
+    found = next((kind for kind in (int, float, Path, str) if kind in kinds), None)
+    if found is None:
+        raise InputError(f"fields of a method must be numbers, texts, paths, switches or parts; found {hint!r}")
+    return found
 
 
 def _values(kind: type, chosen: argparse.Namespace, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -17,7 +17,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
-from fgl_secure.errors import UnknownNameError
+from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method
@@ -53,10 +53,27 @@ def method(name: str) -> type[Method]:
 
     Raises:
         UnknownNameError: there is none of that name.
+        InputError: an installed package names something else, or does not load.
     """
     if name not in _places():
         raise UnknownNameError("method", name, names())
-    return cast("type[Method]", _places()[name].load())
+    place = _places()[name]
+    if place in _IN_TREE:
+        return cast("type[Method]", place.load())
+    return _from_outside(place)
+
+
+def _from_outside(place: EntryPoint) -> type[Method]:
+    """The class that an entry point names; a broken package is refused by name rather than with its traceback."""
+    from fgl_secure.auditing.method import Method  # noqa: PLC0415  # data sets come with it
+
+    try:
+        kind = place.load()
+    except Exception as error:
+        raise InputError(f"entry point {place.name} of {GROUP} must load; found {error!r}") from error
+    if not (isinstance(kind, type) and issubclass(kind, Method)):
+        raise InputError(f"entry point {place.name} of {GROUP} must name a class of methods; found {place.value}")
+    return kind
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
     for _ in range(most_turns):
         silent += 1
         try:
-            for outbox in [machine.turn() for machine in machines]:
+            for outbox in [_said(machine) for machine in machines]:
                 for messages in outbox:
                     silent = 0
                     _deliver(machines, host, channel, messages)
@@ -54,7 +54,16 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
     raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
 
 
+def _said(machine: Machine) -> Iterable[Messages]:
+    outbox = machine.turn()
+    if not isinstance(outbox, Iterable):
+        raise ProtocolError(f"turn of {type(machine).__name__} must give messages; found {type(outbox).__name__}")
+    return outbox
+
+
 def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Channel, messages: Messages) -> None:
+    if not isinstance(messages, Messages):
+        raise ProtocolError(f"machines must say Messages; found {type(messages).__name__}")
     arrived = channel.carry(messages)
     hosts = host[arrived.receivers]
     places = hosts[:1].tolist() if bool((hosts == hosts[:1]).all()) else np.unique(hosts).tolist()

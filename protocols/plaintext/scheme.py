@@ -53,7 +53,7 @@ class Plaintext(Scheme):
 
     label: ClassVar[str] = "plaintext"
     summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
-    parameters: ClassVar[tuple[str, ...]] = ("threshold",)
+    parameters: ClassVar[tuple[str, ...]] = ("threshold", "path", "minimum_group")
     takes_reals: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
@@ -14,8 +15,8 @@ from fgl_secure import methods
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
-from fgl_secure.choices import choices_of
-from fgl_secure.cli.main import OK, main
+from fgl_secure.choices import choice, choices_of
+from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.methods import FedAvg, HiFGL
@@ -138,3 +139,49 @@ def test_the_public_interface_is_there() -> None:
     assert fgl_secure.schemes.names()[0] == "plaintext"
     with pytest.raises(AttributeError):
         _ = fgl_secure.attack
+
+
+@dataclass(frozen=True)
+class Unreadable(FedAvg):
+    """Has a field that no option can be made of."""
+
+    name: ClassVar[str] = "unreadable"
+    pairs: tuple[int, ...] = choice((), "some numbers")
+
+
+@dataclass(frozen=True)
+class Crowded(FedAvg):
+    """Has a field called like an option of every run."""
+
+    name: ClassVar[str] = "crowded"
+    task: ClassVar[str] = "100 % of it"
+    seed: int = choice(0, "another seed")
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("no_such_module:X", "entry point broken of fgl_secure.methods must load; found ModuleNotFoundError"),
+        (f"{__name__}:choice", "entry point broken of fgl_secure.methods must name a class of methods"),
+        (f"{__name__}:Unreadable", "fields of a method must be numbers, texts, paths, switches or parts"),
+        (f"{__name__}:Crowded", "fields of Crowded must make options"),
+    ],
+)
+def test_a_broken_package_breaks_itself_alone(
+    place: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own command says what is wrong with it, in one line; the others are as they were."""
+    found = [EntryPoint("broken", place, methods.GROUP)]
+    monkeypatch.setattr(methods, "entry_points", lambda *, group: found if group == methods.GROUP else [])
+    methods._places.cache_clear()
+    try:
+        assert main(["train", "broken", "--epochs", "3"]) == BAD_INPUT
+        told = capsys.readouterr().err
+        assert says in told
+        assert told.count("\n") == 1
+        for words in (["list", "schemes"], ["train", "fedavg", "--help"], ["audit", "--help"]):
+            with suppress(SystemExit):
+                assert main(words) == OK
+            assert capsys.readouterr().err == ""
+    finally:
+        methods._places.cache_clear()
