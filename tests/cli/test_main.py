@@ -283,6 +283,7 @@ BAD = {
     "T beyond what a message carries": ("audit", "--scheme", "secmp[T=65]"),
     "attack that measures nothing of its scheme": (*AUDIT, "--scheme", "secmp", "--attack", "clear-values"),
     "attack that has nothing to measure": (*AUDIT, "--scheme", "secmp", "--attack", "visible-edges"),
+    "k_min above all degrees": ("audit", "--scheme", "relay-coded[k_min=10000]"),
     "field too small for the sums": ("audit", "--scheme", "secmp[p=11]"),
     "field too small for points": ("audit", "--scheme", "secmp[p=3,wrap]"),
     "field not a prime": ("audit", "--scheme", "secmp[p=12]"),

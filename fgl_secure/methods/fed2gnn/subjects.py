@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -76,8 +76,10 @@ class Fed2GNNSubject(Subject):
 
     @property
     def name(self) -> str:
-        """The scheme's for hop sums."""
-        return self.scheme.name
+        """The scheme's for hop sums; with the one for models where that is another than goes with it."""
+        if self.averaging == _usual(self.scheme):
+            return self.scheme.name
+        return f"neighbours={self.scheme.name},server={self.averaging.name}"
 
     @property
     def claims(self) -> Mapping[str, Claim]:
@@ -108,7 +110,7 @@ class Fed2GNNSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
         """The exchange of hop sums."""
-        yield trained_hops(
+        run = trained_hops(
             self.graph,
             self.preset,
             self.scheme,
@@ -117,6 +119,7 @@ class Fed2GNNSubject(Subject):
             seed=self.seed,
             device=self.device,
         )
+        yield replace(run, protocol=self.name)
 
 
 def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
@@ -156,9 +159,12 @@ def _schemes(method: Fed2GNN, run: Mapping[str, Scheme]) -> tuple[Scheme, Scheme
             "scheme must not be secmp for fed2gnn: the client that gets a sum would be the silo that decodes it, and "
             f"reads every part; found {named.name}"
         )
-    scheme = named
-    usual = Plaintext() if scheme.name.split("[")[0] == CLEAR else AVERAGING
-    return scheme, run.get("server", usual)
+    return named, run.get("server", _usual(named))
+
+
+def _usual(scheme: Scheme) -> Scheme:
+    """What adds up the models where no scheme is named for them: in the clear beside sums in the clear."""
+    return Plaintext() if scheme.label == CLEAR else AVERAGING
 
 
 def _check_run(graph: FederatedGraph, preset: Fed2GNNPreset, scheme: Scheme, averaging: Scheme, seed: int) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
@@ -73,8 +73,13 @@ def _check_openings(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
 
 
 def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
-    """Refuses a field that cannot hold the sums of this graph before the first round is trained."""
+    """Refuses a scheme that computes no sum of this graph, or whose field holds none, before a round is trained."""
     grouping = neighbour_sums(heard)
+    largest = grouping.largest_group
+    for scheme in schemes:
+        if largest and not len(scheme.answered(grouping).target):
+            raise InputError(f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no "
+                             f"device has more than {largest} neighbours")  # fmt: skip
     terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
     for scheme in schemes:
         try:

@@ -195,8 +195,7 @@ def test_bad_choices_are_refused_when_they_are_made(choice: dict[str, Any], rule
         (5, ("secmp",), "scheme must not be secmp for fed2gnn: .*; found secmp"),
         (5, ("magic",), "scheme must be one of"),
         (5, ("server=lightsecagg,server=plaintext",), "scheme must be given once for server"),
-        (5, ("server=lightsecagg", "server=plaintext"), "schemes must have names of their own in one report"),
-        (5, ("plaintext,server=plaintext[T=4]",), "parameter of plaintext must be one of threshold; found 'T'"),
+        (5, ("plaintext,server=plaintext[T=4]",), "parameter of plaintext must be one of threshold, .*; found 'T'"),
     ],
 )
 def test_runs_that_cannot_be_are_refused_before_anything_runs(silos: int, schemes: tuple[str, ...], rule: str) -> None:
@@ -256,6 +255,18 @@ def test_models_are_masked_where_messages_are_hidden() -> None:
     for schemes, expected in masked.items():
         claims = [each.claims[each.name] for each in METHOD.plan(attached(), schemes).subjects]
         assert [any(g.secret is Secret.SUMMAND for g in claim.guarantees) for claim in claims] == expected
+
+
+def test_runs_are_named_after_both_schemes() -> None:
+    """Where models are added up under another scheme than goes with the one for hop sums, the name has both."""
+    schemes = ("plaintext", "server=lightsecagg", "plaintext,server=lightsecagg", "plaintext,server=pairwise-masking")
+    relay = "relay-coded[p=2305843009213693951]"
+    assert [each.name for each in METHOD.plan(attached(), schemes).subjects] == [
+        "plaintext",
+        f"neighbours={relay},server=lightsecagg",
+        "neighbours=plaintext,server=lightsecagg",
+        "neighbours=plaintext,server=pairwise-masking",
+    ]
 
 
 def test_trees_are_as_asked() -> None:
