@@ -24,7 +24,7 @@ from fgl_secure.flower.policy import (
     WEIGHT_KEY,
     ClientPolicy,
 )
-from fgl_secure.flower.records import KEY, Answer, Request
+from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.identity import Identities, Identity
 
@@ -100,8 +100,9 @@ class SecureAggregationMod:
     protected update, what others say of who is in, and what opens the sum. The app trains once in a round, before its
     first answer; of its reply nothing goes to the server but the arrays, the weight and the metrics that are averaged,
     all of them inside the sum. A message for training without secure aggregation is refused, and so is one that is not
-    for all clients alike: the round's terms name its digest, and clients with different terms have no sum. Other
-    messages (evaluate, query) go to the app as they are, and their replies back to the server in the open.
+    for all clients alike, or comes under another configuration of the run: the round's terms name the digest of both,
+    and clients with different terms have no sum. Other messages (evaluate, query) go to the app as they are, and their
+    replies back to the server in the open.
 
     What goes wrong in the app, or with what it hands in, is told to the server by a fixed sentence and to the client's
     log in full: Flower would send the text of every exception to the server.
@@ -111,7 +112,7 @@ class SecureAggregationMod:
     Args:
         min_clients: least clients of a round that this client takes part in.
         min_threshold: least clients whose sum may be opened.
-        schemes: names of schemes that are trusted; None takes all that protect.
+        schemes: names of schemes that are trusted; None takes `PROTECTING`, which hold against a server that lies.
         bounded: whether a public bound is asked for, so that ranges are not found out together.
         weight_key: name of the metric that is this client's weight, the strategy's `weighted_by_key`.
         least_weight_bound: least `weight_bound` of a round, above all weights that are to be hidden.
@@ -170,8 +171,9 @@ class SecureAggregationMod:
         request = Request.of(message.content)
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
-        if request.asks_for_identity:
-            return Answer(identity=self._own(context).public).to(message)
+        if request.asks_for_introduction:
+            own = b"" if self._identity is None else self._identity(context).public
+            return Answer(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
         return self._answered(request, message, context, call_next)
 
     def _answered(self, request: Request, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -222,15 +224,10 @@ class SecureAggregationMod:
         roster = [bytes.fromhex(one) for one in terms.roster]
         if len(roster) != terms.clients or len(set(roster)) != len(roster) or not self._trusted.issuperset(roster):
             raise ProtocolError("roster must name a different trusted identity for each client; it does not")
-        own = self._own(context)
+        own = self._identity(context)
         if roster[terms.index] != own.public:
             raise ProtocolError(f"roster must name this client's own identity at {terms.index}; it does not")
         return own, Identities(dict(enumerate(roster)))
-
-    def _own(self, context: Context) -> Identity:
-        if self._identity is None:
-            raise ProtocolError("identity must be given to this client for the server to ask for it; none is")
-        return self._identity(context)
 
 
 secure_aggregation_mod = SecureAggregationMod()

@@ -17,8 +17,9 @@ LEAST_WEIGHT_BOUND = 2.0**20
 LEAST_BOUND = 1.0
 MAX_FAILURES = 3
 WEIGHT_KEY = "num-examples"
-PROTECTING = ("pairwise-masking", "lightsecagg", "ckks-shared-key")
-"""Names of the schemes under which the server sees a sum and nothing else."""
+PROTECTING = ("pairwise-masking", "lightsecagg")
+"""Names of the schemes under which a server that lies, and has some clients with it, sees a sum and nothing else. Under
+`ckks-shared-key` any one client and the server open every update: whoever trusts all clients names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class ClientPolicy:
     Attributes:
         min_clients: clients of a round, this one included, at least 2.
         min_threshold: clients whose sum may be opened, at least 2: a lower one would open this client's own update.
-        schemes: names of schemes that the client trusts; `plaintext` is none of them unless it is named.
+        schemes: names of schemes that the client trusts; `ckks-shared-key` and `plaintext` are none of them unless
+            they are named.
         bounded: whether a public bound must be given, so that the largest magnitude is not found out together.
         weight_key: name of the metric that may be the client's weight. A server that chose a metric which is 0 at all
             clients but one would be told that one's update for their mean.

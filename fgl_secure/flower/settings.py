@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.record import RoundRecord
@@ -33,6 +34,8 @@ class Settings:
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
         skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        run_config: the configuration of the run, as the ServerApp's context has it; None has nodes asked for its
+            digest before the first round.
     """
 
     scheme: str
@@ -48,6 +51,7 @@ class Settings:
     stage_timeout: float | None
     grace: float | None
     skip_failed_rounds: bool
+    run_config: Mapping[str, Any] | None
 
     def __post_init__(self) -> None:
         if isinstance(self.threshold, float) and not 0 < self.threshold < 1:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -73,6 +74,8 @@ class SecureAggregationStrategy(Strategy):
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
         skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        run_config: the configuration of the run, `context.run_config` of the ServerApp, which clients check to be that
+            of all; None has nodes asked for its digest before the first round, by one message more.
         coins: of the server; None takes secret ones.
 
     Raises:
@@ -96,6 +99,7 @@ class SecureAggregationStrategy(Strategy):
         stage_timeout: float | None = None,
         grace: float | None = None,
         skip_failed_rounds: bool = True,
+        run_config: Mapping[str, Any] | None = None,
         coins: Coins | None = None,
     ) -> None:
         if isinstance(strategy, (*NEED_EACH_REPLY, SecureAggregationStrategy)):
@@ -120,6 +124,7 @@ class SecureAggregationStrategy(Strategy):
                 stage_timeout=stage_timeout,
                 grace=grace,
                 skip_failed_rounds=skip_failed_rounds,
+                run_config=run_config,
             ),
             coins,
         )

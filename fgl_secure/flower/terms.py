@@ -41,7 +41,7 @@ class RoundTerms:
         weight_key: name of the metric that is the client's weight.
         metrics: names of metrics that are averaged like the arrays; the others stay with the client.
         roster: hexadecimal digits of each client's public identity, by index; empty without identities.
-        training: hexadecimal digits of the `digest_of` the message that all apps train on.
+        training: hexadecimal digits of the `digest_of` what all apps train on, the run's configuration included.
     """
 
     session: str

@@ -20,7 +20,7 @@ from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, g
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
 from fgl_secure.flower.mod import Memory
 from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
-from fgl_secure.flower.records import KEY, Request
+from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.one_sum.terms import Stage
@@ -36,7 +36,7 @@ def grid_of(mod: SecureAggregationMod, **node_config: Any) -> FakeGrid:
 def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregationStrategy:
     """The strategy after some rounds."""
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
-    given_settings: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, **settings}
+    given_settings: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, "run_config": {}, **settings}
     strategy = SecureAggregationStrategy(inner, **given_settings)
     strategy.start(grid, record(np.zeros(3)), num_rounds=rounds, timeout=0.0)
     return strategy
@@ -51,6 +51,7 @@ def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregatio
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: 4}, {}, "at least 4 for this client; found 3"),
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: "4"}, {}, "must be an integer"),
         (secure_aggregation_mod, {}, {"scheme": "plaintext"}, "scheme must be one of"),
+        (secure_aggregation_mod, {}, {"scheme": "ckks-shared-key"}, "one of pairwise-masking, lightsecagg for this"),
         (SecureAggregationMod(bounded=True), {}, {"bound": None}, "bound must be given"),
         (SecureAggregationMod(weight_key="n"), {}, {}, "metric 'n' for this client; found 'num-examples'"),
         (secure_aggregation_mod, {}, {"weight_bound": 2.0**19}, "weight_bound must be at least 1.04858e+06"),
@@ -395,12 +396,13 @@ def test_replies_that_cannot_be_averaged_are_refused_at_the_client(content: Reco
 
 
 def test_identity_is_told_only_where_there_is_one() -> None:
-    """The question who a client is gets its public key, or a refusal."""
+    """The question who a client is gets its public key, or none; and the digest of its run's configuration."""
     question = Message(Request(b"").added_to(RecordDict()), 100, "train")
-    assert "none is" in str(grid_of(secure_aggregation_mod).run_app(100, question).error.reason)
+    assert Answer.of(grid_of(secure_aggregation_mod).run_app(100, question).content).identity == b""
     own = Identity(b"i" * 32)
     mod = SecureAggregationMod(identity=lambda _c: own, trusted=[own.public])
-    assert grid_of(mod).run_app(100, question).content[KEY]["identity"] == own.public
+    answer = Answer.of(grid_of(mod).run_app(100, question).content)
+    assert answer == Answer(b"", own.public, digest_of_configuration({}))
 
 
 def test_memory_shows_no_secret() -> None:
