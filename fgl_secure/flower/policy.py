@@ -40,6 +40,9 @@ class ClientPolicy:
         metrics: names of metrics that may be averaged.
         max_failures: rounds of a run in which this client may fail by what it has itself; after them it takes no part
             in any more, since each of them tells that something is beyond a bound.
+        max_clients: most clients of a round; None for any number.
+        sparse: whether masks may follow a sparse graph, as `RoundTerms.sparse` asks for. What holds there against a
+            server that lies about who dropped out is nothing.
     """
 
     min_clients: int = LEAST_CLIENTS
@@ -51,6 +54,8 @@ class ClientPolicy:
     least_bound: float = LEAST_BOUND
     metrics: tuple[str, ...] = ()
     max_failures: int = MAX_FAILURES
+    max_clients: int | None = None
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("min_clients", self.min_clients), ("min_threshold", self.min_threshold)):
@@ -61,6 +66,8 @@ class ClientPolicy:
                 raise InputError(f"{name} must be a positive number; found {bound}")
         if self.max_failures < 1:
             raise InputError(f"max_failures must be at least 1; found {self.max_failures}")
+        if self.max_clients is not None and self.max_clients < self.min_clients:
+            raise InputError(f"max_clients must be at least min_clients = {self.min_clients}; found {self.max_clients}")
 
     def tightened(self, *configs: Mapping[str, object]) -> ClientPolicy:
         """The same with the larger numbers of what configurations ask under MIN_CLIENTS_KEY and MIN_THRESHOLD_KEY.
@@ -94,6 +101,12 @@ class ClientPolicy:
             raise ProtocolError(
                 f"clients must number at least {self.min_clients} for this client; found {terms.clients}"
             )
+        if self.max_clients is not None and terms.clients > self.max_clients:
+            raise ProtocolError(
+                f"clients must number at most {self.max_clients} for this client; found {terms.clients}"
+            )
+        if terms.sparse and not self.sparse:
+            raise ProtocolError("clients must all mask with each other for this client; found a sparse graph of masks")
         if threshold < self.min_threshold:
             raise ProtocolError(f"threshold must be at least {self.min_threshold} for this client; found {threshold}")
         self._check_bounds(terms)

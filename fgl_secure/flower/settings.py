@@ -29,6 +29,7 @@ class Settings:
         weight_key: name of the metric that is a client's weight.
         integers: what the mean of integers is.
         metrics: names of metrics that are averaged under the same protection; the others stay with the clients.
+        sparse: whether masks of more than 64 clients follow a sparse graph.
         identities: public Ed25519 identities that may take part; with any, nodes are asked for theirs before a round,
             and clients sign their keys.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
@@ -47,6 +48,7 @@ class Settings:
     weight_key: str
     integers: IntegerRule
     metrics: tuple[str, ...]
+    sparse: bool
     identities: frozenset[bytes]
     stage_timeout: float | None
     grace: float | None
@@ -82,6 +84,7 @@ class Settings:
             integers=self.integers,
             weight_key=self.weight_key,
             metrics=self.metrics,
+            sparse=self.sparse,
             roster=roster,
             training=training,
         )

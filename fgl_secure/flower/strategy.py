@@ -70,6 +70,9 @@ class SecureAggregationStrategy(Strategy):
         weighted_by_key: name of the metric that is a client's weight; None takes the wrapped strategy's.
         integers: what the mean of integers is.
         metrics: names of metrics that are averaged under the same protection. The others stay with the clients.
+        sparse: whether more than 64 clients mask with a few neighbours each under `pairwise-masking`, which is cheaper
+            and does not hold against a server that lies; clients must say the same. Otherwise everybody masks with
+            everybody.
         identities: public Ed25519 identities that may take part; with any, clients must have one of them, and sign.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
@@ -95,6 +98,7 @@ class SecureAggregationStrategy(Strategy):
         weighted_by_key: str | None = None,
         integers: IntegerRule = IntegerRule.EXACT,
         metrics: Sequence[str] = (),
+        sparse: bool = False,
         identities: Collection[bytes] = (),
         stage_timeout: float | None = None,
         grace: float | None = None,
@@ -120,6 +124,7 @@ class SecureAggregationStrategy(Strategy):
                 weight_key=key,
                 integers=integers,
                 metrics=tuple(metrics),
+                sparse=sparse,
                 identities=frozenset(identities),
                 stage_timeout=stage_timeout,
                 grace=grace,

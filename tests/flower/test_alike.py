@@ -51,7 +51,12 @@ def lying(grid: FakeGrid, told: bool) -> None:
             content["config"] = ConfigRecord({**content.config_records["config"], "rate": rate})
         elif request.terms and told:
             config = ConfigRecord({"server-round": 1, "rate": rate})
-            alone = Message(RecordDict({"arrays": record(np.zeros(3)), "config": config}), node, "train", group_id="1")
+            alone = Message(
+                RecordDict({"arrays": record(np.zeros(3)), "config": config}),
+                node,
+                "train",
+                group_id=message.metadata.group_id,
+            )
             terms = {**json.loads(request.terms), "training": digest_of(alone, digest_of_configuration({}))}
             content[KEY] = ConfigRecord({"message": request.message, "terms": json.dumps(terms).encode()})
         return message
