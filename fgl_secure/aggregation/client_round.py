@@ -117,6 +117,17 @@ class ClientRound:
         Layout.of(mapping)
         self._mapping, self._weight = mapping, float(weight)
 
+    def check(self, message: bytes) -> None:
+        """Raises unless a request is one to answer, as far as that can be seen before this client has what it adds.
+
+        Raises:
+            ProtocolError: see `reply`.
+            InputError, FieldRangeError: the sum that it opens is none that can be.
+        """
+        request = self._read(message)
+        if self._opens(request):
+            self._machine(request.purpose, self._checked_opening(request))
+
     def reply(self, message: bytes) -> bytes:
         """Answers the server.
 
@@ -126,9 +137,7 @@ class ClientRound:
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
             In all these cases the client is as it was before, and answers a good request later.
         """
-        request = Request.from_bytes(message)
-        if (request.session, request.number) != (self._place.session, self._place.number):
-            raise StaleMessageError(f"request must be of round {self._place.number} of this session; it is of another")
+        request = self._read(message)
         part = self._part_for(request)
         rules, session = self._rules, self._place.session
         server, own = int(rules.parties.ids(Role.SERVER)[0]), self._party
@@ -192,31 +201,48 @@ class ClientRound:
 
     def _part_for(self, request: Request) -> _Part:
         """The part of the sum at hand, or of the next one that a request opens."""
-        part = self._part
-        if part is None or request.purpose > part.purpose:
+        if self._opens(request):
             return self._opened(request)
+        part = self._part
+        assert part is not None, "see _opens"
         if request.purpose < part.purpose:
             raise StaleMessageError(f"request must be of the sum of {part.purpose.name}; found {request.purpose.name}")
         if request.opening is not None:
             raise StaleMessageError(f"sum of {part.purpose.name} must be opened once; found another opening")
         return part
 
-    def _opened(self, request: Request) -> _Part:
-        """The part of a sum that a request opens; of this client nothing changes but its budget."""
+    def _read(self, message: bytes) -> Request:
+        request = Request.from_bytes(message)
+        if (request.session, request.number) != (self._place.session, self._place.number):
+            raise StaleMessageError(f"request must be of round {self._place.number} of this session; it is of another")
+        return request
+
+    def _opens(self, request: Request) -> bool:
+        return self._part is None or request.purpose > self._part.purpose
+
+    def _checked_opening(self, request: Request) -> Opening:
+        """How a request opens its sum, if that is as the rules have it."""
         opening, values = request.opening, request.purpose is Purpose.VALUES
         if opening is None:
             raise StaleMessageError(f"first request of the sum of {request.purpose.name} must open it; it does not")
+        if request.batches:
+            raise MalformedMessageError("first request of a sum must hold no messages; it does")
         finds, named = self._rules.finds_ranges(opening.layout), opening.bounds is not None
         fits = finds == named if values else finds and not named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
+        return opening
+
+    def _opened(self, request: Request) -> _Part:
+        """The part of a sum that a request opens; of this client nothing changes but its budget."""
+        opening = self._checked_opening(request)
         if self._mapping is None:
             raise InputError("mapping must be provided before a sum is opened; found none")
         opening.layout.check(self._mapping)
         machine = self._machine(request.purpose, opening)
         vector = self._vector(request.purpose, opening, self._mapping)
-        if values:
-            self._ledger.spend(opening.layout, self._place.session, self._place.number)
+        if request.purpose is Purpose.VALUES:
+            self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
         machine.begin(self._rules.step(request.purpose, self._place.number), vector[None])
         return _Part(request.purpose, opening, machine)
 

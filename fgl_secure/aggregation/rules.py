@@ -209,7 +209,10 @@ def _check_private(rules: Rules) -> None:
 
 
 class Ledger:
-    """Counts each round once, whatever its parties in this process; without privacy it counts nothing.
+    """Counts each round once, for the server and one client in this process; without privacy it counts nothing.
+
+    Two clients of a round that have the same data shift its sum twice as far as the noise was made for. So a second
+    client is refused: clients with data of their own have ledgers of their own.
 
     Args:
         rules: of the aggregation.
@@ -220,7 +223,7 @@ class Ledger:
         self._budget: Budget | None = None
         self._size: int | None = None
         self._earlier = 0
-        self._rounds: set[tuple[bytes, int]] = set()
+        self._rounds: dict[tuple[bytes, int], int | None] = {}
 
     @property
     def rounds(self) -> int:
@@ -242,14 +245,31 @@ class Ledger:
             raise InputError(f"rounds must be resumed once, before the first, and be at least 0; found {rounds}")
         self._earlier = rounds
 
-    def spend(self, layout: Layout, session: bytes, number: int) -> None:
+    def spend(self, layout: Layout, session: bytes, number: int, client: int | None = None) -> None:
         """Counts a round that is about to be made.
+
+        Args:
+            layout: of the mappings.
+            session: of the round.
+            number: of the round.
+            client: who takes part in it; None for the server, and where all clients are simulated at once.
 
         Raises:
             BudgetExhaustedError: it does not fit; then nothing may be released.
-            InputError: mappings have another size than before, for which the noise was not made.
+            InputError: mappings have another size than before, for which the noise was not made, or another client has
+                taken part in this round.
         """
-        if self._rules.privacy is None or (session, number) in self._rounds:
+        if self._rules.privacy is None:
+            return
+        now = session, number
+        other = self._rounds.get(now)
+        if client is not None and other not in (None, client):
+            raise InputError(
+                f"clients of a round under privacy must each have an aggregator of their own; found client {client} "
+                f"beside client {other}"
+            )
+        if now in self._rounds:
+            self._rounds[now] = other if client is None else client
             return
         if self._size not in (None, layout.size):
             raise InputError(f"mappings must keep their size under privacy, {self._size}; found {layout.size}")
@@ -258,4 +278,4 @@ class Ledger:
             budget.spend(self._earlier)
             self._budget, self._size = budget, layout.size
         self._budget.spend()
-        self._rounds.add((session, number))
+        self._rounds[now] = client

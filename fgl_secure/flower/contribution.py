@@ -11,7 +11,14 @@ from flwr.clientapp.typing import ClientAppCallable
 from fgl_secure.aggregation.requests import Request as RoundRequest
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower import guard
-from fgl_secure.flower.records import arrays_of, digest_of, only_arrays, only_metrics, without_request
+from fgl_secure.flower.records import (
+    arrays_of,
+    digest_of,
+    digest_of_configuration,
+    only_arrays,
+    only_metrics,
+    without_request,
+)
 from fgl_secure.flower.terms import RoundTerms, mapping_of
 
 
@@ -19,10 +26,14 @@ def training_reply(message: Message, terms: RoundTerms, context: Context, call_n
     """The app's reply to its own records of the message, which must be what everybody else is sent too.
 
     Raises:
-        ProtocolError: they are not what the terms of the round announce to all, or the app failed.
+        ProtocolError: they, or the configuration of the run, are not what the terms of the round announce to all, or
+            the app failed.
     """
-    if digest_of(message) != terms.training:
-        raise ProtocolError("message for training must be the one that the terms announce to all clients; it is not")
+    if digest_of(message, digest_of_configuration(context.run_config)) != terms.training:
+        raise ProtocolError(
+            "message for training and configuration of the run must be those that the terms announce to all clients; "
+            "they are not"
+        )
     message.content = without_request(message.content)
     return guard.trained(call_next, message, context)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from fgl_secure.errors import MalformedMessageError
+from fgl_secure.errors import MalformedMessageError, TooFewClientsError
 from fgl_secure.flower.records import Answer, Request
 
 POLL_SECONDS = 0.25
@@ -85,29 +85,39 @@ def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
     return late or (enough_at is not None and patience.grace is not None and now - enough_at >= patience.grace)
 
 
-def known_nodes(
-    grid: Grid,
-    asked: Sequence[Message],
-    patience: Patience,
-    identities: Collection[bytes],
-    lost: dict[int, str],
-) -> tuple[list[Message], tuple[str, ...]]:
-    """The nodes that say in time who they are, and are known.
-
-    A node proves nothing yet: whoever names another's identity cannot sign with it, and clients will refuse its keys.
+def introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> dict[int, Answer]:
+    """What nodes say in time of who they are and how their run is configured.
 
     Args:
         grid: of the run.
         asked: what the strategy wants to send, one message for each node.
         patience: how long to wait.
+
+    Returns:
+        The introductions that came, by place in `asked`.
+    """
+    replies = exchange(grid, {i: _question(message) for i, message in enumerate(asked)}, patience)
+    read = {i: _introduction(reply) for i, reply in replies.items()}
+    return {i: answer for i, answer in read.items() if answer is not None}
+
+
+def known_nodes(
+    asked: Sequence[Message], introduced: Mapping[int, Answer], identities: Collection[bytes], lost: dict[int, str]
+) -> tuple[list[Message], tuple[str, ...]]:
+    """The nodes that have said who they are, and are known.
+
+    A node proves nothing yet: whoever names another's identity cannot sign with it, and clients will refuse its keys.
+
+    Args:
+        asked: what the strategy wants to send, one message for each node.
+        introduced: what they said, by place.
         identities: public ones that may take part.
         lost: where the other nodes are noted.
 
     Returns:
         The messages to the known nodes, and their public identities in the same order, in hexadecimal digits.
     """
-    replies = exchange(grid, {i: _question(message) for i, message in enumerate(asked)}, patience)
-    named = {i: _identity_in(replies[i]) if i in replies else b"" for i in range(len(asked))}
+    named = {i: introduced[i].identity if i in introduced else b"" for i in range(len(asked))}
     times = Counter(named.values())
     known = [i for i, identity in named.items() if identity in identities and times[identity] == 1]
     for i in set(named) - set(known):
@@ -115,13 +125,25 @@ def known_nodes(
     return [asked[i] for i in known], tuple(named[i].hex() for i in known)
 
 
+def common_configuration(introduced: Mapping[int, Answer]) -> bytes:
+    """The digest of the run's configuration that most nodes name; the others will refuse the round.
+
+    Raises:
+        TooFewClientsError: no node has named one.
+    """
+    named = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
+    if not named:
+        raise TooFewClientsError("nodes must say in time how their run is configured; none did")
+    return named.most_common(1)[0][0]
+
+
 def _question(message: Message) -> Message:
     content = Request(b"").added_to(RecordDict())
     return Message(content, message.metadata.dst_node_id, message.metadata.message_type, ttl=message.metadata.ttl)
 
 
-def _identity_in(reply: Message) -> bytes:
+def _introduction(reply: Message) -> Answer | None:
     try:
-        return b"" if reply.has_error() else Answer.of(reply.content).identity
+        return None if reply.has_error() else Answer.of(reply.content)
     except MalformedMessageError:
-        return b""
+        return None

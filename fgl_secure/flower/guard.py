@@ -15,31 +15,35 @@ APP_FAILED = "the app failed; see the log of this client"
 NO_PART = "this client takes no part in the round; see its log"
 
 
+class AppFailedError(ProtocolError):
+    """The app of this client failed, or answered with an error; its own log says how."""
+
+
 def called(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
     """What the app makes of a message.
 
     Flower sends the text of an exception to the server, and texts name sizes of batches, files and values.
 
     Raises:
-        ProtocolError: the app raised something, whatever it was; what it said is in the client's log alone.
+        AppFailedError: it raised something, whatever it was; what it said is in the client's log alone.
     """
     try:
         return call_next(message, context)
     except Exception as error:  # an app may raise anything
         log(ERROR, "the app failed", exc_info=error)
-    raise ProtocolError(APP_FAILED)
+    raise AppFailedError(APP_FAILED)
 
 
 def trained(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
     """The same for training, whose replies are not for the server: an error among them is not either.
 
     Raises:
-        ProtocolError: the app raised something, or replied with an error.
+        AppFailedError: the app raised something, or replied with an error.
     """
     reply = called(call_next, message, context)
     if reply.has_error():
         log(ERROR, "the app replied with error %s: %s", reply.error.code, reply.error.reason)
-        raise ProtocolError(APP_FAILED)
+        raise AppFailedError(APP_FAILED)
     return reply
 
 
@@ -49,4 +53,9 @@ def takes_no_part(message: Message, error: Exception) -> Message:
     It is a reply and no exception, so that Flower keeps what the client notes of it in its context.
     """
     log(WARNING, "what this client has cannot be added up: %s", error)
-    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, NO_PART), reply_to=message)
+    return refusal(message, NO_PART)
+
+
+def refusal(message: Message, sentence: str) -> Message:
+    """An error that says one of the fixed sentences."""
+    return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, sentence), reply_to=message)

@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -43,7 +44,8 @@ class LocalFederation:
     """One SuperLink and several SuperNodes over TLS on free ports of 127.0.0.1.
 
     Everything that the processes write goes to one temporary folder (`folder`, with logs in `*.log`), which is removed
-    on leaving, as are all processes, also after errors. Nothing leaves the machine: telemetry, update checks and
+    on leaving, as are all processes, also after errors and, where the program has no other use for it, on SIGTERM.
+    Nothing leaves the machine: telemetry, update checks and
     installation of dependencies are off. Apps run in processes of their own, a fresh one for each message.
 
     Args:
@@ -69,6 +71,7 @@ class LocalFederation:
         self._environment = dict(environment or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._certificates: Certificates | None = None
+        self._on_termination = False
         self.folder = Path()
         self.port = 0
 
@@ -78,6 +81,7 @@ class LocalFederation:
         return bool(self._preload)
 
     def __enter__(self) -> LocalFederation:
+        self._leave_on_termination()
         self.folder = Path(tempfile.mkdtemp(prefix="fgl-secure-flower-"))
         try:
             self._certificates = make_certificates(self.folder)
@@ -155,6 +159,16 @@ class LocalFederation:
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)
         self._certificates = None  # or a process that is started now would have no folder
+        if self._on_termination:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            self._on_termination = False
+
+    def _leave_on_termination(self) -> None:
+        """SIGTERM leaves the block as an error does: by default it would leave the server's private key behind."""
+        here = threading.current_thread() is threading.main_thread()  # no other may set handlers
+        if here and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+            self._on_termination = True
 
     def _start_link(self) -> None:
         files = self._files()

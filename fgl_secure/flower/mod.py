@@ -24,14 +24,18 @@ from fgl_secure.flower.policy import (
     WEIGHT_KEY,
     ClientPolicy,
 )
-from fgl_secure.flower.records import KEY, Answer, Request
+from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.runtime.messages import SESSION_BYTES
 
 _TERMS = "terms"
 _SECRETS = "secrets"
 _TRAINED = "trained"
 _FAILURES = "failures"
+_EARLIER = "earlier"
+MOST_SESSIONS = 2**10
+"""Sessions that a client takes part in until it is restarted; it remembers all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,14 @@ class Memory:
         secrets: the state of the client's part; empty once it is over. Never leaves the context.
         trained: whether this round's update was made: an app trains once in a round.
         failures: rounds so far in which this client did not hand in what it had.
+        earlier: the sessions before, 16 bytes each, none of which is gone back to.
     """
 
     terms: RoundTerms
     secrets: bytes
     trained: bool
     failures: int = 0
+    earlier: bytes = b""
 
     def __repr__(self) -> str:
         return f"Memory(round={self.terms.number}, trained={self.trained}, secrets=<secret>)"
@@ -56,7 +62,7 @@ class Memory:
     def keep(self, state: RecordDict) -> None:
         """Writes it to a context's state, in place of what was there."""
         record = ConfigRecord({_TERMS: self.terms.to_bytes(), _SECRETS: self.secrets})
-        record[_TRAINED], record[_FAILURES] = self.trained, self.failures
+        record[_TRAINED], record[_FAILURES], record[_EARLIER] = self.trained, self.failures, self.earlier
         state[KEY] = record
 
     @classmethod
@@ -65,27 +71,43 @@ class Memory:
         record = state.config_records.get(KEY)
         if record is None:
             return None
-        terms, secrets, failures = record[_TERMS], record[_SECRETS], record[_FAILURES]
+        terms, secrets, failures, earlier = (record[name] for name in (_TERMS, _SECRETS, _FAILURES, _EARLIER))
         assert isinstance(terms, bytes), "written by keep"
         assert isinstance(secrets, bytes), "written by keep"
         assert isinstance(failures, int), "written by keep"
-        return cls(RoundTerms.from_bytes(terms), secrets, bool(record[_TRAINED]), failures)
+        assert isinstance(earlier, bytes), "written by keep"
+        return cls(RoundTerms.from_bytes(terms), secrets, bool(record[_TRAINED]), failures, earlier)
+
+    def before(self, terms: RoundTerms) -> bytes:
+        """The sessions before the one of some terms, which is the latest or a new one."""
+        own = bytes.fromhex(self.terms.session)
+        return self.earlier if terms.session == self.terms.session else self.earlier + own
 
     @staticmethod
     def check_new(memory: Memory | None, terms: RoundTerms) -> None:
-        """Raises unless a round comes after the latest one of its session, on the same conditions.
+        """Raises unless a round comes after the latest one, in its session or a new one, on the same conditions.
 
         The conditions hold for all sessions of a run: a server that lowered its bound from round to round, or asked
         for more fraction bits, would see at which of them this client is out.
 
         Raises:
-            StaleMessageError: it is that round or one before it.
-            ProtocolError: bounds, fraction bits or names are not those of the rounds before.
+            StaleMessageError: it is that round or one before it, or of a session that was left.
+            ProtocolError: bounds, fraction bits or names are not those of the rounds before, or there were too many
+                sessions.
         """
         if memory is None:
             return
         if memory.terms.session == terms.session and terms.number <= memory.terms.number:
             raise StaleMessageError(f"round must come after round {memory.terms.number}; found {terms.number}")
+        earlier = memory.before(terms)
+        if bytes.fromhex(terms.session) in (
+            earlier[at : at + SESSION_BYTES] for at in range(0, len(earlier), SESSION_BYTES)
+        ):
+            raise StaleMessageError("session must be the latest one or a new one; found one that was left")
+        if len(earlier) >= MOST_SESSIONS * SESSION_BYTES:
+            raise ProtocolError(
+                f"sessions must number up to {MOST_SESSIONS} until this client is restarted; found more"
+            )
         if memory.terms.conditions != terms.conditions:
             raise ProtocolError("conditions must be those of this run's rounds before; bounds, bits or names are not")
 
@@ -100,8 +122,9 @@ class SecureAggregationMod:
     protected update, what others say of who is in, and what opens the sum. The app trains once in a round, before its
     first answer; of its reply nothing goes to the server but the arrays, the weight and the metrics that are averaged,
     all of them inside the sum. A message for training without secure aggregation is refused, and so is one that is not
-    for all clients alike: the round's terms name its digest, and clients with different terms have no sum. Other
-    messages (evaluate, query) go to the app as they are, and their replies back to the server in the open.
+    for all clients alike, or comes under another configuration of the run: the round's terms name the digest of both,
+    and clients with different terms have no sum. Other messages (evaluate, query) go to the app as they are, and their
+    replies back to the server in the open.
 
     What goes wrong in the app, or with what it hands in, is told to the server by a fixed sentence and to the client's
     log in full: Flower would send the text of every exception to the server.
@@ -111,13 +134,16 @@ class SecureAggregationMod:
     Args:
         min_clients: least clients of a round that this client takes part in.
         min_threshold: least clients whose sum may be opened.
-        schemes: names of schemes that are trusted; None takes all that protect.
+        schemes: names of schemes that are trusted; None takes `PROTECTING`, which hold against a server that lies.
         bounded: whether a public bound is asked for, so that ranges are not found out together.
         weight_key: name of the metric that is this client's weight, the strategy's `weighted_by_key`.
         least_weight_bound: least `weight_bound` of a round, above all weights that are to be hidden.
         least_bound: least `bound` of a round that names one. Ranges that clients find out together may be any.
         metrics: names of metrics that may be averaged.
         max_failures: rounds of a run that may fail at this client by what it has itself, before it refuses any more.
+        max_clients: most clients of a round that this client takes part in; None for any number.
+        sparse: whether each client may mask with a few neighbours where there are more than 64, which does not hold
+            against a server that lies about who dropped out.
         identity: gives this client's Ed25519 identity from its context, e.g. from a file that the node configuration
             names; None has keys unsigned, and the server trusted not to invent clients.
         trusted: public identities of all that may take part, known from elsewhere than the server.
@@ -138,6 +164,8 @@ class SecureAggregationMod:
         least_bound: float = LEAST_BOUND,
         metrics: Collection[str] = (),
         max_failures: int = MAX_FAILURES,
+        max_clients: int | None = None,
+        sparse: bool = False,
         identity: Callable[[Context], Identity] | None = None,
         trusted: Collection[bytes] = (),
     ) -> None:
@@ -153,6 +181,8 @@ class SecureAggregationMod:
             least_bound=least_bound,
             metrics=tuple(metrics),
             max_failures=max_failures,
+            max_clients=max_clients,
+            sparse=sparse,
         )
         self._identity = identity
         self._trusted = frozenset(trusted)
@@ -170,8 +200,9 @@ class SecureAggregationMod:
         request = Request.of(message.content)
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
-        if request.asks_for_identity:
-            return Answer(identity=self._own(context).public).to(message)
+        if request.asks_for_introduction:
+            own = b"" if self._identity is None else self._identity(context).public
+            return Answer(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
         return self._answered(request, message, context, call_next)
 
     def _answered(self, request: Request, message: Message, context: Context, call_next: ClientAppCallable) -> Message:
@@ -181,19 +212,24 @@ class SecureAggregationMod:
         )
         asked = RoundRequest.from_bytes(request.message)
         check_ranges(asked)
-        failures = 0 if memory is None else memory.failures
+        part.check(request.message)  # before the app trains: what fails later is this client's own, and is counted
+        failures, earlier = (0, b"") if memory is None else (memory.failures, memory.before(terms))
         trains = asked.opening is not None and not trained
-        reply = training_reply(message, terms, context, call_next) if trains else None
+        reply: Message | None = None
         try:
+            reply = training_reply(message, terms, context, call_next) if trains else None
             if reply is not None:
                 part.provide(*contribution(reply, terms))
             answer = part.reply(request.message)
-        except ProtocolError:
-            raise
+        except guard.AppFailedError:
+            Memory(terms, b"", True, failures, earlier).keep(context.state)
+            return guard.refusal(message, guard.APP_FAILED)
         except Exception as error:
-            Memory(terms, b"", trained=True, failures=failures + 1).keep(context.state)
+            if reply is None and isinstance(error, ProtocolError):
+                raise
+            Memory(terms, b"", True, failures + 1, earlier).keep(context.state)
             return guard.takes_no_part(message, error)
-        Memory(terms, b"" if part.over else part.state(), trained or trains, failures).keep(context.state)
+        Memory(terms, b"" if part.over else part.state(), trained or trains, failures, earlier).keep(context.state)
         return Answer(answer).to(message)
 
     def _joined(
@@ -222,15 +258,10 @@ class SecureAggregationMod:
         roster = [bytes.fromhex(one) for one in terms.roster]
         if len(roster) != terms.clients or len(set(roster)) != len(roster) or not self._trusted.issuperset(roster):
             raise ProtocolError("roster must name a different trusted identity for each client; it does not")
-        own = self._own(context)
+        own = self._identity(context)
         if roster[terms.index] != own.public:
             raise ProtocolError(f"roster must name this client's own identity at {terms.index}; it does not")
         return own, Identities(dict(enumerate(roster)))
-
-    def _own(self, context: Context) -> Identity:
-        if self._identity is None:
-            raise ProtocolError("identity must be given to this client for the server to ask for it; none is")
-        return self._identity(context)
 
 
 secure_aggregation_mod = SecureAggregationMod()

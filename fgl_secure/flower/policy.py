@@ -17,8 +17,9 @@ LEAST_WEIGHT_BOUND = 2.0**20
 LEAST_BOUND = 1.0
 MAX_FAILURES = 3
 WEIGHT_KEY = "num-examples"
-PROTECTING = ("pairwise-masking", "lightsecagg", "ckks-shared-key")
-"""Names of the schemes under which the server sees a sum and nothing else."""
+PROTECTING = ("pairwise-masking", "lightsecagg")
+"""Names of the schemes under which a server that lies, and has some clients with it, sees a sum and nothing else. Under
+`ckks-shared-key` any one client and the server open every update: whoever trusts all clients names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,8 @@ class ClientPolicy:
     Attributes:
         min_clients: clients of a round, this one included, at least 2.
         min_threshold: clients whose sum may be opened, at least 2: a lower one would open this client's own update.
-        schemes: names of schemes that the client trusts; `plaintext` is none of them unless it is named.
+        schemes: names of schemes that the client trusts; `ckks-shared-key` and `plaintext` are none of them unless
+            they are named.
         bounded: whether a public bound must be given, so that the largest magnitude is not found out together.
         weight_key: name of the metric that may be the client's weight. A server that chose a metric which is 0 at all
             clients but one would be told that one's update for their mean.
@@ -38,6 +40,9 @@ class ClientPolicy:
         metrics: names of metrics that may be averaged.
         max_failures: rounds of a run in which this client may fail by what it has itself; after them it takes no part
             in any more, since each of them tells that something is beyond a bound.
+        max_clients: most clients of a round; None for any number.
+        sparse: whether masks may follow a sparse graph, as `RoundTerms.sparse` asks for. What holds there against a
+            server that lies about who dropped out is nothing.
     """
 
     min_clients: int = LEAST_CLIENTS
@@ -49,6 +54,8 @@ class ClientPolicy:
     least_bound: float = LEAST_BOUND
     metrics: tuple[str, ...] = ()
     max_failures: int = MAX_FAILURES
+    max_clients: int | None = None
+    sparse: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("min_clients", self.min_clients), ("min_threshold", self.min_threshold)):
@@ -59,6 +66,8 @@ class ClientPolicy:
                 raise InputError(f"{name} must be a positive number; found {bound}")
         if self.max_failures < 1:
             raise InputError(f"max_failures must be at least 1; found {self.max_failures}")
+        if self.max_clients is not None and self.max_clients < self.min_clients:
+            raise InputError(f"max_clients must be at least min_clients = {self.min_clients}; found {self.max_clients}")
 
     def tightened(self, *configs: Mapping[str, object]) -> ClientPolicy:
         """The same with the larger numbers of what configurations ask under MIN_CLIENTS_KEY and MIN_THRESHOLD_KEY.
@@ -92,6 +101,12 @@ class ClientPolicy:
             raise ProtocolError(
                 f"clients must number at least {self.min_clients} for this client; found {terms.clients}"
             )
+        if self.max_clients is not None and terms.clients > self.max_clients:
+            raise ProtocolError(
+                f"clients must number at most {self.max_clients} for this client; found {terms.clients}"
+            )
+        if terms.sparse and not self.sparse:
+            raise ProtocolError("clients must all mask with each other for this client; found a sparse graph of masks")
         if threshold < self.min_threshold:
             raise ProtocolError(f"threshold must be at least {self.min_threshold} for this client; found {threshold}")
         self._check_bounds(terms)

@@ -21,6 +21,7 @@ METRICS = "metrics"
 _MESSAGE = "message"
 _TERMS = "terms"
 _IDENTITY = "identity"
+_CONFIGURATION = "configuration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Request:
     """What the server asks a client for.
 
     Attributes:
-        message: of a round; empty when the client is asked who it is.
+        message: of a round; empty when the client is asked to introduce itself.
         terms: of the round, as `RoundTerms.to_bytes` gives them, with its first message; empty later.
     """
 
@@ -51,8 +52,8 @@ class Request:
         return cls(_bytes(content, _MESSAGE), _bytes(content, _TERMS))
 
     @property
-    def asks_for_identity(self) -> bool:
-        """Whether the client is asked who it is, before a round starts."""
+    def asks_for_introduction(self) -> bool:
+        """Whether the client is asked, before a round starts, who it is and how its run is configured."""
         return not self.message
 
 
@@ -61,16 +62,19 @@ class Answer:
     """What a client says, and nothing else: none of the app's own records go with it.
 
     Attributes:
-        message: of a round.
-        identity: 32 public bytes, where the client was asked for them.
+        message: of a round; empty in an introduction.
+        identity: 32 public bytes in the introduction of a client that has an identity; else empty.
+        configuration: the `digest_of_configuration` in an introduction; else empty.
     """
 
     message: bytes = b""
     identity: bytes = b""
+    configuration: bytes = b""
 
     def to(self, request: Message) -> Message:
         """The reply that carries it."""
         record = ConfigRecord({_MESSAGE: self.message, _IDENTITY: self.identity})
+        record[_CONFIGURATION] = self.configuration
         return Message(RecordDict({KEY: record}), reply_to=request)
 
     @classmethod
@@ -80,7 +84,7 @@ class Answer:
         Raises:
             MalformedMessageError: it has none.
         """
-        return cls(_bytes(content, _MESSAGE), _bytes(content, _IDENTITY))
+        return cls(_bytes(content, _MESSAGE), _bytes(content, _IDENTITY), _bytes(content, _CONFIGURATION))
 
 
 def without_request(content: RecordDict) -> RecordDict:
@@ -130,30 +134,47 @@ def _bytes(content: RecordDict, name: str) -> bytes:
     return value
 
 
-LABEL = b"fgl-secure training/v1"
+LABEL = b"fgl-secure training/v2"
 
 
-def digest_of(message: Message) -> str:
-    """Hexadecimal digits of the SHA-256 of a message's type and of the app's own records in it.
+def digest_of(message: Message, configuration: bytes = b"") -> str:
+    """Hexadecimal digits of the SHA-256 of all that an app trains on, as it is handed to it.
 
-    A server that sends one client another model than the rest, one that they do not learn from (Pasquini, Francati and
-    Ateniese, CCS 2022), or another configuration, say a learning rate of 0, reads that client's update off the sum.
-    With this digest among the terms of a round no sum comes about then.
+    That is the message's type and group, the app's own records in it, and the configuration of the run. A server that
+    sends one client another model than the rest, one that they do not learn from (Pasquini, Francati and Ateniese,
+    CCS 2022), or another configuration, say a learning rate of 0, reads that client's update off the sum. Two arrays
+    of one shape that change places are another model to an app that takes them by position, and Flower's messages keep
+    the order of records and of what is in them: so the order counts. With this digest among the terms of a round no sum
+    comes about where it differs.
+
+    Args:
+        message: for training.
+        configuration: the `digest_of_configuration` of the run.
 
     Raises:
         MalformedMessageError: a record holds a value that Flower's records cannot hold.
     """
-    parts = [LABEL, message.metadata.message_type.encode(), *_records(without_request(message.content))]
-    return hashlib.sha256(packed(parts)).hexdigest()
+    head = [LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
+    return hashlib.sha256(packed([*head, *_records(without_request(message.content))])).hexdigest()
+
+
+def digest_of_configuration(run_config: Mapping[str, Any]) -> bytes:
+    """SHA-256, 32 bytes, of names and values of a run's configuration, whose order Flower does not keep.
+
+    Raises:
+        MalformedMessageError: it holds a value that Flower's configurations cannot hold.
+    """
+    parts = [part for name in sorted(run_config) for part in (name.encode(), _scalar(run_config[name]))]
+    return hashlib.sha256(packed([b"fgl-secure configuration/v1", *parts])).digest()
 
 
 def _records(content: RecordDict) -> list[bytes]:
-    """Names and contents of all records, whatever their order."""
-    return [part for name in sorted(content) for part in (name.encode(), _record(content[name]))]
+    """Names and contents of all records, in their order."""
+    return [part for name, record in content.items() for part in (name.encode(), _record(record))]
 
 
 def _record(record: Any) -> bytes:
-    entries = [part for name in sorted(record) for part in (name.encode(), _value(record[name], record))]
+    entries = [part for name, value in record.items() for part in (name.encode(), _value(value, record))]
     return packed([type(record).__name__.encode(), *entries])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from logging import INFO, WARNING
 
 from flwr.app import Error, Message, MetricRecord, RecordDict
@@ -14,8 +15,16 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FglSecureError, TooFewClientsError
-from fgl_secure.flower.exchange import Patience, known_nodes
-from fgl_secure.flower.records import ARRAYS, METRICS, arrays_of, digest_of, only_arrays, record_of
+from fgl_secure.flower.exchange import Patience, common_configuration, introductions, known_nodes
+from fgl_secure.flower.records import (
+    ARRAYS,
+    METRICS,
+    arrays_of,
+    digest_of,
+    digest_of_configuration,
+    only_arrays,
+    record_of,
+)
 from fgl_secure.flower.server_round import SILENT, GridRound
 from fgl_secure.flower.settings import RoundReport, Settings
 from fgl_secure.flower.terms import RoundTerms, mapping_of
@@ -39,6 +48,8 @@ class Rounds:
         self._session = bytes(self._coins.uniform(256, (SESSION_BYTES,)).tolist())
         self._bounds: Mapping[str, float] | None = None
         self._number = -1
+        given = settings.run_config
+        self._given = self._configuration = None if given is None else digest_of_configuration(given)
         self.reports: list[RoundReport] = []
 
     def run(self, grid: Grid, asked: Sequence[Message], timeout: float | None) -> list[Message]:
@@ -60,7 +71,7 @@ class Rounds:
         try:
             mean, report = self._round(grid, asked, timeout, lost)
         except FglSecureError as error:
-            self._bounds = None
+            self._bounds, self._configuration = None, self._given
             if not self._settings.skip_failed_rounds:
                 raise
             log(WARNING, "secure aggregation: round %s failed and changes nothing: %s", self._number, error)
@@ -73,12 +84,13 @@ class Rounds:
     ) -> tuple[list[Message], RoundReport]:
         training = Patience(timeout, len(asked), self._settings.grace)
         others = training if self._settings.stage_timeout is None else training.until(self._settings.stage_timeout)
-        roster: tuple[str, ...] = ()
-        if self._settings.identities:
-            asked, roster = known_nodes(grid, asked, others, self._settings.identities, lost)
+        asked, roster = self._introduced(grid, asked, others, lost)
         if len(asked) < FEWEST:
             raise TooFewClientsError(f"clients must number at least {FEWEST} for a round; found {len(asked)}")
-        terms = self._settings.terms(self._session, self._number, len(asked), roster, digest_of(asked[0]))
+        assert self._configuration is not None, "given, or just asked for"
+        terms = self._settings.terms(
+            self._session, self._number, len(asked), roster, digest_of(asked[0], self._configuration)
+        )
         server = self._server(terms, asked)
         enough = terms.rules().threshold
         GridRound(grid, terms, server, asked, lost).run(training.with_enough(enough), others.with_enough(enough))
@@ -88,6 +100,19 @@ class Rounds:
         included = tuple(asked[client].metadata.dst_node_id for client in server.included)
         log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(asked))
         return [reply], RoundReport(self._number, len(asked), included, lost, record)
+
+    def _introduced(
+        self, grid: Grid, asked: Sequence[Message], patience: Patience, lost: dict[int, str]
+    ) -> tuple[Sequence[Message], tuple[str, ...]]:
+        """The messages to nodes that may take part, and their identities; asks nodes where something is open."""
+        identities = self._settings.identities
+        if not identities and self._configuration is not None:
+            return asked, ()
+        soon = patience if identities else replace(patience, enough=len(asked) // 2 + 1, grace=0.0)
+        introduced = introductions(grid, asked, soon)
+        if self._configuration is None:
+            self._configuration = common_configuration(introduced)
+        return known_nodes(asked, introduced, identities, lost) if identities else (asked, ())
 
     def _server(self, terms: RoundTerms, asked: Sequence[Message]) -> ServerRound:
         """The layout is that of the arrays that go out, and of the metrics that are averaged with them."""

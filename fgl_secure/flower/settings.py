@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.record import RoundRecord
@@ -28,11 +29,14 @@ class Settings:
         weight_key: name of the metric that is a client's weight.
         integers: what the mean of integers is.
         metrics: names of metrics that are averaged under the same protection; the others stay with the clients.
+        sparse: whether masks of more than 64 clients follow a sparse graph.
         identities: public Ed25519 identities that may take part; with any, nodes are asked for theirs before a round,
             and clients sign their keys.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
         skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        run_config: the configuration of the run, as the ServerApp's context has it; None has nodes asked for its
+            digest before the first round.
     """
 
     scheme: str
@@ -44,10 +48,12 @@ class Settings:
     weight_key: str
     integers: IntegerRule
     metrics: tuple[str, ...]
+    sparse: bool
     identities: frozenset[bytes]
     stage_timeout: float | None
     grace: float | None
     skip_failed_rounds: bool
+    run_config: Mapping[str, Any] | None
 
     def __post_init__(self) -> None:
         if isinstance(self.threshold, float) and not 0 < self.threshold < 1:
@@ -78,6 +84,7 @@ class Settings:
             integers=self.integers,
             weight_key=self.weight_key,
             metrics=self.metrics,
+            sparse=self.sparse,
             roster=roster,
             training=training,
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -69,10 +70,15 @@ class SecureAggregationStrategy(Strategy):
         weighted_by_key: name of the metric that is a client's weight; None takes the wrapped strategy's.
         integers: what the mean of integers is.
         metrics: names of metrics that are averaged under the same protection. The others stay with the clients.
+        sparse: whether more than 64 clients mask with a few neighbours each under `pairwise-masking`, which is cheaper
+            and does not hold against a server that lies; clients must say the same. Otherwise everybody masks with
+            everybody.
         identities: public Ed25519 identities that may take part; with any, clients must have one of them, and sign.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
         skip_failed_rounds: whether a round that fails leaves the model as it was, with a warning; else it raises.
+        run_config: the configuration of the run, `context.run_config` of the ServerApp, which clients check to be that
+            of all; None has nodes asked for its digest before the first round, by one message more.
         coins: of the server; None takes secret ones.
 
     Raises:
@@ -92,10 +98,12 @@ class SecureAggregationStrategy(Strategy):
         weighted_by_key: str | None = None,
         integers: IntegerRule = IntegerRule.EXACT,
         metrics: Sequence[str] = (),
+        sparse: bool = False,
         identities: Collection[bytes] = (),
         stage_timeout: float | None = None,
         grace: float | None = None,
         skip_failed_rounds: bool = True,
+        run_config: Mapping[str, Any] | None = None,
         coins: Coins | None = None,
     ) -> None:
         if isinstance(strategy, (*NEED_EACH_REPLY, SecureAggregationStrategy)):
@@ -116,10 +124,12 @@ class SecureAggregationStrategy(Strategy):
                 weight_key=key,
                 integers=integers,
                 metrics=tuple(metrics),
+                sparse=sparse,
                 identities=frozenset(identities),
                 stage_timeout=stage_timeout,
                 grace=grace,
                 skip_failed_rounds=skip_failed_rounds,
+                run_config=run_config,
             ),
             coins,
         )

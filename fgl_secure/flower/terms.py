@@ -16,6 +16,8 @@ from fgl_secure.aggregation.rules import Rules
 from fgl_secure.algebra import Weighing
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower.records import ARRAYS, METRICS
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.graph import COMPLETE_UP_TO
 from fgl_secure.schemes import server_scheme
 
 MOST_BYTES = 2**26
@@ -40,8 +42,9 @@ class RoundTerms:
         integers: name of an `IntegerRule`: what the mean of integers is.
         weight_key: name of the metric that is the client's weight.
         metrics: names of metrics that are averaged like the arrays; the others stay with the client.
+        sparse: whether masks follow a sparse graph where clients are many; otherwise everybody masks with everybody.
         roster: hexadecimal digits of each client's public identity, by index; empty without identities.
-        training: hexadecimal digits of the `digest_of` the message that all apps train on.
+        training: hexadecimal digits of the `digest_of` what all apps train on, the run's configuration included.
     """
 
     session: str
@@ -57,6 +60,7 @@ class RoundTerms:
     integers: str
     weight_key: str
     metrics: tuple[str, ...] = ()
+    sparse: bool = False
     roster: tuple[str, ...] = ()
     training: str = ""
 
@@ -68,7 +72,7 @@ class RoundTerms:
     def conditions(self) -> tuple[object, ...]:
         """How numbers are written, and which: what a server has no reason to change from round to round."""
         numbers = self.bound, self.fraction_bits, self.weight_bound, self.weight_fraction_bits, self.integers
-        return self.scheme, *numbers, self.weight_key, self.metrics
+        return self.scheme, self.sparse, *numbers, self.weight_key, self.metrics
 
     @property
     def place(self) -> Place:
@@ -82,7 +86,7 @@ class RoundTerms:
             InputError: there is no such scheme, or such sums are not private.
         """
         return Rules(
-            server_scheme(self.scheme if self.threshold is None else f"{self.scheme}[threshold={self.threshold}]"),
+            server_scheme(self._scheme_text()),
             self.clients,
             bound=self.bound,
             fraction_bits=self.fraction_bits,
@@ -90,6 +94,13 @@ class RoundTerms:
             integers=IntegerRule(self.integers),
             agreed=hashlib.sha256(self.for_client(0).to_bytes()).digest(),
         )
+
+    def _scheme_text(self) -> str:
+        """The scheme with its threshold, and with everybody for a neighbour where it would take a sparse graph."""
+        given = [] if self.threshold is None else [f"threshold={self.threshold}"]
+        if self.scheme == PairwiseMasking.label and not self.sparse and self.clients > COMPLETE_UP_TO:
+            given.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
+        return f"{self.scheme}[{','.join(given)}]" if given else self.scheme
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -154,6 +165,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "integers": lambda value: value in tuple(IntegerRule),
     "weight_key": _text,
     "metrics": _texts,
+    "sparse": lambda value: isinstance(value, bool),
     "roster": lambda value: isinstance(value, list) and all(_hexadecimal(one, 32) for one in value),
     "training": lambda value: value == "" or _hexadecimal(value, 32),
 }

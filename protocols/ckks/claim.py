@@ -55,9 +55,10 @@ def shared_key_claim(colluding: int) -> Claim:
         Secret.SUMMAND,
         {Role.SERVER: 1},
         Strength.COMPUTATIONAL,
-        "a server that follows the protocol, and colludes with no client, learns of the vectors no more than their "
-        "sum; messages have the same sizes whatever the vectors are",
-        _SOURCE,
+        "a server that colludes with no client learns of the vectors no more than one sum of at least `threshold` of "
+        "them, whatever it sends: clients vote on roster and ciphertext before they open one, and refuse it where its "
+        "tag is not the roster's; messages have the same sizes whatever the vectors are",
+        f"{_SOURCE}; tags: Agrawal and Boneh (ACNS 2009)",
     )
     clients = Guarantee(
         Secret.SUMMAND,
@@ -75,8 +76,7 @@ _SHARED_LEAKS = sum_leaks("the server", "every client", "clients")
 _SHARED_ASSUMPTIONS = (
     "the server colludes with no client: all clients hold the secret key, so any one of them and the server open every "
     "vector; neither a threshold of clients nor noise stands against that",
-    "the server follows the protocol: clients cannot see which ciphertext they open, so a server that hands out a "
-    "single client's ciphertext instead of the sum has it opened",
+    "each client takes part in a sum once: two that go on from one state could vote for two sums",
     "a client that makes the key, or opens the sum wrongly, can spoil a sum: a wrong key is noticed by those it was "
     "sealed for, a wrong sum by its differing from that of `threshold` others",
     "keys of clients are authentic: the server forwards them as they are, or identities sign them",

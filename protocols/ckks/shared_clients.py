@@ -1,13 +1,15 @@
 """Clients of a sum under a CKKS key that they share.
 
 KEYS: clients publish keys. SHARES: the first few, one more than may drop out, make a CKKS key pair each and seal it for
-the others; the server forwards that of the first that is still there. VECTORS: clients encrypt. OPENING: all that are
-left decrypt the sum and tell it to the server.
+the others; the server forwards that of the first that is still there. VECTORS: clients encrypt, and tag what they
+encrypt. AGREEMENT: they tell each other whose vectors the server says are in the sum, and which ciphertext it is.
+OPENING: all that are left decrypt the sum that enough have voted for, and tell it to the server if its tag is that of
+the roster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +22,9 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.sealing import sealed_bytes, unwrapped, wrapped
+from fgl_secure.protocols.ckks.tags import DIGEST_BYTES, FIELD, TAGS, digest_of_sum, tags_of
 from fgl_secure.protocols.ckks.wire import (
+    TAG,
     check_ciphertexts,
     ciphertext_fields,
     ciphertexts_of,
@@ -32,7 +36,7 @@ from fgl_secure.protocols.ckks.wire import (
 )
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
-from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, words_of_elements
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -58,9 +62,10 @@ class SharedKeyClients(OneSumClients):
     phases: ClassVar = {
         Phase.KEYS: Stage.SHARES,
         Phase.SECRET_SHARES: Stage.VECTORS,
+        Phase.ROSTERS: Stage.AGREEMENT,
         Phase.UNMASKING: Stage.OPENING,
     }
-    stages: ClassVar = (Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.OPENING)
+    stages: ClassVar = tuple(Stage)
     secrets: ClassVar = 2
 
     def __init__(
@@ -73,16 +78,29 @@ class SharedKeyClients(OneSumClients):
         h, n = len(self.parties), self.terms.n
         self._has = np.zeros((h, n), dtype=np.bool_)
         self._pair = np.zeros((h, n, KEY_BYTES), dtype=np.uint8)
+        self._maker = np.zeros(h, dtype=np.int64)
+        self._group = np.zeros((h, KEY_BYTES), dtype=np.uint8)
+        self._roster = np.zeros((h, n), dtype=np.bool_)
+        self._digest = np.zeros((h, DIGEST_BYTES), dtype=np.uint8)
         self._keys: dict[int, ReceiverKey] = {}
         self._sums_of: dict[int, Integers] = {}
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        if stage is Stage.SHARES:
-            return self._hear_keys(messages)
-        return self._hear_offer(messages) if stage is Stage.VECTORS else self._hear_total(messages)
+        read: dict[Stage, Callable[[Messages], Hear]] = {
+            Stage.SHARES: self._hear_keys,
+            Stage.VECTORS: self._hear_offer,
+            Stage.AGREEMENT: self._hear_roster,
+            Stage.OPENING: self._hear_total,
+        }
+        return read[stage](messages)
 
     def _answers(self) -> Mapping[Stage, Answer]:
-        return {Stage.SHARES: self._offer, Stage.VECTORS: self._encrypt, Stage.OPENING: self._open_up}
+        return {
+            Stage.SHARES: self._offer,
+            Stage.VECTORS: self._encrypt,
+            Stage.AGREEMENT: self._agree,
+            Stage.OPENING: self._open_up,
+        }
 
     def _statement(self, place: int, public: bytes) -> bytes:
         return self._plan.statement(self.step, place, public)
@@ -158,8 +176,9 @@ class SharedKeyClients(OneSumClients):
             if len(who) != 1 or not plan.candidates(self._has[at])[who[0]]:
                 raise ProtocolError(f"a key must have one maker, who is a candidate; found {who.tolist()}")
             maker = int(who[0])
-            group = self._group_key(at, maker, boxes[row].tobytes(), context)
-            self._keys[at] = unwrapped(plan, context, int(self.terms.clients[maker]), group, files[row].tobytes())
+            group, name = self._group_key(at, maker, boxes[row].tobytes(), context), int(self.terms.clients[maker])
+            self._keys[at] = unwrapped(plan, context, name, group, files[row].tobytes())
+            self._maker[at], self._group[at] = name, np.frombuffer(group, dtype=np.uint8)
 
         return hear
 
@@ -177,34 +196,100 @@ class SharedKeyClients(OneSumClients):
         assert rows is not None, "see turn"
         self._used_up()
         todo = [(at, rows[self._row_of[at]], self._keys[at].public) for at in which.tolist()]
-        self._secrets[which], self._pair[which] = 0, 0
+        self._secrets[which] = 0
         return self._sent(todo, self.step)
 
     def _sent(self, todo: list[tuple[int, Integers, PublicKey]], step: Step) -> Iterator[Messages]:
         for at, row, key in todo:
             fields = ciphertext_fields([self._encrypted(key, row)], 1, self._plan.count, self._plan.parameters)
-            yield self._to_server(Phase.CIPHERTEXTS, np.array([at]), fields, None, step)
+            tags = words_of_elements(self._tags(at, [int(self.parties[at])], row, step)[None], FIELD.modulus)
+            yield self._to_server(Phase.CIPHERTEXTS, np.array([at]), {**fields, TAG: tags}, None, step)
+
+    def _tags(self, at: int, clients: list[int], vector: Integers, step: Step) -> Integers:
+        return tags_of(self._plan.context(step), int(self._maker[at]), self._group[at].tobytes(), clients, vector)
 
     def _encrypted(self, key: PublicKey, row: Integers) -> Iterable[bytes]:
         return encrypted(key, row)
 
-    # --------------------------------------------------------------------------------------------------------- OPENING
-    def _hear_total(self, messages: Messages) -> Hear:
-        """The encrypted sum, which a client decrypts: one, and no second."""
-        check_ciphertexts(messages, self._plan.count, self._plan.parameters)
-        least = self.terms.threshold
+    # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
+    def _hear_roster(self, messages: Messages) -> Hear:
+        """Whose vectors the server says are in the sum, and the digest of what it will have opened."""
+        rosters, least = flags_of(messages, "roster", self.terms.n), self.terms.threshold
+        digests = bytes_of(messages, "digest", DIGEST_BYTES)
 
         def hear(row: int, at: int) -> None:
-            found = ciphertexts_of(messages, row)
-            terms = min((PREFIX.unpack_from(data)[1] for data in found if len(data) >= PREFIX.size), default=0)
-            if terms < least:  # a server that lies can write another number, but none says it by mistake
-                raise ProtocolError(f"a sum must say that it has at least {least} terms; found {terms}")
-            self._sums_of[at] = self._keys[at].decrypt(found, self.terms.length)
+            roster, place = rosters[row], int(self._places[at])
+            if not roster[place] or (roster & ~self._has[at]).any():
+                raise ProtocolError(f"a roster must name client {place}, and others with keys only; it does not")
+            if int(roster.sum()) < least:
+                raise ProtocolError(f"a roster must name at least threshold = {least} clients; found {roster.sum()}")
+            self._roster[at], self._digest[at] = roster, digests[row]
 
         return hear
 
+    def _voted_for(self, at: int, context: Context) -> bytes:
+        return context.digest(b"vote" + self._roster[at].tobytes() + self._digest[at].tobytes())
+
+    def _agree(self, which: Ids) -> Iterable[Messages]:
+        """Each client tells each other one on its roster what it was told."""
+        context = self._plan.context(self.step)
+        votes = np.zeros((len(which), self.terms.n, self._crypto.vote_bytes), dtype=np.uint8)
+        for row, at in enumerate(which.tolist()):
+            said, me = self._voted_for(at, context), int(self.parties[at])
+            for v in self._others(at):
+                key, to = self._pair[at, v].tobytes(), int(self.terms.clients[v])
+                votes[row, v] = np.frombuffer(self._crypto.vote(key, context, me, to, said), dtype=np.uint8)
+        return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
+
+    def _others(self, at: int) -> list[int]:
+        """Places of the others on a client's roster."""
+        return [v for v in np.flatnonzero(self._roster[at]).tolist() if v != self._places[at]]
+
+    def _hear_total(self, messages: Messages) -> Hear:
+        """The encrypted sum that clients voted for, which a client decrypts: one, and no second."""
+        n, context = self.terms.n, self._plan.context(self.step)
+        check_ciphertexts(messages, self._plan.count, self._plan.parameters)
+        tags = elements_of(messages, TAG, FIELD.modulus, TAGS)
+        cast, votes = flags_of(messages, "cast", n), bytes_of(messages, "votes", n, self._crypto.vote_bytes)
+
+        def hear(row: int, at: int) -> None:
+            self._check_votes(at, cast[row], votes[row], context)
+            found = ciphertexts_of(messages, row)
+            if digest_of_sum(context, found, tags[row]) != self._digest[at].tobytes():
+                raise ProtocolError("a sum must be the one that clients voted for; it is another")
+            self._sums_of[at] = self._decrypted(at, found, tags[row])
+
+        return hear
+
+    def _check_votes(self, at: int, cast: Array, votes: Array, context: Context) -> None:
+        """More than half of the clients vote for one roster and one sum; each votes once, so that no two are opened."""
+        said, me, alike, least = self._voted_for(at, context), int(self.parties[at]), 1, self.terms.threshold
+        for v in self._others(at):
+            voter, key = int(self.terms.clients[v]), self._pair[at, v].tobytes()
+            if cast[v] and self._crypto.is_vote(votes[v].tobytes(), key, context, voter, me, said):
+                alike += 1
+            elif cast[v]:
+                self.remark(self.step, voter, f"its vote for a sum is not what party {me} was told")
+        if alike < least:
+            raise ProtocolError(f"a sum must have {least} votes before it is opened; found {alike} for the same")
+
+    def _decrypted(self, at: int, found: list[bytes], tags: Array) -> Integers:
+        """The sum, of the terms that the roster names and of no others."""
+        terms = {PREFIX.unpack_from(data)[1] for data in found if len(data) >= PREFIX.size}
+        if terms != {int(self._roster[at].sum())}:
+            raise ProtocolError(f"a sum must say that it has the terms of its roster; found {sorted(terms)}")
+        total = self._keys[at].decrypt(found, self.terms.length)
+        self._check_tags(at, total, tags)
+        return total
+
+    def _check_tags(self, at: int, total: Integers, tags: Array) -> None:
+        clients = self.terms.clients[self._roster[at]].tolist()
+        if not np.array_equal(self._tags(at, clients, total, self.step), tags):
+            raise ProtocolError("a sum must be that of the clients on its roster; its tag is that of another")
+
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """What each client decrypted; then everything is forgotten."""
+        self._pair[which], self._group[which] = 0, 0
         for at in which.tolist():
             self._keys.pop(at)
         said = [(at, self._sums_of.pop(at)) for at in which.tolist()]
@@ -222,6 +307,10 @@ class SharedKeyClients(OneSumClients):
             **super()._arrays(),
             "has": self._has,
             "pair": self._pair,
+            "maker": self._maker,
+            "group": self._group,
+            "roster": self._roster,
+            "sum digest": self._digest,
             "holders": np.array(list(self._keys), dtype=np.int64),
             "files": rows,
             "sizes": sizes,
@@ -233,5 +322,7 @@ class SharedKeyClients(OneSumClients):
         keys = secret_keys(arrays["files"], arrays["sizes"])
         super()._take_arrays(arrays)
         self._has, self._pair = arrays["has"], arrays["pair"]
+        self._maker, self._group = arrays["maker"], arrays["group"]
+        self._roster, self._digest = arrays["roster"], arrays["sum digest"]
         self._keys = dict(zip(arrays["holders"].tolist(), keys, strict=True))
         self._sums_of = dict(zip(arrays["openers"].tolist(), arrays["opened"], strict=True))

@@ -14,7 +14,9 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.sealing import sealed_bytes
+from fgl_secure.protocols.ckks.tags import FIELD, TAGS, digest_of_sum
 from fgl_secure.protocols.ckks.wire import (
+    TAG,
     check_ciphertexts,
     check_field,
     ciphertext_fields,
@@ -24,7 +26,7 @@ from fgl_secure.protocols.ckks.wire import (
     public_key,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, words_of_elements
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase
@@ -50,6 +52,7 @@ class SharedKeyServer(OneSumServer):
         Phase.KEYS: Stage.KEYS,
         Phase.SECRET_SHARES: Stage.SHARES,
         Phase.CIPHERTEXTS: Stage.VECTORS,
+        Phase.ROSTERS: Stage.AGREEMENT,
         Phase.UNMASKING: Stage.OPENING,
     }
 
@@ -63,16 +66,27 @@ class SharedKeyServer(OneSumServer):
         self._boxes = np.zeros((n, n, self._crypto.sealed_bytes(KEY_BYTES)), dtype=np.uint8)
         self._publics: dict[int, PublicKey] = {}
         self._adding: RunningSums | None = None
+        self._tag = np.zeros(TAGS, dtype=np.int64)
+        self._votes = np.zeros((n, n, self._crypto.vote_bytes), dtype=np.uint8)
         self._said = np.zeros((0, self.terms.length), dtype=np.int64)
-        self._votes = np.full(n, NOTHING, dtype=np.int64)
+        self._which = np.full(n, NOTHING, dtype=np.int64)
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
-        if stage is Stage.SHARES:
-            return self._hear_offers(messages)
-        return self._hear_vectors(messages) if stage is Stage.VECTORS else self._hear_opened(messages)
+        read: dict[Stage, Callable[[Messages], Hear]] = {
+            Stage.SHARES: self._hear_offers,
+            Stage.VECTORS: self._hear_vectors,
+            Stage.AGREEMENT: self._hear_votes,
+            Stage.OPENING: self._hear_opened,
+        }
+        return read[stage](messages)
 
     def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
-        return {Stage.SHARES: self._tell_key, Stage.VECTORS: self._tell_total, Stage.OPENING: self._agree}
+        return {
+            Stage.SHARES: self._tell_key,
+            Stage.VECTORS: self._tell_roster,
+            Stage.AGREEMENT: self._tell_total,
+            Stage.OPENING: self._agree,
+        }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_offers(self, messages: Messages) -> Hear:
@@ -117,27 +131,52 @@ class SharedKeyServer(OneSumServer):
         self._here.go(Stage.VECTORS, here)
         return [self._to_clients(Phase.SECRET_SHARES, here, fields)]
 
-    # --------------------------------------------------------------------------------------------- VECTORS and OPENING
+    # ----------------------------------------------------------------------------------- VECTORS, AGREEMENT and OPENING
     def _hear_vectors(self, messages: Messages) -> Hear:
-        """A client's ciphertexts, added at once."""
+        """A client's ciphertexts and tags, added at once."""
         adding = self._adding
         assert adding is not None, "made as the stage of vectors begins"
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
+        tags = elements_of(messages, TAG, FIELD.modulus, TAGS)
 
         def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
             adding.add(ciphertexts_of(messages, row))
+            self._tag = FIELD.add(self._tag, tags[row])
+
+        return hear
+
+    def _tell_roster(self) -> Iterable[Messages]:
+        """Those whose vectors are in the sum hear whose are, and the digest of what they will open."""
+        assert self._adding is not None, "vectors were added"
+        self._included, m = self._here.answered.copy(), int(self._here.answered.sum())
+        digest = digest_of_sum(self._plan.context(self.step), self._adding.to_bytes(), self._tag)
+        self._here.go(Stage.AGREEMENT, self._included)
+        fields = {"roster": self._included, "digest": np.frombuffer(digest, dtype=np.uint8)}
+        told = {name: np.broadcast_to(value, (m, len(value))) for name, value in fields.items()}
+        return [self._to_clients(Phase.ROSTERS, self._included, told)]
+
+    def _hear_votes(self, messages: Messages) -> Hear:
+        """A vote for each other client in the sum."""
+        votes = bytes_of(messages, "votes", *self._votes.shape[1:])
+
+        def hear(row: int, client: int) -> None:
+            self._votes[client] = votes[row]
 
         return hear
 
     def _tell_total(self) -> Iterable[Messages]:
-        """Those whose vectors are in the sum hear it, encrypted."""
+        """Those that voted hear how the others did, and the sum, encrypted."""
         assert self._adding is not None, "vectors were added"
-        self._included, m = self._here.answered.copy(), int(self._here.answered.sum())
+        voted = self._here.answered.copy()
+        who, m = np.flatnonzero(voted), int(voted.sum())
         one = ciphertext_fields([self._adding.to_bytes()], 1, self._plan.count, self._plan.parameters)
-        self._adding, self._publics = None, {}
-        self._here.go(Stage.OPENING, self._included)
+        one[TAG] = words_of_elements(self._tag[None], FIELD.modulus)
         fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in one.items()}
-        return [self._to_clients(Phase.UNMASKING, self._included, fields)]
+        fields["cast"] = voted & (np.arange(self.terms.n) != who[:, None])
+        fields["votes"] = self._votes[:, who].swapaxes(0, 1) * fields["cast"][..., None]
+        self._adding, self._publics = None, {}
+        self._here.go(Stage.OPENING, voted)
+        return [self._to_clients(Phase.UNMASKING, voted, fields)]
 
     def _hear_opened(self, messages: Messages) -> Hear:
         """What a client says that the sum is."""
@@ -152,7 +191,7 @@ class SharedKeyServer(OneSumServer):
             same = np.flatnonzero((self._said == sums[row]).all(axis=1))
             if not len(same):
                 self._said = np.concatenate([self._said, sums[row : row + 1]])
-            self._votes[client] = same[0] if len(same) else len(self._said) - 1
+            self._which[client] = same[0] if len(same) else len(self._said) - 1
 
         return hear
 
@@ -162,7 +201,7 @@ class SharedKeyServer(OneSumServer):
         Raises:
             ProtocolError: there is none.
         """
-        said = self._votes[self._votes != NOTHING]
+        said = self._which[self._which != NOTHING]
         counts, least = np.bincount(said), self.terms.threshold
         if int(counts.max()) < least:
             raise ProtocolError(
@@ -170,7 +209,7 @@ class SharedKeyServer(OneSumServer):
                 "that agree"
             )
         best = int(counts.argmax())
-        for client in np.flatnonzero((self._votes != NOTHING) & (self._votes != best)).tolist():
+        for client in np.flatnonzero((self._which != NOTHING) & (self._which != best)).tolist():
             self.remark(self.step, int(self.terms.clients[client]), "it opened another sum than the others: left out")
         self._sums = self._said[best : best + 1].copy()
         self._here.go(None)
@@ -191,8 +230,10 @@ class SharedKeyServer(OneSumServer):
             "sizes": sizes,
             "adding": np.array([self._adding is not None]),
             **{f"total {name}": value for name, value in laid.items()},
-            "said": self._said,
+            "tag": self._tag,
             "votes": self._votes,
+            "said": self._said,
+            "which": self._which,
         }
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
@@ -208,4 +249,5 @@ class SharedKeyServer(OneSumServer):
             adding = RunningSums.restored(public, self._plan.count, totals)
         super()._take_arrays(arrays)
         self._files, self._boxes, self._publics, self._adding = arrays["files"], arrays["boxes"], publics, adding
-        self._said, self._votes = arrays["said"], arrays["votes"]
+        self._tag, self._votes = arrays["tag"], arrays["votes"]
+        self._said, self._which = arrays["said"], arrays["which"]

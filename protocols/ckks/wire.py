@@ -19,6 +19,8 @@ Integers = NDArray[np.int64]
 
 CIPHERTEXTS, SIZES = "ciphertexts", "sizes"
 """Fields: uint8 [m, count, bytes], and how many of these bytes are each ciphertext's, uint32 [m, count]."""
+TAG = "tag"
+"""Field: the tags of a vector or sum under a key that clients share, uint64 [m, TAGS]."""
 
 
 def padded(data: Sequence[bytes], size: int) -> tuple[Bytes, NDArray[np.uint32]]:

@@ -84,4 +84,8 @@ _ASSUMPTIONS = (
     "HKDF-SHA256 pseudo-random functions, and X25519 a key agreement",
 )
 
-_RANDOM_DROPOUTS = ("who drops out, and who colludes, does not depend on the graph, which everybody knows",)
+_RANDOM_DROPOUTS = (
+    "who drops out, and who colludes, does not depend on the graph, which everybody knows and which is drawn from the "
+    "keys that senders publish for the one sum: the aggregator leaves none of them out to have another graph, and "
+    "senders that collude with it draw their keys as the others do",
+)

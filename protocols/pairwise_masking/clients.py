@@ -15,7 +15,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.plan import COMMITMENT_BYTES, Circles, Draw, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -56,6 +56,7 @@ class Clients(OneSumClients):
 
     def _clear(self) -> None:
         h, n, k = len(self.parties), self.terms.n, self._plan.degree
+        self._seed = b""
         self._has = np.zeros((h, k), dtype=np.bool_)
         self._pair = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
@@ -67,12 +68,21 @@ class Clients(OneSumClients):
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
-            Stage.SHARES: self._hear_keys,
             Stage.VECTORS: self._hear_shares,
             Stage.AGREEMENT: self._hear_roster,
             Stage.OPENING: self._hear_votes,
         }
-        return read[stage](messages, self._plan.circles(self.step), self._plan.context(self.step))
+        if stage is Stage.SHARES:
+            return self._hear_keys(messages)
+        return read[stage](messages, self._circles, self._context)
+
+    @property
+    def _circles(self) -> Circles:
+        return self._plan.circles(self.step, self._seed)
+
+    @property
+    def _context(self) -> Context:
+        return self._plan.context(self.step, self._seed)
 
     def _answers(self) -> Mapping[Stage, Answer]:
         return {
@@ -103,8 +113,9 @@ class Clients(OneSumClients):
         }
         return [self._to_server(Phase.KEYS, which, fields)]
 
-    def _hear_keys(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+    def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
+        drawn = self._hear_draw(messages)
         c, size, k = self._crypto, self._crypto.public_bytes, self._plan.degree
         listed = flags_of(messages, "listed", k + 1)
         sealing, mask = bytes_of(messages, "sealing", k + 1, size), bytes_of(messages, "mask", k + 1, size)
@@ -113,12 +124,17 @@ class Clients(OneSumClients):
         signed = bytes_of(messages, "receiver signature", c.signature_bytes) if self.terms.split else None
 
         def hear(row: int, at: int) -> None:
+            draw = drawn(row, at)
+            seed = b"" if draw is None else draw.seed
+            circles = self._plan.circles(self.step, seed)
             place, circle = int(self._places[at]), circles.all[self._places[at]]
             public = {
                 int(circle[j]): (sealing[row, j].tobytes(), mask[row, j].tobytes())
                 for j in np.flatnonzero(listed[row]).tolist()
             }
             self._check_listed(at, public)
+            if draw is not None:
+                draw.check(public)
             by_receiver = b"" if receivers is None else receivers[row].tobytes()
             if self._names is not None:
                 said = {int(v): signatures[row, j].tobytes() for j, v in enumerate(circle.tolist())}
@@ -126,9 +142,29 @@ class Clients(OneSumClients):
                 if signed is not None:
                     n = self.terms.n
                     self._names.known.check(n, self._statement(n, by_receiver), signed[row].tobytes())
-            self._agree_on(at, public, by_receiver, circles, context)
+            self._agree_on(at, public, by_receiver, circles, self._plan.context(self.step, seed))
+            self._seed = seed
 
         return hear
+
+    def _hear_draw(self, messages: Messages) -> Callable[[int, int], Draw | None]:
+        """Reads what a sparse graph is drawn from, the client's own keys among it; None where all mask with all."""
+        if not self._plan.sparse:
+            return lambda _row, _at: None
+        n, least = self.terms.n, self.terms.threshold
+        published = flags_of(messages, "published", n)
+        commitments = bytes_of(messages, "commitments", n, COMMITMENT_BYTES)
+
+        def read(row: int, at: int) -> Draw:
+            if int(published[row].sum()) < least:
+                raise ProtocolError(f"a graph must be drawn from keys of {least} clients; found {published[row].sum()}")
+            draw = Draw(published[row], commitments[row])
+            draw.check({int(self._places[at]): self._published(at)})
+            if self._seed not in (b"", draw.seed):
+                raise ProtocolError("a graph must be the same for all clients of a process; found another")
+            return draw
+
+        return read
 
     def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
         place, needed = int(self._places[at]), self._plan.needed
@@ -158,7 +194,7 @@ class Clients(OneSumClients):
         pairs = c.agree(sealing, context, Purpose.PAIR, me, {names[v]: public[v][0] for v in names})
         masks = c.agree(mask, context, Purpose.PAIR_MASK, me, {names[v]: public[v][1] for v in names}, terms.length)
         if receiver:
-            to = {terms.receiver: receiver}
+            to, context = {terms.receiver: receiver}, self._plan.context(self.step)  # it knows no graph
             shared = c.agree(sealing, context, Purpose.RECEIVER_MASK, me, to, terms.length)[terms.receiver]
             self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
         for j, v in enumerate(circles.near[own].tolist()):
@@ -169,7 +205,7 @@ class Clients(OneSumClients):
 
     def _share(self, which: Ids) -> Iterable[Messages]:
         """Shares of both secrets, sealed for each neighbour whose keys were heard; what made them is forgotten."""
-        circles, context = self._plan.circles(self.step), self._plan.context(self.step)
+        circles, context = self._circles, self._context
         size = self._crypto.sealed_bytes(2 * self._plan.words)
         boxes = np.zeros((len(which), self._plan.degree, size), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
@@ -256,7 +292,7 @@ class Clients(OneSumClients):
 
     def _hand_in(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, under its own mask, those with who shared, and the receiver's."""
-        context, rows = self._plan.context(self.step), self._rows
+        context, rows = self._context, self._rows
         assert rows is not None
         self._used_up()
         todo = [(at, rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
@@ -267,7 +303,7 @@ class Clients(OneSumClients):
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs: those of a pair cancel in the sum."""
         place = int(self._places[at])
-        near = self._plan.circles(self.step).near[place]
+        near = self._circles.near[place]
         masks: list[Mask] = [self._self_mask(at, context)]
         signs = [1]
         for j in np.flatnonzero(self._told[at]).tolist():
@@ -311,8 +347,8 @@ class Clients(OneSumClients):
     def _agree(self, which: Ids) -> Iterable[Messages]:
         """Each client tells each neighbour in the sum what it was asked."""
         circles, context, clients = (
-            self._plan.circles(self.step),
-            self._plan.context(self.step),
+            self._circles,
+            self._context,
             self.terms.clients,
         )
         votes = np.zeros((len(which), self._plan.degree, self._crypto.vote_bytes), dtype=np.uint8)
@@ -359,7 +395,7 @@ class Clients(OneSumClients):
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """One share at most of each secret that is asked for; then everything is forgotten."""
-        circles = self._plan.circles(self.step)
+        circles = self._circles
         given = np.zeros((len(which), self._plan.degree + 1), dtype=np.bool_)
         shares = np.zeros((*self._tapes, *given.shape, self._plan.words), dtype=np.int64)
         for row, at in enumerate(which.tolist()):
@@ -375,6 +411,7 @@ class Clients(OneSumClients):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
+            "seed": np.frombuffer(self._seed, dtype=np.uint8),
             "has": self._has, "pair": self._pair, "mask": self._mask, "receiver": self._receiver, "told": self._told,
             "holds": self._holds, "held": self._held, "asked": self._asked,
         }  # fmt: skip
@@ -382,6 +419,7 @@ class Clients(OneSumClients):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
+        self._seed = arrays["seed"].tobytes()
         self._has, self._pair, self._mask = arrays["has"], arrays["pair"], arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
         self._held, self._asked = arrays["held"], arrays["asked"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,17 +14,22 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.prg import FieldStream
+from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum, step_bytes
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
 from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Bytes = NDArray[np.uint8]
 
 LABEL = b"fgl-secure pairwise-masking/v2"
 
 _NUMBERS = struct.Struct(">QQQ")
 _KEPT = 4
+
+COMMITMENT_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +72,52 @@ def _places(table: Ids) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """What a sparse graph is drawn from: the keys that clients have drawn for this one sum.
+
+    So nobody chooses the graph who follows the protocol, and a server that chooses session and step chooses nothing by
+    that. Clients are told all commitments and draw the graph themselves, and keys of pairs are bound to the seed: those
+    that are told different ones have no keys in common. A server that says of some that they have not published can
+    draw again, and so can clients that collude with it and publish last: sparse graphs hold against a server that
+    follows the protocol.
+
+    Attributes:
+        published: bool [n], whose keys there are.
+        commitments: uint8 [n, 32], their digests; zeros for the others.
+    """
+
+    published: Flags
+    commitments: Bytes
+
+    @classmethod
+    def of(cls, published: Flags, *keys: Bytes) -> Draw:
+        """From all clients' keys, uint8 [n, size] for each kind."""
+        made = [_commitment(*(key.tobytes() for key in own)) for own in zip(*keys, strict=True)]
+        digests = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(published), COMMITMENT_BYTES)
+        return cls(published, digests * published[:, None])
+
+    @property
+    def seed(self) -> bytes:
+        """32 bytes."""
+        told = np.packbits(self.published).tobytes() + self.commitments.tobytes()
+        return hashlib.sha256(LABEL + b"seed" + told).digest()
+
+    def check(self, public: Mapping[int, tuple[bytes, ...]]) -> None:
+        """Raises unless keys, by client, are those that the graph is drawn from.
+
+        Raises:
+            ProtocolError: those of a client are others; names it.
+        """
+        for v, keys in public.items():
+            if not self.published[v] or self.commitments[v].tobytes() != _commitment(*keys):
+                raise ProtocolError(f"a graph must be drawn from the keys that there are; of client {v} it is not")
+
+
+def _commitment(*keys: bytes) -> bytes:
+    return hashlib.sha256(LABEL + b"commitment" + b"".join(keys)).digest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class MaskingPlan:
     """The public side of all sums of one topology.
 
@@ -80,7 +132,7 @@ class MaskingPlan:
     field: PrimeField
     degree: int
     words: int
-    _circles: dict[Step, Circles] = dataclasses.field(default_factory=dict, repr=False)
+    _circles: dict[tuple[Step, bytes], Circles] = dataclasses.field(default_factory=dict, repr=False)
     _sharing: list[Sharing] = dataclasses.field(default_factory=list, repr=False)
 
     @property
@@ -101,32 +153,37 @@ class MaskingPlan:
         numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.needed)
         return hashlib.sha256(LABEL + b"terms" + self.terms.digest + numbers).digest()
 
-    def circles(self, step: Step) -> Circles:
+    @property
+    def sparse(self) -> bool:
+        """Whether each client masks with a few neighbours, and not with everybody."""
+        return self.degree < self.terms.n - 1
+
+    def circles(self, step: Step, seed: bytes = b"") -> Circles:
         """Who masks with whom in a step.
 
-        Where the graph is sparse, clients stand on the ring in the order of uniform draws from a key stream whose key
-        is SHA-256 of session and step. So every client finds the same graph by itself, a fresh one for every sum, and
-        a server that wants another has only the session id to try, in advance: let it be drawn where the server
-        cannot choose it, if it is not trusted with that.
+        Args:
+            step: of the sum.
+            seed: of a sparse graph, as a `Draw` gives it; what it is does not matter where everybody masks with
+                everybody.
         """
-        n = self.terms.n
-        when = Step(0) if self.degree == n - 1 else step
+        when = (step, seed) if self.sparse else (Step(0), b"")
         if when not in self._circles:
             while len(self._circles) >= _KEPT:
                 self._circles.pop(next(iter(self._circles)), None)
-            complete = self.degree == n - 1
-            graph = Neighbours.complete(n) if complete else Neighbours.ring(self.ring_order(step), self.degree)
+            ring = (self.ring_order(step, seed), self.degree)
+            graph = Neighbours.ring(*ring) if self.sparse else Neighbours.complete(self.terms.n)
             self._circles[when] = Circles.of(graph)
         return self._circles[when]
 
-    def ring_order(self, step: Step) -> Ids:
-        """Who stands at each place of the ring: int64 [n], a permutation that follows from public data."""
-        key = hashlib.sha256(LABEL + b"ring" + self.terms.session + step_bytes(step)).digest()
+    def ring_order(self, step: Step, seed: bytes) -> Ids:
+        """Who stands at each place of the ring: int64 [n], in the order of uniform draws from a key stream."""
+        key = hashlib.sha256(LABEL + b"ring" + self.terms.session + step_bytes(step) + seed).digest()
         return np.argsort(FieldStream(key).uniform(2**63, self.terms.n), kind="stable").astype(np.int64)
 
-    def context(self, step: Step) -> Context:
-        """What keys of one sum are bound to."""
-        return self.terms.context(LABEL, step)
+    def context(self, step: Step, seed: bytes = b"") -> Context:
+        """What keys of one sum are bound to; with a seed, those of clients, which share a graph."""
+        bare = self.terms.context(LABEL, step)
+        return dataclasses.replace(bare, session=bare.session + seed)
 
     def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
         """What a party's identity signs: that these are its keys in a sum under these terms."""

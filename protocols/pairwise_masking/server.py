@@ -13,7 +13,7 @@ from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
 from fgl_secure.runtime import Draws, Messages, Phase
 
@@ -48,10 +48,11 @@ class Server(OneSumServer):
 
     @property
     def _circles(self) -> Circles:
-        return self._plan.circles(self.step)
+        return self._plan.circles(self.step, self._seed)
 
     def _clear(self) -> None:
         n, k, c = self.terms.n, self._plan.degree, self._crypto
+        self._seed = b""
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
         self._given = np.zeros((n, k), dtype=np.bool_)
         self._boxes = np.zeros((n, k, c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
@@ -102,13 +103,16 @@ class Server(OneSumServer):
         terms, c = self.terms, self._crypto
         if terms.split and not self._receiver[-1]:
             raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
+        published = self._here.answered
+        self._seed, drawn = self._drawn(published)
         circles = self._circles
-        listed = self._here.answered[circles.all]
+        listed = published[circles.all]
         asked = self._here.answered & (listed.sum(axis=1) >= self._plan.needed)
         self._here.require(int(asked.sum()), f"have {self._plan.needed} clients with keys in their circles")
         self._listed = self._here.answered.copy()
         who, there = circles.all[asked], listed[asked]
         fields: dict[str, Array] = {"listed": there}
+        fields |= {name: np.broadcast_to(value, (len(who), *value.shape)) for name, value in drawn.items()}
         for name, keys in (("sealing", self._sealing), ("mask", self._mask), ("signature", self._signature)):
             fields[name] = keys[who] * there[..., None]
         out = []
@@ -119,6 +123,13 @@ class Server(OneSumServer):
             out.append(self._to_receiver(Phase.KEYS, self._all_keys(asked)))
         self._here.go(Stage.SHARES, asked)
         return [self._to_clients(Phase.KEYS, asked, fields), *out]
+
+    def _drawn(self, published: Flags) -> tuple[bytes, dict[str, Array]]:
+        """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all."""
+        if not self._plan.sparse:
+            return b"", {}
+        draw = Draw.of(published, self._sealing, self._mask)
+        return draw.seed, {"published": draw.published, "commitments": draw.commitments}
 
     def _all_keys(self, asked: Flags) -> dict[str, Array]:
         return {
@@ -201,7 +212,7 @@ class Server(OneSumServer):
 
     def _hear_opened(self, messages: Messages) -> Hear:
         """Shares of what is asked for, as far as a client holds them."""
-        k, circles = self._plan.degree, self._plan.circles(self.step)
+        k, circles = self._plan.degree, self._plan.circles(self.step, self._seed)
         given = flags_of(messages, "given", k + 1)
         shares = elements_of(messages, "shares", self._plan.field.modulus, k + 1, self._plan.words)
 
@@ -240,7 +251,7 @@ class Server(OneSumServer):
         The own masks of who is in it, and what neighbours in it put on for the others.
         """
         terms, asked, length = self.terms, self._asked, self.terms.length
-        opened, context = self._secrets(circles), self._plan.context(self.step)
+        opened, context = self._secrets(circles), self._plan.context(self.step, self._seed)
         masks: list[Mask] = []
         signs: list[int] = []
         for u in np.flatnonzero(asked == Ask.SELF_MASK).tolist():
@@ -275,6 +286,7 @@ class Server(OneSumServer):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
+            "seed": np.frombuffer(self._seed, dtype=np.uint8),
             "mask": self._mask, "given": self._given, "boxes": self._boxes, "told": self._told, "total": self._total,
             "asked": self._asked, "votes": self._votes, "opened": self._opened, "shares": self._shares,
         }  # fmt: skip
@@ -282,6 +294,7 @@ class Server(OneSumServer):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
+        self._seed = arrays["seed"].tobytes()
         self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]

@@ -176,6 +176,27 @@ def test_clients_keep_budgets_of_their_own() -> None:
         careful.resume_budget(1)
 
 
+def test_one_process_is_one_client_of_a_round() -> None:
+    """A process that stands for two clients has its data counted twice in a sum, and once by its budget: refused."""
+    server = aggregator_of(noise_of()).server_round(LAYOUT)
+    process = aggregator_of(noise_of())
+    for index in (0, 1):
+        client = process.client_round(index, server.session, server.number)
+        client.provide(MAPPING)
+        if index:
+            with pytest.raises(InputError, match="aggregator of their own; found client 1 beside client 0"):
+                client.reply(server.requests()[index])
+        else:
+            client.reply(server.requests()[index])
+    assert process.spent_rounds == 1
+    aggregator = aggregator_of(noise_of())  # the server's process may be a client's too
+    own = aggregator.server_round(LAYOUT)
+    client = aggregator.client_round(2, own.session, own.number)
+    client.provide(MAPPING)
+    client.reply(own.requests()[2])
+    assert aggregator.spent_rounds == 1
+
+
 @pytest.mark.parametrize(
     ("mapping", "weights", "message"),
     [

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.requests import Request as RoundRequest
+from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
-from fgl_secure.flower.mod import Memory
+from fgl_secure.flower.mod import MOST_SESSIONS, Memory
 from fgl_secure.flower.policy import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy
-from fgl_secure.flower.records import KEY, Request
+from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.one_sum.terms import Stage
@@ -36,7 +37,7 @@ def grid_of(mod: SecureAggregationMod, **node_config: Any) -> FakeGrid:
 def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregationStrategy:
     """The strategy after some rounds."""
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
-    given_settings: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, **settings}
+    given_settings: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, "run_config": {}, **settings}
     strategy = SecureAggregationStrategy(inner, **given_settings)
     strategy.start(grid, record(np.zeros(3)), num_rounds=rounds, timeout=0.0)
     return strategy
@@ -51,12 +52,15 @@ def played(grid: FakeGrid, rounds: int = 1, **settings: Any) -> SecureAggregatio
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: 4}, {}, "at least 4 for this client; found 3"),
         (secure_aggregation_mod, {MIN_THRESHOLD_KEY: "4"}, {}, "must be an integer"),
         (secure_aggregation_mod, {}, {"scheme": "plaintext"}, "scheme must be one of"),
+        (secure_aggregation_mod, {}, {"scheme": "ckks-shared-key"}, "one of pairwise-masking, lightsecagg for this"),
         (SecureAggregationMod(bounded=True), {}, {"bound": None}, "bound must be given"),
         (SecureAggregationMod(weight_key="n"), {}, {}, "metric 'n' for this client; found 'num-examples'"),
         (secure_aggregation_mod, {}, {"weight_bound": 2.0**19}, "weight_bound must be at least 1.04858e+06"),
         (SecureAggregationMod(least_weight_bound=2.0**30), {}, {}, "weight_bound must be at least 1.07374e+09"),
         (secure_aggregation_mod, {}, {"bound": 0.5}, "bound must be at least 1 for this client; found 0.5"),
         (SecureAggregationMod(least_bound=9.0), {}, {}, "bound must be at least 9 for this client; found 8"),
+        (secure_aggregation_mod, {}, {"sparse": True}, "found a sparse graph of masks"),
+        (SecureAggregationMod(max_clients=3), {}, {}, "at most 3 for this client; found 4"),
         (secure_aggregation_mod, {}, {"metrics": ["secret-loss"]}, "found ['secret-loss']"),
         (SecureAggregationMod(metrics=["a"]), {}, {"metrics": ["a", "b"]}, "among ('a',) for this client; found ['b']"),
     ],
@@ -90,12 +94,25 @@ def test_configuration_cannot_loosen_a_policy() -> None:
         {"least_weight_bound": 0.0},
         {"least_bound": float("nan")},
         {"max_failures": 0},
+        {"max_clients": 2},
     ],
 )
 def test_policies_that_protect_nothing_are_refused(settings: dict[str, Any]) -> None:
     """A sum of one is the client's own update; trusted identities without one's own, or bounds of 0, are of no use."""
     with pytest.raises(InputError):
         SecureAggregationMod(**settings)
+
+
+@pytest.mark.parametrize("clients", [64, 65, 66, 301])
+def test_everybody_masks_with_everybody_unless_clients_accept_a_sparse_graph(clients: int) -> None:
+    """Sampling more than 64 clients weakens no promise by itself; a sparse graph is asked for, and then so stated."""
+    terms = dataclasses.replace(TERMS, clients=clients, threshold=None)
+    for sparse in (False, True):
+        rules = dataclasses.replace(terms, sparse=sparse).rules()
+        against_liars = any("lies about who dropped out" in each.statement for each in rules.claim.guarantees)
+        assert against_liars is (clients <= 64 or not sparse)
+        assert rules.threshold == terms.rules().threshold
+    assert SecureAggregationMod(sparse=True)._policy.sparse
 
 
 def test_training_in_the_open_is_refused() -> None:
@@ -162,6 +179,82 @@ def test_replayed_messages_are_refused_and_harm_nothing(stage: Stage) -> None:
     assert all("StaleMessageError" in reason or "announce" in reason for reason in reasons)
 
 
+def test_sessions_that_were_left_are_refused() -> None:
+    """A server that goes back to the session before the latest is refused, however new its round."""
+    grid = grid_of(secure_aggregation_mod)
+    first, second = played(grid), played(grid)
+    for secure, included in ((second, 4), (first, 0), (second, 4)):
+        secure.start(grid, record(np.zeros(3)), num_rounds=1, timeout=0.0)
+        assert len(secure.rounds[-1].included) == included
+    assert all("one that was left" in reason for reason in grid.refusals.values())
+    assert len(grid.refusals) == 4
+
+
+def test_sessions_are_remembered_up_to_a_number() -> None:
+    """Beyond it no new session is begun, and the latest goes on."""
+    memory = Memory(TERMS, b"", trained=True, earlier=b"".join(n.to_bytes(16) for n in range(1, MOST_SESSIONS)))
+    newer = dataclasses.replace(TERMS, session="ff" * 16, number=0)
+    Memory.check_new(dataclasses.replace(memory, earlier=memory.earlier[16:]), newer)
+    Memory.check_new(memory, dataclasses.replace(TERMS, number=4))
+    with pytest.raises(ProtocolError, match="up to 1024"):
+        Memory.check_new(memory, newer)
+    with pytest.raises(StaleMessageError, match="was left"):
+        Memory.check_new(memory, dataclasses.replace(newer, session=(5).to_bytes(16).hex()))
+
+
+MALFORMED: dict[str, Any] = {
+    "messages": lambda asked: dataclasses.replace(asked, batches=(b"noise",)),
+    "no opening": lambda asked: dataclasses.replace(asked, opening=None),
+    "bounds": lambda asked: dataclasses.replace(
+        asked, opening=dataclasses.replace(asked.opening, bounds={"arrays.w": 2.0})
+    ),
+    "the other sum": lambda asked: dataclasses.replace(asked, purpose=Purpose.RANGES),
+    "another round": lambda asked: dataclasses.replace(asked, number=7),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_requests_train_no_app(name: str) -> None:
+    """Requests that no honest server sends are refused before the app is called, and good ones are then answered."""
+    calls = []
+
+    def train(_message: Message, context: Context) -> RecordDict:
+        calls.append(context.node_id)
+        return update(np.ones(3), 1)
+
+    grid = FakeGrid([app_of(secure_aggregation_mod, train)] * 4)
+
+    def before(node: int, stage: Stage | None, message: Message) -> Message:
+        request = Request.of(message.content)
+        if stage is Stage.KEYS and node == 101 and request is not None:
+            wrong = MALFORMED[name](RoundRequest.from_bytes(request.message)).to_bytes()
+            content = Request(wrong, request.terms).added_to(message.content)
+            bad = Message(content, node, "train", group_id=message.metadata.group_id)
+            assert all(grid.run_app(node, bad).has_error() for _ in range(21))
+            assert 101 not in calls
+        return message
+
+    grid.before = before
+    assert len(played(grid).rounds[0].included) == 4
+    assert sorted(calls) == [100, 101, 102, 103]
+
+
+def test_app_that_fails_is_not_called_again_in_the_round() -> None:
+    """A server that repeats its request has no app train twice, whatever came of it the first time."""
+    calls = []
+
+    def train(message: Message, context: Context) -> RecordDict:
+        calls.append(context.node_id)
+        return broken(message, context)
+
+    grid = grid_of(secure_aggregation_mod)
+    grid.apps[101] = app_of(secure_aggregation_mod, train)
+    played(grid)
+    (asked,) = [m for node, m in grid.delivered if node == 101 and stage_asked(m) is Stage.KEYS]
+    assert "must come after round 0" in str(grid.run_app(101, asked).error.reason)
+    assert calls == [101]
+
+
 def test_message_sent_twice_is_answered_once() -> None:
     """The same request again, by a server that wants a second answer, is refused at every stage."""
     grid = grid_of(secure_aggregation_mod)
@@ -219,7 +312,7 @@ def test_errors_of_the_app_stay_at_the_client(caplog: pytest.LogCaptureFixture) 
         grid = grid_of(secure_aggregation_mod)
         grid.apps[101] = app  # type: ignore[assignment]  # called like an app
         assert sorted(played(grid).rounds[0].included) == [100, 102, 103]
-        assert grid.refusals == {101: f"ProtocolError: {APP_FAILED}"}
+        assert grid.refusals == {101: APP_FAILED}
     assert "1234x8" in caplog.text
     assert "1234 rows" in caplog.text
     assert "found 1234" in caplog.text
@@ -395,12 +488,13 @@ def test_replies_that_cannot_be_averaged_are_refused_at_the_client(content: Reco
 
 
 def test_identity_is_told_only_where_there_is_one() -> None:
-    """The question who a client is gets its public key, or a refusal."""
+    """The question who a client is gets its public key, or none; and the digest of its run's configuration."""
     question = Message(Request(b"").added_to(RecordDict()), 100, "train")
-    assert "none is" in str(grid_of(secure_aggregation_mod).run_app(100, question).error.reason)
+    assert Answer.of(grid_of(secure_aggregation_mod).run_app(100, question).content).identity == b""
     own = Identity(b"i" * 32)
     mod = SecureAggregationMod(identity=lambda _c: own, trusted=[own.public])
-    assert grid_of(mod).run_app(100, question).content[KEY]["identity"] == own.public
+    answer = Answer.of(grid_of(mod).run_app(100, question).content)
+    assert answer == Answer(b"", own.public, digest_of_configuration({}))
 
 
 def test_memory_shows_no_secret() -> None:

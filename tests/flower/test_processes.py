@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -94,6 +95,49 @@ def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
     assert trust.verify_mode is ssl.CERT_REQUIRED
     with pytest.raises(ssl.SSLError):
         ssl.create_default_context(cafile=str(files.key))
+
+
+TERMINATED = """
+import sys, time
+from fgl_secure.flower.local_processes import LocalFederation
+
+class Quiet(LocalFederation):
+    def _start_link(self):
+        pass
+
+with Quiet([]) as federation:
+    print(federation.folder, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_sigterm_leaves_no_key_behind() -> None:
+    """A program that is told to end while a federation runs leaves no server.key and no folder."""
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    process = subprocess.Popen([sys.executable, "-c", TERMINATED], env=variables, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process, process.stdout:
+        folder = Path(process.stdout.readline().strip())
+        there = (folder / "server.key").exists()
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+    left = folder.exists()
+    shutil.rmtree(folder, ignore_errors=True)
+    assert (there, left, process.returncode) == (True, False, 128 + signal.SIGTERM)
+
+
+def test_a_handler_of_the_programs_own_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the program handles SIGTERM, a federation leaves that alone; else the default is back afterwards."""
+    monkeypatch.setattr(LocalFederation, "_start_link", lambda _self: None)
+    kept = signal.getsignal(signal.SIGTERM)
+    try:
+        for own in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(signal.SIGTERM, own)
+            with LocalFederation([]):
+                assert (signal.getsignal(signal.SIGTERM) is own) is (own is signal.SIG_IGN)
+            assert signal.getsignal(signal.SIGTERM) is own
+    finally:
+        signal.signal(signal.SIGTERM, kept)
 
 
 def test_federation_must_be_entered(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def mean(indices: Sequence[int]) -> Numbers:
 
 def strategy(**settings: Any) -> SecureAggregationStrategy:
     """FedAvg within secure aggregation, with a bound and a threshold of 3, and no patience."""
-    given: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, **settings}
+    given: dict[str, Any] = {"threshold": 3, "bound": 8.0, "stage_timeout": 0.0, "run_config": {}, **settings}
     return SecureAggregationStrategy(FedAvg(**OFF), coins=SimulationCoins(1), **given)
 
 
@@ -131,7 +131,7 @@ def test_garbage_counts_as_no_answer(stage: Stage, what: str) -> None:
         if what == "error":
             return Message(Error(2, "it broke"), reply_to=sent[node])
         garbage = wrong.get(what, first[node] if stage is not Stage.KEYS else b"FGLM")
-        return Message(RecordDict({KEY: ConfigRecord({"message": garbage, "identity": b""})}), reply_to=sent[node])
+        return Answer(garbage).to(sent[node])
 
     sent: dict[int, Message] = {}
 
@@ -244,7 +244,8 @@ def test_replies_hold_nothing_of_the_app() -> None:
     run(grid, strategy())
     assert len(grid.answered) == 20
     assert shown_by(grid) == set()
-    assert all(set(reply.content.config_records[KEY]) == {"message", "identity"} for _node, reply in grid.answered)
+    told = [dict(reply.content.config_records[KEY]) for _node, reply in grid.answered]
+    assert all(each | {"message": b""} == {"message": b"", "identity": b"", "configuration": b""} for each in told)
 
 
 def test_replies_of_a_mod_that_forgets_to_drop_metrics_are_noticed() -> None:

@@ -30,6 +30,7 @@ def main(grid: Grid, context: Context) -> None:
         metrics=("train-loss",),
         stage_timeout=float(config["timeout"]),
         grace=float(config["grace"]),
+        run_config=config,
     )
     initial = ArrayRecord({name: Array(value) for name, value in task.initial().items()})
     rounds, timeout = int(config["num-server-rounds"]), float(config["timeout"])

@@ -7,7 +7,6 @@ from typing import ClassVar
 import pytest
 
 from fgl_secure.protocols.ckks import SharedKeyCkks
-from fgl_secure.protocols.one_sum.terms import Stage
 from tests.protocols.one_sum.conformance import OneSumConformance
 
 
@@ -16,7 +15,6 @@ class TestSharedKeyCkks(OneSumConformance):
 
     make = staticmethod(SharedKeyCkks)
     splits: ClassVar[tuple[bool, ...]] = (False,)
-    stages: ClassVar[tuple[Stage, ...]] = (Stage.KEYS, Stage.SHARES, Stage.VECTORS, Stage.OPENING)
     samples: ClassVar[int] = 1
 
     def test_sums_repeat_for_equal_coins(self) -> None:

@@ -46,7 +46,7 @@ def test_a_sum_of_one_is_refused_by_everybody() -> None:
 def small_sum_on_a_ring(clients: type[Clients]) -> tuple[Wire, list[int]]:
     """The attack: of nine clients with four neighbours each every third is said to be gone; seven must be left."""
     wire = Wire(7, 9, degree=4, clients=clients)
-    gone = wire.plan.ring_order(NOW)[::3].tolist()
+    gone = wire.order()[::3]
     roster = asking(9, gone)
     attacked(wire, dict.fromkeys(range(9), roster), roster)
     return wire, sorted(set(range(9)) - set(gone))

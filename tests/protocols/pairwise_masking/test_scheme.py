@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from fgl_secure.coins import SimulationCoins, TapeCoins
+from fgl_secure.coins import SimulationCoins, SystemCoins, TapeCoins
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
+from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.terms import Stage
@@ -34,9 +34,22 @@ from fgl_secure.protocols.pairwise_masking.graph import (
     shortfall_bound,
     split_bound,
 )
+from fgl_secure.protocols.pairwise_masking.plan import Draw
 from fgl_secure.protocols.pairwise_masking.server import Server
-from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
-from tests.protocols.one_sum.rounds import NEVER, NOW, SESSION, STAGES, Sum, directory_of, topology_of, vectors_of
+from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step, decode
+from tests.protocols.one_sum.rounds import (
+    LEADER,
+    NEVER,
+    NOW,
+    SESSION,
+    STAGES,
+    Sent,
+    Sum,
+    changed,
+    directory_of,
+    topology_of,
+    vectors_of,
+)
 from tests.protocols.one_sum.sums import channel_of
 
 Ints = NDArray[np.int64]
@@ -264,24 +277,88 @@ def test_sums_are_exact_whoever_falls_silent(modulus: int, degree: int | None, n
     assert run.result == rows[kept].sum(axis=0).tolist()
 
 
-def test_the_ring_follows_from_public_data() -> None:
-    """It is a permutation that session and step alone fix, and another for every session and every step."""
-    scheme = PairwiseMasking(degree=20)
+def test_the_ring_follows_from_the_clients_keys() -> None:
+    """It is a permutation, and another for every session, step, key and set of those that published."""
+    scheme, everybody = PairwiseMasking(degree=20), np.ones(90, dtype=np.bool_)
+    keys = np.random.default_rng().integers(0, 256, (2, 90, 32), dtype=np.uint8)
+    others = keys.copy()
+    others[1, 89, 31] ^= 1
+    draws = [Draw.of(everybody, *keys), Draw.of(everybody, *others), Draw.of(np.arange(90) != 7, *keys)]
     orders = [
-        tuple(scheme.plan_for(topology_of(90), session).ring_order(step).tolist())
+        tuple(scheme.plan_for(topology_of(90), session).ring_order(step, draw.seed).tolist())
         for session in (bytes(16), bytes([1] * 16))
         for step in (NOW, Step(0), Step(3, 1), Step(3, part=1))
+        for draw in draws
     ]
-    assert len(set(orders)) == 8
+    assert len(set(orders)) == 24
     assert all(sorted(order) == list(range(90)) for order in orders)
-    other = scheme.plan_for(topology_of(90, length=5, bound=None), bytes(16)).ring_order(NOW)
+    other = scheme.plan_for(topology_of(90, length=5, bound=None), bytes(16)).ring_order(NOW, draws[0].seed)
     assert tuple(other.tolist()) == orders[0]
+
+
+def test_a_server_that_chooses_session_and_step_chooses_no_graph() -> None:
+    """Two sums of one session and step have different graphs, for clients draw other keys; each checks the draw."""
+    runs = [Sum.of(PairwiseMasking(7, degree=4), topology_of(9), vectors_of(9), seed=seed) for seed in (0, 50)]
+    drawn = []
+    for run in runs:
+        for out in run.turns():
+            told = [sent for sent in out if sent.phase is Phase.KEYS and sent.sender == LEADER]
+            drawn += [decode(told[0].data, SESSION)["commitments"][0].tobytes() for _ in told[:1]]
+            for sent in told:
+                for lie in drawing_lies(sent):
+                    with pytest.raises(ProtocolError, match="a graph must be drawn from"):
+                        run.machines[sent.receiver].take(decode(lie, SESSION))
+            for sent in out:
+                run.hand(sent)
+        assert run.result == vectors_of(9).sum(axis=0).tolist()
+    assert len(set(drawn)) == 2
+
+
+def drawing_lies(sent: Sent) -> list[bytes]:
+    """What a client is told of a draw without itself, of other keys for it, and of too few."""
+    fields = decode(sent.data, SESSION).fields
+    own = np.arange(9) == sent.receiver - 1
+    wrong = fields["commitments"] ^ own[:, None].astype(np.uint8)
+    few = np.arange(9) < 3
+    return [
+        changed(sent, published=fields["published"] & ~own),
+        changed(sent, commitments=wrong),
+        changed(sent, published=fields["published"] & few),
+    ]
+
+
+def test_clients_that_are_told_different_graphs_have_no_sum() -> None:
+    """Half of the clients are told that a client outside their circles has published another key: no box opens."""
+    run = Sum.of(PairwiseMasking(7, degree=4), topology_of(9), vectors_of(9))
+
+    def play() -> None:
+        for sent in (sent for out in run.turns() for sent in out):
+            lied = sent.phase is Phase.KEYS and sent.sender == LEADER and sent.receiver % 2
+            run.machines[sent.receiver].take(decode(another_graph(sent) if lied else sent.data, SESSION))
+
+    with pytest.raises(ProtocolError, match="must open as sealed"):
+        play()
+
+
+def another_graph(sent: Sent) -> bytes:
+    """Another key in the draw, of somebody who is not in the receiver's circle, such that the circle is as it was."""
+    fields = decode(sent.data, SESSION).fields
+    commitments = fields["commitments"].copy()
+    plan = PairwiseMasking(7, degree=4).plan_for(topology_of(9), SESSION)
+    me = sent.receiver - 1
+    circle = plan.circles(NOW, Draw(fields["published"][0], commitments[0]).seed).all[me]
+    stranger = next(v for v in range(9) if v not in circle)
+    while True:
+        commitments[0, stranger] = SystemCoins().uniform(256, (32,)).astype(np.uint8)
+        made = plan.circles(NOW, Draw(fields["published"][0], commitments[0]).seed).all[me]
+        if (made == circle).all():
+            return changed(sent, commitments=commitments)
 
 
 def test_a_sparse_plan_asks_for_a_majority_of_the_circle() -> None:
     """Everybody is its neighbours' neighbour, and circles say at which places."""
     plan = PairwiseMasking(61, degree=20).plan_for(topology_of(90), SESSION)
-    circles = plan.circles(NOW)
+    circles = plan.circles(NOW, bytes(32))
     assert plan.needed == local_threshold(90, 20, 61) == 11
     everybody = np.arange(90)[:, None]
     assert (circles.near[circles.near, circles.back] == everybody).all()

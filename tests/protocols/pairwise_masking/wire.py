@@ -15,7 +15,7 @@ from fgl_secure.protocols.one_sum.attendance import Attendance
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import PHASES, Clients
-from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
@@ -84,6 +84,7 @@ class Wire:
         rows = plain(n) if rows is None else rows
         self.run = Sum.of(self.scheme, topology, rows, known=known, step=step, seed=seed)
         self.plan: MaskingPlan = self.scheme.plan_for(topology, SESSION)
+        self.drawn = [self.client(u)._published(0) for u in range(n)]
         self.crypto = RealCryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus)
         self.said: dict[Stage, dict[int, Mapping[str, Any]]] = {}
         self.requests: dict[int, Sent] = {}
@@ -91,13 +92,27 @@ class Wire:
 
     @property
     def circles(self) -> Circles:
-        """Who masks with whom."""
-        return self.plan.circles(self.run.step)
+        """Who masks with whom, once everybody's keys are there."""
+        return self.plan.circles(self.run.step, self.seed())
 
     @property
     def context(self) -> Context:
         """What keys are bound to."""
-        return self.plan.context(self.run.step)
+        return self.plan.context(self.run.step, self.seed())
+
+    def seed(self, *without: int) -> bytes:
+        """That of a sparse graph, drawn from the keys of all clients but some."""
+        n = self.plan.terms.n
+        keys = [[np.frombuffer(key, dtype=np.uint8) for key in self.drawn[u]] for u in range(n)]
+        published = ~np.isin(np.arange(n), without)
+        return (
+            Draw.of(published, *(np.stack(kind) for kind in zip(*keys, strict=True))).seed if self.plan.sparse else b""
+        )
+
+    def order(self, *without: int) -> list[int]:
+        """Who stands at each place of the ring."""
+        found: list[int] = self.plan.ring_order(self.run.step, self.seed(*without)).tolist()
+        return found
 
     def client(self, u: int) -> Clients:
         """A client's machine."""
@@ -277,7 +292,7 @@ class LyingServer(Server):
 
     def _hear_opened(self, messages: Messages) -> Callable[[int, int], None]:
         """Keeps the shares of what it wants."""
-        circles = self._plan.circles(self.step)
+        circles = self._circles
 
         def hear(row: int, client: int) -> None:
             circle = circles.all[client]
