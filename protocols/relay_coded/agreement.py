@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, public_keys
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
-from fgl_secure.protocols.relay_coded.wire import Wire, found_among
+from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP
 
@@ -33,6 +33,8 @@ class SendersKeys:
 
     Attributes:
         keys: what was agreed on; None before.
+        left_out: int64, ascending: those of the senders that did not hear of every relay. Nothing that they send may
+            leave: no relay could expand its share.
     """
 
     def __init__(self, senders: Ids, relays: Ids, cryptography: Cryptography, wire: Wire, draws: Draws) -> None:
@@ -40,6 +42,7 @@ class SendersKeys:
         self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
         self._heard: dict[int, Bytes] = {}
         self.keys: Keys | None = None
+        self.left_out: Ids = senders[:0]
 
     @property
     def due(self) -> bool:
@@ -73,39 +76,47 @@ class SendersKeys:
             heard[place[rows], :KEY_BYTES], heard[place[rows], -1] = keys[rows], 1
 
     def agree(self) -> None:
-        """Derives keys; private ones are not needed any more.
+        """Derives keys; private ones are not needed any more. Senders that a relay's key did not reach are left out.
 
         Raises:
-            ProtocolError: a relay's public key has not arrived, differs between senders, or has low order.
+            ProtocolError: a relay's public key has reached none of them, differs between them, or has low order.
         """
-        session, secrets = self._crypto.session(self._draws), []
-        for relay in self._relays.tolist():
-            ends = self._private, self._senders, self._public_key_of(relay), relay
-            secrets.append(self._crypto.sender_keys(*ends, session))
+        session, relays = self._crypto.session(self._draws), self._relays.tolist()
+        publics = {relay: self._public_key_of(relay) for relay in relays}
+        heard = np.array([self._heard[relay][:, -1] for relay in relays], dtype=np.bool_).all(axis=0)
+        private, senders, secrets = self._private[heard], self._senders[heard], []
+        for relay, public in publics.items():
+            agreed = self._draws.coins.uniform(256, self._private.shape).astype(np.uint8) if not heard.all() else None
+            found = self._crypto.sender_keys(private, senders, public, relay, session)
+            if agreed is not None:  # nobody else knows the keys of those that are left out
+                agreed[heard] = found
+            secrets.append(found if agreed is None else agreed)
         self.keys, self._private, self._heard = Keys.of(self._senders, secrets), self._private[:0], {}
+        self.left_out = self._senders[~heard]
 
     def _public_key_of(self, relay: int) -> Bytes:
-        heard, name_of = self._heard.get(relay), self._draws.name_of
-        missing = self._senders if heard is None else self._senders[heard[:, -1] == 0]
-        if len(missing) or heard is None:
+        told, name_of = self._heard.get(relay), self._draws.name_of
+        if told is None:
+            first = name_of(int(self._senders[0]))
             raise ProtocolError(
-                f"public keys must arrive before the first sum; that of {name_of(relay)} did not reach "
-                f"{name_of(int(missing[0]))}"
+                f"public keys must arrive before the first sum; that of {name_of(relay)} did not reach {first}"
+                + (" or anybody else" if len(self._senders) > 1 else "")
             )
-        key: Bytes = heard[0, :KEY_BYTES]
-        if (heard[:, :KEY_BYTES] != key).any():
+        keys = told[told[:, -1] == 1, :KEY_BYTES]
+        if (keys != keys[0]).any():
             raise ProtocolError(f"{name_of(relay)} must tell everybody one public key; it tells two")
-        return key
+        return keys[0]
 
     def state(self) -> dict[str, Array]:
         """Private keys until all are agreed on, and those that are."""
         arrays: dict[str, Array] = {"private": self._private, "session": self._crypto.named_session}
+        arrays["left out"] = self.left_out
         arrays |= {f"heard/{relay}": rows for relay, rows in self._heard.items()}
         return arrays | {f"keys{j}": each for j, each in enumerate(self.keys.secrets if self.keys else ())}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
-        self._private = state["private"]
+        self._private, self.left_out = state["private"], state["left out"]
         self._crypto.name_session(state["session"])
         self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
@@ -134,21 +145,23 @@ class RelaysKeys:
 
         Raises:
             MalformedMessageError: they are none.
+            StaleMessageError: keys have been agreed on.
         """
         self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES)
-        self._arrived.append(messages)
+        if self._heard:
+            raise StaleMessageError("keys must be told before they are agreed on; at least one was not")
+        before = [names_of(each.senders, each.receivers) for each in self._arrived]
+        names = names_of(messages.senders, messages.receivers)
+        _, first = np.unique(names, return_index=True)  # what arrives twice counts once
+        self._arrived.append(
+            messages.rows(np.sort(first[~np.isin(names[first], np.concatenate([names[:0], *before]))]))
+        )
 
     def answer(self) -> list[Messages]:
-        """Every relay tells each sender whose key has arrived its own.
-
-        Raises:
-            ProtocolError: senders tell keys twice.
-        """
+        """Every relay tells each sender whose key has arrived its own."""
         arrived, self._arrived = self._arrived, []
         if not arrived:
             return []
-        if self._heard:
-            raise ProtocolError("keys must be agreed on once; senders tell other ones")
         out: list[Messages] = []
         self._private = self._draws.draw("private keys", self._relays, 256, (KEY_BYTES,)).astype(np.uint8)
         for n, relay in enumerate(self._relays.tolist()):
@@ -167,10 +180,11 @@ class RelaysKeys:
         parts = [(each.senders[to], self._wire.read(each, PAYLOAD, "|u1", KEY_BYTES)[to]) for each, to in mine]
         senders, publics = (np.concatenate(each) for each in zip(*parts, strict=True))
         order = np.argsort(senders, kind="stable")
-        senders, publics = senders[order], publics[order]
-        if (senders[1:] == senders[:-1]).any():
-            raise ProtocolError("every sender must have one key; at least one has not")
-        return senders, publics
+        return senders[order], publics[order]
+
+    def known(self, relay: int) -> Ids:
+        """int64 [s], ascending: the senders that one relay shares keys with."""
+        return self._heard[relay][0] if relay in self._heard else self._relays[:0]
 
     def of(self, relay: int) -> Keys:
         """The keys of one relay, derived when they are first asked for.

@@ -131,8 +131,8 @@ def _assumptions(*, anonymous: bool) -> tuple[str, ...]:
         "channels are confidential and authenticated; who watches the network between devices sees who talks to whom",
         *(
             (
-                "silos forward what they are given, in random order; k_min is enforced by the target itself, before "
-                "messages are lost",
+                "silos forward what they are given, in random order; whoever sends to a target of fewer than k_min "
+                "neighbours sends zero, as told, and relays answer for tags of which no message is missing",
                 "every silo has many devices: relays see how many messages under a tag come by way of which silo and "
                 "which silo fetches its sum, so a device that is alone in its silo is known by that",
             )

@@ -224,10 +224,14 @@ class RelayCoded(Scheme):
             names: not used.
 
         Raises:
-            InputError: the run has fewer relays than R, or padding does not fit the grouping.
+            InputError: the run has fewer relays than R, or padding does not fit the grouping, or is not given where
+                a process is told no messages.
         """
         if len(topology.helpers) != self.R:
             raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
+        untold = hosted is not None and not len(topology.grouping.source) and topology.name != MEMBERS
+        if self.anonymous and self.padding is None and untold:
+            raise InputError("padding must be given to a process that is told no messages; found None")
         g, name = topology.grouping, None if hosted is None else session
         crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name)
         owners = _hosted(hosted, g.owners)

@@ -13,7 +13,6 @@ from fgl_secure.protocols.relay_coded import RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, IdealCryptography, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step
@@ -133,8 +132,9 @@ class AnsweredTwice(Relays):
 class SmallCountsAnswered(Relays):
     """Relays answer whatever the count is."""
 
-    def __init__(self, parties: Ids, scheme: Parameters, *rest: Any) -> None:
-        super().__init__(parties, replace(scheme, k_min=1), *rest)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._least = dict.fromkeys(self._least, 1)
 
 
 class StepsSummedAgain(Devices):
@@ -165,6 +165,13 @@ class StaticTags(RealCryptography):
         kept = self.__dict__.get("kept")
         self.__dict__["kept"] = super().openings(draws, step, owners) if kept is None else kept
         return np.asarray(self.__dict__["kept"])
+
+
+class SendsWithoutKeys(Devices):
+    """Senders that did not agree on keys with every relay send all the same."""
+
+    def _leave_out(self) -> None:
+        """Nobody."""
 
 
 class Unpadded(Devices):
