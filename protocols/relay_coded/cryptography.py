@@ -12,6 +12,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +36,7 @@ SEED_WORDS = 4
 SEEDS = "seeds"
 
 _NONCE = struct.Struct(">IHIBBI")
-_PERMUTATION = Cipher(algorithms.AES256(b"fgl-secure one-way function tags"), modes.ECB())  # noqa: S305  # no secrecy asked
+_LEAVES = b"fgl-secure one-way function tags"
 _LOW_63 = np.int64(2**63 - 1)
 
 
@@ -67,20 +68,34 @@ def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -
     return b"fgl-secure relay-coded/v1 mask" + sender_key + relay_key + struct.pack(">QQ", sender, relay)
 
 
-def tags_of(openings: Ids) -> Ids:
-    """The tags of openings: a one-way function, so that only a tag's owner can open it.
-
-    Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
+def one_way(blocks: Ids, name: bytes = _LEAVES) -> Ids:
+    """A one-way function: Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
 
     Args:
-        openings: int64 [g, 2], secret and uniform below 2^63.
+        blocks: int64 [..., 2], secret and uniform below 2^63.
+        name: 32 bytes; under another one it is an independent function.
+
+    Returns:
+        int64 [..., 2], non-negative.
+    """
+    blocks = np.ascontiguousarray(blocks)
+    permutation = Cipher(algorithms.AES256(name), modes.ECB()).encryptor()  # noqa: S305  # no secrecy asked
+    image = np.frombuffer(permutation.update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
+    return (image ^ blocks) & _LOW_63
+
+
+def tags_of(leaves: Ids) -> Ids:
+    """The tags that commit to what all relays are shown: SHA-256, of which 126 bits make a tag.
+
+    Args:
+        leaves: int64 [g, R, 2], one for each relay.
 
     Returns:
         int64 [g, 2], non-negative.
     """
-    blocks = np.ascontiguousarray(openings)
-    image = np.frombuffer(_PERMUTATION.encryptor().update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
-    return (image ^ blocks) & _LOW_63
+    flat, size = np.ascontiguousarray(leaves).tobytes(), leaves.shape[1] * 16
+    digests = [sha256(flat[at : at + size]).digest()[:16] for at in range(0, len(flat), size)]
+    return np.frombuffer(b"".join(digests), dtype=np.int64).reshape(len(leaves), 2) & _LOW_63
 
 
 def public_keys(private: Bytes) -> Bytes:
@@ -183,9 +198,32 @@ class Cryptography(ABC):
             keys: that the relay shares with senders.
         """
 
-    def tags(self, openings: Ids) -> Ids:
+    def derived(self, openings: Ids, place: int) -> Ids:
+        """What opens tags at one relay, by its place: int64 [g, 2]; it tells nothing of what does at another."""
+        return one_way(openings, sha256(b"fgl-secure relay-coded opening" + struct.pack(">I", place)).digest())
+
+    def _leaves(self, openings: Ids, relays: int) -> Ids:
+        return np.stack([one_way(self.derived(openings, place)) for place in range(relays)], axis=1)
+
+    def tags(self, openings: Ids, relays: int) -> Ids:
         """The tags of openings, int64 [g, 2]: nobody can find an opening for a tag."""
-        return tags_of(openings)
+        return tags_of(self._leaves(openings, relays))
+
+    def proofs(self, openings: Ids, relays: int, place: int) -> Ids:
+        """What shows one relay, by its place, that tags are opened: int64 [g, R, 2].
+
+        A tag commits to one value for each relay, and a relay answers whoever shows it what its value is made of. What
+        it is shown is no use at any other relay, so no relay can fetch a sum with what a target sent it.
+        """
+        shown = self._leaves(openings, relays)
+        shown[:, place] = self.derived(openings, place)
+        return shown
+
+    def opened(self, proofs: Ids, place: int) -> Ids:
+        """The tags that the relay at a place is shown to be opened: int64 [g, 2]."""
+        leaves = proofs.copy()
+        leaves[:, place] = one_way(proofs[:, place])
+        return tags_of(leaves)
 
     @abstractmethod
     def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:

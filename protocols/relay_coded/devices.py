@@ -192,7 +192,7 @@ class Devices(SumMachine):
                 self.remark(self._step, sender, "it did not agree on keys with every relay: what it sends is left out")
         plan, step = self._plan, self._step
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
-        own = self._crypto.tags(self._openings)
+        own = self._crypto.tags(self._openings, len(self._relays))
         self._ask_in_order(own)
         tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
@@ -345,15 +345,16 @@ class Devices(SumMachine):
         openings = self._openings[self._order]
         if len(which) < len(openings):
             openings, owners, custodians = openings[which], owners[which], custodians[which]
-        for relay in self._relays.tolist():
+        relays = len(self._relays)
+        size = wire.fetch_bytes(relays)
+        for place, relay in enumerate(self._relays.tolist()):
             to = np.full(len(which), relay)
+            fields: dict[str, Array] = {wire.OPENING: self._crypto.proofs(openings, relays, place)}
             if proxied:
-                fields: dict[str, Array] = {wire.OPENING: openings, wire.RELAY: to.astype(np.uint32)}
-                ends = owners, custodians
-                yield self._wire.say(Phase.SEALED, self._step, ends, wire.FETCH_BYTES, fields, sealed=True)
+                fields |= {wire.RELAY: to.astype(np.uint32)}
+                yield self._wire.say(Phase.SEALED, self._step, (owners, custodians), size, fields, sealed=True)
             else:
-                ends, fields = (owners, to), {wire.OPENING: openings}
-                yield self._wire.say(Phase.FETCH, self._step, ends, wire.FETCH_BYTES, fields)
+                yield self._wire.say(Phase.FETCH, self._step, (owners, to), size, fields)
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
@@ -472,7 +473,7 @@ class Devices(SumMachine):
         self._drawn = within("drawn", state)
         self._plans = self._planned({d: state.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         if len(self._openings):
-            self._ask_in_order(self._crypto.tags(self._openings))
+            self._ask_in_order(self._crypto.tags(self._openings, len(self._relays)))
         waiting = self._due is _Due.ANSWERS
         groups = len(self._plan.groups)
         self._answers = [Answers(int(relay), groups) for relay in self._relays] if waiting else []

@@ -104,7 +104,7 @@ class Relays(SumMachine):
             relay.rosters.append(messages)
             relay.told = True
         else:
-            self._wire.read(messages, wire.OPENING, "<i8", 2)
+            self._wire.read(messages, wire.OPENING, "<i8", len(self._everybody), 2)
             relay.fetches.append(messages)
 
     def turn(self) -> Iterable[Messages]:
@@ -278,9 +278,10 @@ class Relays(SumMachine):
     def _answer(self, relay: Standing) -> Iterator[Messages]:
         """Answers those who open tags, each tag once."""
         fetches, relay.fetches = relay.fetches, []
+        place = int(np.searchsorted(self._everybody, relay.party))
         for fetched in fetches:
-            messages, openings = fetched, self._wire.read(fetched, wire.OPENING, "<i8", 2)
-            tags = self._crypto.tags(openings)
+            messages, shown = fetched, self._wire.read(fetched, wire.OPENING, "<i8", len(self._everybody), 2)
+            tags = self._crypto.opened(shown, place)
             fresh = _first_of(tags, relay.answered)
             if len(fresh) < len(tags):
                 again = f"{len(tags) - len(fresh)} tags were fetched again and not answered"

@@ -116,8 +116,11 @@ class Forwarding:
         places = np.arange(len(devices), len(devices) + len(messages))
         self._asked[relay] = (np.concatenate([devices, messages.senders]), np.concatenate([silos, messages.receivers]))
         fields = {wire.OPENING: messages[wire.OPENING], wire.PLACE: places.astype(np.uint32)}
-        ends = messages.receivers, np.full(len(messages), relay)
-        self.queue([self._wire.say(Phase.FETCH, messages.step, ends, wire.FETCH_BYTES, fields)])
+        ends, size = (
+            (messages.receivers, np.full(len(messages), relay)),
+            wire.fetch_bytes(messages[wire.OPENING].shape[-2]),
+        )
+        self.queue([self._wire.say(Phase.FETCH, messages.step, ends, size, fields)])
 
     def _hand_back(self, messages: Messages) -> None:
         """Answers of relays, to the devices whose fetches they are for."""

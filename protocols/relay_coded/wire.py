@@ -30,8 +30,6 @@ HEADER_BYTES = TAG_BYTES + 2 + 1 + AUTHENTICATION_BYTES
 """Tag, slot and attempt of a message from a sender that the relay knows."""
 SEALED_HEADER_BYTES = TAG_BYTES + 8 + 1 + SEAL_BYTES
 """Tag, number and attempt of a message from an unnamed sender; a seed adds SEED_BYTES."""
-FETCH_BYTES = TAG_BYTES + SEAL_BYTES
-"""The opening of a tag, from which the tag follows."""
 COUNT_BYTES = 4 + AUTHENTICATION_BYTES
 MOST_SLOTS = 2**16
 MOST_COORDINATES = 2**22
@@ -40,6 +38,11 @@ MOST_COORDINATES = 2**22
 TAG, OPENING, SLOT, ATTEMPT, NUMBER, SEED = "tag", "opening", "slot", "attempt", "number", "seed"
 SHARE, WIDTH, COUNT, SUM, PLACE, RELAY = "share", "width", "count", "sum", "place", "relay"
 AGREED = "agreed"
+
+
+def fetch_bytes(relays: int) -> int:
+    """Bytes of a fetch: what opens the tag at one of so many relays, and what the others hold of it, sealed."""
+    return relays * TAG_BYTES + SEAL_BYTES
 
 
 class Wire:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.code import target_decode
 from fgl_secure.runtime import (
     PAYLOAD,
     Channel,
@@ -661,3 +662,33 @@ def test_relays_that_answer_for_padding_open_a_single_row() -> None:
     assert end.sums is not None
     alone = {tuple(row) for row in VALUES.tolist()}
     assert any(tuple(np.round(row, 3)) in alone for row in end.sums.tolist())
+
+
+@pytest.mark.parametrize("profile", Profile)
+@pytest.mark.parametrize("binds", [True, False])
+def test_no_relay_fetches_with_what_it_was_shown(profile: Profile, *, binds: bool) -> None:
+    """A relay that asks another before the target does gets nothing; where one opening does for all, it gets sums."""
+    scheme = twins.with_relays(twins.Prying)(RelayCoded(bound=16.0, k_min=3, profile=profile))
+    scheme = scheme if binds else twins.under(twins.OneOpeningForAll)(scheme)
+    case = meshed(2)
+    first, second = case.directory.ids(Role.RELAY).tolist()
+
+    def arrives(phase: Phase, _: Step, senders: Ids, receivers: Ids) -> NDArray[np.bool_]:
+        return (phase is not Phase.FETCH) | (receivers != second) | (senders == first)
+
+    channel = Channel(case.directory, SimulationCoins(3), Recording.everything(), arrives)
+    session = opened(scheme, channel, case.grouping, 2)
+    with pytest.raises(ProtocolError, match="without relay 1"):
+        session.sum(VALUES, STEP)
+    (relays,) = (machine for machine in session._machines if isinstance(machine, twins.Prying))
+    told = [messages for messages in relays.told if messages.phase is Phase.SHARE_SUMS]
+    counts = np.concatenate([messages["count"] for messages in relays.told if messages.phase is Phase.COUNTS])
+    assert len(counts) >= DEVICES
+    assert (counts == 0).all() == binds
+    stolen = np.concatenate([messages["sum"] for messages in told])[counts > 0]
+    tags = np.concatenate([messages["tag"] for messages in told])[counts > 0]
+    _, own = relays.answers(relays._relays[0], tags)
+    sums, _ = target_decode(scheme.field, 1, (1, 2), np.stack([own, stolen]), SimulationCoins(0))
+    found = scheme.fixed_point(4).decode(sums)
+    assert len(found) == (0 if binds else DEVICES)
+    assert np.allclose(np.sort(found, axis=0), np.sort(IDEAL, axis=0)[: len(found)], atol=1e-4)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.algebra import Elements, lagrange_matrix
-from fgl_secure.protocols.relay_coded import RelayCoded, Roles
+from fgl_secure.protocols.relay_coded import RelayCoded, Roles, wire
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, IdealCryptography, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
@@ -165,6 +165,37 @@ class StaticTags(RealCryptography):
         kept = self.__dict__.get("kept")
         self.__dict__["kept"] = super().openings(draws, step, owners) if kept is None else kept
         return np.asarray(self.__dict__["kept"])
+
+
+class OneOpeningForAll(RealCryptography):
+    """What opens a tag at one relay opens it at all of them."""
+
+    def derived(self, openings: Ids, place: int) -> Ids:  # noqa: ARG002  # whatever it is
+        return super().derived(openings, 0)
+
+
+class Prying(Relays):
+    """The first relay fetches every sum from all others with what it was shown, put in their place."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.told: list[Messages] = []
+
+    def take(self, messages: Messages) -> None:
+        if messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS):
+            self.told.append(messages)
+            return
+        super().take(messages)
+
+    def _answer(self, relay: Any) -> Iterator[Messages]:
+        shown = [messages[wire.OPENING] for messages in relay.fetches]
+        yield from super()._answer(relay)
+        for place, other in enumerate(self._everybody.tolist() if relay.party == self._everybody[0] else []):
+            for openings in shown if other != relay.party else []:
+                ends, swapped = (np.full(len(openings), relay.party), np.full(len(openings), other)), openings.copy()
+                swapped[:, [0, place]] = openings[:, [place, 0]]
+                for tried in (openings, swapped):
+                    yield self._wire.say(Phase.FETCH, self._step, ends, 0, {wire.OPENING: tried})
 
 
 class SendsWithoutKeys(Devices):
