@@ -78,7 +78,7 @@ class Devices(SumMachine):
         super().__init__(parties)
         self._scheme, self._topology, self._crypto, self._draws = scheme, topology, cryptography, draws
         self._alone, self._relays = alone, topology.helpers
-        self._wire = Wire(draws.batch_shape)
+        self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._shuffles: dict[Direction, Ids | None] = {}
         self._plans = self._planned()
         self._forwarding = Forwarding(self._wire, SETUP)
@@ -318,7 +318,7 @@ class Devices(SumMachine):
         header |= {wire.NUMBER: self._numbers[sent], wire.PLACE: slots.astype(np.uint32)}
         header |= {wire.SEED: self._drawn[SEEDS][j][sent]} if SEEDS in self._drawn and not body else {}
         header |= {wire.RELAY: np.broadcast_to(np.uint32(self._relays[j]), (len(sent),))}
-        size = wire.SEALED_HEADER_BYTES + (wire.SEED_BYTES if wire.SEED in header else 0)
+        size = self._wire.sealed_header_bytes + (wire.SEED_BYTES if wire.SEED in header else 0)
         size += share.shape[-1] * share.itemsize if body else 0
         ends = plan.out.senders[sent], plan.out.proxies[sent]
         yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
@@ -346,7 +346,7 @@ class Devices(SumMachine):
         if len(which) < len(openings):
             openings, owners, custodians = openings[which], owners[which], custodians[which]
         relays = len(self._relays)
-        size = wire.fetch_bytes(relays)
+        size = self._wire.fetch_bytes(relays)
         for place, relay in enumerate(self._relays.tolist()):
             to = np.full(len(which), relay)
             fields: dict[str, Array] = {wire.OPENING: self._crypto.proofs(openings, relays, place)}

@@ -55,7 +55,7 @@ class Relays(SumMachine):
             Direction.FORWARD: scheme.least(grouping, topology.name),
             Direction.BACKWARD: scheme.least(grouping.reversed(), topology.name),
         }
-        self._wire = Wire(draws.batch_shape)
+        self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
         self._done: set[Step] = set()
         self._open(SETUP)

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins, SystemCoins
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import SumMachine
@@ -185,6 +186,20 @@ def test_a_machine_that_forgets_its_steps_is_found() -> None:
     assert set(map(tuple, seen.tolist())) <= {tuple(row) for row in ((2 * weight) % p).tolist()} | {
         tuple(row) for row in ((-weight) % p).tolist()
     }
+
+
+@pytest.mark.skipif(KeyAgreement.best() is KeyAgreement.X25519, reason="needs ML-KEM")
+def test_ends_that_agree_on_keys_in_two_ways_get_no_sum() -> None:
+    """A silo that was told another key agreement than the relays: its keys are refused, and it is left without."""
+    one, other = RelayCoded(k_min=1), RelayCoded(k_min=1, keys=KeyAgreement.X25519)
+    assert (one.name, other.name) == ("relay-coded[k_min=1]", "relay-coded[k_min=1,x25519]")
+    assert "X25519 or ML-KEM-768 with" in " ".join(one.claim_for(Topology.example(NEIGHBOURS)).assumptions)
+    assert "X25519 with" in " ".join(other.claim_for(Topology.example(NEIGHBOURS)).assumptions)
+    run, deviating = Processes(one, put_down=False), Processes(other, put_down=False)
+    run.machines[0] = deviating.machines[0]
+    with pytest.raises(ProtocolError, match="that of relay 0 did not reach"):
+        run.sum(VALUES, Step(0, 0))
+    assert any("1216]" in i.what for i in run.channel.transcript.incidents)
 
 
 def test_topologies_that_it_does_not_serve_are_refused() -> None:

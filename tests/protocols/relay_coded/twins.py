@@ -215,11 +215,11 @@ class Unpadded(Devices):
 class OneKeyForAll(RealCryptography):
     """Every sender shares the same key with a relay."""
 
-    def sender_keys(self, private: Any, senders: Ids, relay_key: Any, relay: int, session: bytes) -> Any:  # noqa: ARG002
+    def sender_keys(self, private: Any, senders: Ids, *_: Any, **__: Any) -> Any:  # noqa: ARG002
         return np.zeros((len(senders), 32), dtype=np.uint8)
 
-    def relay_keys(self, private: Any, relay: int, publics: Any, senders: Ids, session: bytes) -> Any:  # noqa: ARG002
-        return np.zeros((len(senders), 32), dtype=np.uint8)
+    def relay_keys(self, private: Any, relay: int, publics: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
+        return np.zeros((len(publics), 32), dtype=np.uint8)
 
 
 def nonce_without(**gone: Any) -> type[RealCryptography]:
