@@ -1,15 +1,88 @@
-"""Keys that two parties agree on: X25519 (RFC 7748) and HKDF-SHA256 (RFC 5869)."""
+"""Keys that two parties agree on: X25519 (RFC 7748) and HKDF-SHA256 (RFC 5869), alone or with ML-KEM-768 (FIPS 203).
+
+In the hybrid whoever speaks first publishes an X25519 key and an ML-KEM one; whoever answers draws a secret and wraps
+it under a key that it encapsulates. The agreed key is derived from the X25519 secret and the wrapped one together, so
+that it is hidden from whoever breaks one of the two. The secret is drawn from the caller's coins, and so simulations
+repeat; the library's own randomness hides it on its way and goes into nothing else.
+"""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 
+try:
+    from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+
+    MLKEM768PrivateKey.from_seed_bytes(bytes(64))
+    HAS_ML_KEM = True
+    """Whether the installed `cryptography` has ML-KEM: 48 or later, over a library that has it."""
+except (ImportError, UnsupportedAlgorithm):  # pragma: no cover  # as versions before 48 have it
+    HAS_ML_KEM = False
+
 PUBLIC_KEY_BYTES = 32
+SEED_BYTES, ENCAPSULATION_KEY_BYTES, CIPHERTEXT_BYTES = 64, 1184, 1088
+"""Of ML-KEM-768: FIPS 203, tables 2 and 3."""
+WRAPPED_BYTES = CIPHERTEXT_BYTES + KEY_BYTES + 16
+"""A secret of KEY_BYTES, wrapped: the ciphertext, and AES-256-GCM under the encapsulated key."""
+
+_NONCE = bytes(12)  # of a key that wraps one secret
+
+
+class KeyAgreement(StrEnum):
+    """How two parties agree on a key. Both must take the same one: it is in what keys are derived from."""
+
+    X25519 = "x25519"
+    HYBRID = "hybrid"
+    """X25519 and ML-KEM-768."""
+
+    @classmethod
+    def best(cls) -> KeyAgreement:
+        """The hybrid, where the installed library has it."""
+        return cls.HYBRID if HAS_ML_KEM else cls.X25519
+
+    def check_available(self) -> None:
+        """Raises InputError where the installed library lacks it."""
+        if self is KeyAgreement.HYBRID and not HAS_ML_KEM:
+            raise InputError(f"key agreement must be one that `cryptography` has, which {self} needs at 48; it has not")
+
+    @property
+    def words(self) -> str:
+        """What has to hold, as claims say it."""
+        return "X25519 or ML-KEM-768" if self is KeyAgreement.HYBRID else "X25519"
+
+    @property
+    def private_bytes(self) -> int:
+        """Secret bytes of whoever speaks first."""
+        return KEY_BYTES + SEED_BYTES * (self is KeyAgreement.HYBRID)
+
+    @property
+    def public_bytes(self) -> int:
+        """What that one publishes."""
+        return PUBLIC_KEY_BYTES + ENCAPSULATION_KEY_BYTES * (self is KeyAgreement.HYBRID)
+
+    @property
+    def wrapped_bytes(self) -> int:
+        """What wraps the secret of whoever answers, who is known by an X25519 key."""
+        return WRAPPED_BYTES * (self is KeyAgreement.HYBRID)
+
+    @property
+    def secret_bytes(self) -> int:
+        """That secret, fresh for each key."""
+        return KEY_BYTES * (self is KeyAgreement.HYBRID)
+
+    @property
+    def seal_bytes(self) -> int:
+        """What sealing a message for a public key adds: a fresh public key or ciphertexts, and the authentication."""
+        return PUBLIC_KEY_BYTES + CIPHERTEXT_BYTES * (self is KeyAgreement.HYBRID) + 16
 
 
 class KeyPair:
@@ -30,13 +103,14 @@ class KeyPair:
     def __repr__(self) -> str:
         return f"KeyPair(public={self.public.hex()}, private=<secret>)"
 
-    def agree(self, other: bytes, *, session: bytes, context: bytes) -> bytes:
+    def agree(self, other: bytes, *, session: bytes, context: bytes, secret: bytes = b"") -> bytes:
         """The 32-byte key shared with the owner of another public key.
 
         Args:
             other: that public key, 32 bytes.
             session: the salt: public, and different in every session.
             context: what the key is for and between whom; both sides must say the same.
+            secret: what both know beside, of one length for all keys of a kind.
 
         Raises:
             InputError: `other` has another length.
@@ -45,7 +119,78 @@ class KeyPair:
         if len(other) != PUBLIC_KEY_BYTES:
             raise InputError(f"other must have {PUBLIC_KEY_BYTES} bytes; found {len(other)}")
         try:
-            secret = self._private.exchange(X25519PublicKey.from_public_bytes(other))
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError as error:
             raise ProtocolError("other must not be a public key of low order") from error
-        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(secret)
+        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(shared + secret)
+
+
+class Offer:
+    """The keys of whoever speaks first.
+
+    Args:
+        private: secret bytes, as many as the agreement says.
+        agreement: which one.
+
+    Attributes:
+        public: what is published.
+    """
+
+    __slots__ = ("_pair", "_seed", "public")
+
+    def __init__(self, private: bytes, agreement: KeyAgreement) -> None:
+        agreement.check_available()
+        if len(private) != agreement.private_bytes:
+            raise InputError(f"private must have {agreement.private_bytes} bytes; found {len(private)}")
+        self._pair, self._seed = KeyPair(private[:KEY_BYTES]), private[KEY_BYTES:]
+        self.public = self._pair.public
+        if self._seed:
+            self.public += MLKEM768PrivateKey.from_seed_bytes(self._seed).public_key().public_bytes_raw()
+
+    def __repr__(self) -> str:
+        return f"Offer(public={self._pair.public.hex()}, private=<secret>)"
+
+    def agree(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
+        """The key shared with whoever answered.
+
+        Args:
+            other: the X25519 key of that one.
+            wrapped: its secret; empty where the agreement wraps none.
+            session: see `KeyPair.agree`.
+            context: see `KeyPair.agree`.
+
+        Raises:
+            InputError: `other` has another length.
+            ProtocolError: `other` has low order, or the secret was not wrapped for this offer.
+        """
+        return self._pair.agree(other, session=session, context=context, secret=self._unwrapped(wrapped))
+
+    def _unwrapped(self, wrapped: bytes) -> bytes:
+        if not self._seed:
+            return b""
+        if len(wrapped) != WRAPPED_BYTES:
+            raise ProtocolError(f"wrapped must have {WRAPPED_BYTES} bytes; found {len(wrapped)}")
+        key = MLKEM768PrivateKey.from_seed_bytes(self._seed).decapsulate(wrapped[:CIPHERTEXT_BYTES])
+        try:
+            return AESGCM(key).decrypt(_NONCE, wrapped[CIPHERTEXT_BYTES:], None)
+        except InvalidTag as error:
+            raise ProtocolError("wrapped must have been made for this key; it was not, or was changed") from error
+
+
+def wrap(offer: bytes, secret: bytes) -> bytes:
+    """A secret that the owner of an offer alone unwraps; empty where the offer is of X25519 alone.
+
+    Args:
+        offer: what was published.
+        secret: of 32 bytes, used for one key.
+
+    Raises:
+        ProtocolError: the offer holds no ML-KEM key.
+    """
+    if len(offer) == PUBLIC_KEY_BYTES:
+        return b""
+    try:
+        key, ciphertext = MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:]).encapsulate()
+    except ValueError as error:
+        raise ProtocolError("offer must hold an ML-KEM-768 public key; it does not") from error
+    return ciphertext + AESGCM(key).encrypt(_NONCE, secret, None)

@@ -17,7 +17,7 @@ class Phase(Enum):
     CODES = ("codes", "T + 1 Lagrange codes of one embedding or gradient")
     AGGREGATE = ("aggregate", "T + 1 sums of codes, to be decoded")
     DECODED = ("decoded", "the decoded sum of the neighbours' embeddings or gradients")
-    KEYS = ("public keys", "X25519 public keys, between devices and relays")
+    KEYS = ("public keys", "public keys, and secrets wrapped for them, between devices and relays")
     WANTED = ("wanted messages", "which messages go into sums that are computed, told by the silo of their receivers")
     TAGS = ("tags", "the fresh tag of a target's sum, to its neighbours")
     SHARE_HEADERS = ("share headers", "tag, slot and attempt of a message whose share the relay expands by itself")

@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, public_keys
+from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, answers, offers
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
-from fgl_secure.protocols.relay_coded.wire import Wire, found_among
+from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
+
+
+_HEARD = ("senders", "publics", "secrets")
 
 
 class SendersKeys:
@@ -33,6 +37,8 @@ class SendersKeys:
 
     Attributes:
         keys: what was agreed on; None before.
+        left_out: int64, ascending: those of the senders that did not hear of every relay. Nothing that they send may
+            leave: no relay could expand its share.
     """
 
     def __init__(self, senders: Ids, relays: Ids, cryptography: Cryptography, wire: Wire, draws: Draws) -> None:
@@ -40,6 +46,7 @@ class SendersKeys:
         self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
         self._heard: dict[int, Bytes] = {}
         self.keys: Keys | None = None
+        self.left_out: Ids = senders[:0]
 
     @property
     def due(self) -> bool:
@@ -50,10 +57,12 @@ class SendersKeys:
         """Draws private keys, and tells each relay each sender's public one."""
         senders, relays, draws = self._senders, self._relays, self._draws
         self._crypto.session(draws)
-        self._private = draws.draw("private keys", senders, 256, (KEY_BYTES,)).astype(np.uint8)
+        agreement = self._crypto.agreement
+        self._private = draws.draw("private keys", senders, 256, (agreement.private_bytes,)).astype(np.uint8)
         rows = np.repeat(np.arange(len(senders)), len(relays))
         ends = senders[rows], np.tile(relays, len(senders))
-        return [self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: public_keys(self._private)[rows]})]
+        published = offers(self._private, agreement)[rows]
+        return [self._wire.say(Phase.KEYS, SETUP, ends, agreement.public_bytes, {PAYLOAD: published})]
 
     def take(self, messages: Messages) -> None:
         """Takes relays' public keys.
@@ -61,51 +70,60 @@ class SendersKeys:
         Raises:
             MalformedMessageError: they are none, or for somebody who waits for none.
         """
-        keys, place = (
-            self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES),
-            found_among(messages.receivers, self._senders),
-        )
+        size = PUBLIC_KEY_BYTES + self._crypto.agreement.wrapped_bytes
+        keys, place = self._wire.read(messages, PAYLOAD, "|u1", size), found_among(messages.receivers, self._senders)
         if not len(self._private) or (place < 0).any():
             raise MalformedMessageError("public keys must be for senders that wait for them; at least one is not")
         for relay in np.unique(messages.senders).tolist():
             rows = np.flatnonzero(messages.senders == relay)
-            heard = self._heard.setdefault(relay, np.zeros((len(self._senders), KEY_BYTES + 1), dtype=np.uint8))
-            heard[place[rows], :KEY_BYTES], heard[place[rows], -1] = keys[rows], 1
+            heard = self._heard.setdefault(relay, np.zeros((len(self._senders), size + 1), dtype=np.uint8))
+            heard[place[rows], :size], heard[place[rows], -1] = keys[rows], 1
 
     def agree(self) -> None:
-        """Derives keys; private ones are not needed any more.
+        """Derives keys; private ones are not needed any more. Senders that a relay's key did not reach are left out.
 
         Raises:
-            ProtocolError: a relay's public key has not arrived, differs between senders, or has low order.
+            ProtocolError: a relay's public key has reached none of them, differs between them, or has low order.
         """
-        session, secrets = self._crypto.session(self._draws), []
-        for relay in self._relays.tolist():
-            ends = self._private, self._senders, self._public_key_of(relay), relay
-            secrets.append(self._crypto.sender_keys(*ends, session))
+        session, relays = self._crypto.session(self._draws), self._relays.tolist()
+        for relay in relays:
+            self._check_public_key_of(relay)
+        by_relay = np.array([self._heard[relay][:, -1] for relay in relays], dtype=np.bool_)
+        heard: NDArray[np.bool_] = np.logical_and.reduce(by_relay, axis=0)
+        private, senders, secrets = self._private[heard], self._senders[heard], []
+        for relay in relays:
+            shape, agreed = (len(heard), KEY_BYTES), None
+            if not heard.all():
+                agreed = self._draws.coins.uniform(256, shape).astype(np.uint8)
+            found = self._crypto.sender_keys(private, senders, self._heard[relay][heard, :-1], relay, session)
+            if agreed is not None:  # nobody else knows the keys of those that are left out
+                agreed[heard] = found
+            secrets.append(found if agreed is None else agreed)
         self.keys, self._private, self._heard = Keys.of(self._senders, secrets), self._private[:0], {}
+        self.left_out = self._senders[~heard]
 
-    def _public_key_of(self, relay: int) -> Bytes:
-        heard, name_of = self._heard.get(relay), self._draws.name_of
-        missing = self._senders if heard is None else self._senders[heard[:, -1] == 0]
-        if len(missing) or heard is None:
+    def _check_public_key_of(self, relay: int) -> None:
+        told, name_of = self._heard.get(relay), self._draws.name_of
+        if told is None:
+            first = name_of(int(self._senders[0]))
             raise ProtocolError(
-                f"public keys must arrive before the first sum; that of {name_of(relay)} did not reach "
-                f"{name_of(int(missing[0]))}"
+                f"public keys must arrive before the first sum; that of {name_of(relay)} did not reach {first}"
+                + (" or anybody else" if len(self._senders) > 1 else "")
             )
-        key: Bytes = heard[0, :KEY_BYTES]
-        if (heard[:, :KEY_BYTES] != key).any():
+        keys = told[told[:, -1] == 1, :PUBLIC_KEY_BYTES]
+        if (keys != keys[0]).any():
             raise ProtocolError(f"{name_of(relay)} must tell everybody one public key; it tells two")
-        return key
 
     def state(self) -> dict[str, Array]:
         """Private keys until all are agreed on, and those that are."""
         arrays: dict[str, Array] = {"private": self._private, "session": self._crypto.named_session}
+        arrays["left out"] = self.left_out
         arrays |= {f"heard/{relay}": rows for relay, rows in self._heard.items()}
         return arrays | {f"keys{j}": each for j, each in enumerate(self.keys.secrets if self.keys else ())}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
-        self._private = state["private"]
+        self._private, self.left_out = state["private"], state["left out"]
         self._crypto.name_session(state["session"])
         self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]
@@ -126,7 +144,7 @@ class RelaysKeys:
         self._relays, self._crypto, self._wire, self._draws = relays, cryptography, wire, draws
         self._arrived: list[Messages] = []
         self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
-        self._heard: dict[int, tuple[Ids, Bytes]] = {}
+        self._heard: dict[int, tuple[Ids, Bytes, Bytes]] = {}
         self._keys: dict[int, Keys] = {}
 
     def take(self, messages: Messages) -> None:
@@ -134,43 +152,51 @@ class RelaysKeys:
 
         Raises:
             MalformedMessageError: they are none.
+            StaleMessageError: keys have been agreed on.
         """
-        self._wire.read(messages, PAYLOAD, "|u1", KEY_BYTES)
-        self._arrived.append(messages)
+        self._wire.read(messages, PAYLOAD, "|u1", self._crypto.agreement.public_bytes)
+        if self._heard:
+            raise StaleMessageError("keys must be told before they are agreed on; at least one was not")
+        before = [names_of(each.senders, each.receivers) for each in self._arrived]
+        names = names_of(messages.senders, messages.receivers)
+        _, first = np.unique(names, return_index=True)  # what arrives twice counts once
+        self._arrived.append(
+            messages.rows(np.sort(first[~np.isin(names[first], np.concatenate([names[:0], *before]))]))
+        )
 
     def answer(self) -> list[Messages]:
-        """Every relay tells each sender whose key has arrived its own.
-
-        Raises:
-            ProtocolError: senders tell keys twice.
-        """
+        """Every relay tells each sender whose key has arrived its own."""
         arrived, self._arrived = self._arrived, []
         if not arrived:
             return []
-        if self._heard:
-            raise ProtocolError("keys must be agreed on once; senders tell other ones")
         out: list[Messages] = []
         self._private = self._draws.draw("private keys", self._relays, 256, (KEY_BYTES,)).astype(np.uint8)
         for n, relay in enumerate(self._relays.tolist()):
             senders, publics = self._for(relay, arrived)
             if not len(senders):
                 continue
-            self._heard[relay] = senders, publics
-            own = np.repeat(public_keys(self._private[n : n + 1]), len(senders), axis=0)
-            ends = np.full(len(senders), relay), senders
-            out.append(self._wire.say(Phase.KEYS, SETUP, ends, KEY_BYTES, {PAYLOAD: own}))
+            owners, size = np.full(len(senders), relay), self._crypto.agreement.secret_bytes
+            secrets = np.empty((len(senders), 0), dtype=np.uint8)
+            if size:
+                secrets = self._draws.draw("wrapped secrets", owners, 256, (size,)).astype(np.uint8)
+            own, good = answers(self._private[n], publics, secrets)
+            self._heard[relay] = senders[good], publics[good], secrets[good]
+            ends = owners[good], senders[good]
+            out.append(self._wire.say(Phase.KEYS, SETUP, ends, own.shape[1], {PAYLOAD: own}))
         return out
 
     def _for(self, relay: int, arrived: list[Messages]) -> tuple[Ids, Bytes]:
         """Senders, ascending, and their public keys."""
+        size = self._crypto.agreement.public_bytes
         mine = [(messages, messages.receivers == relay) for messages in arrived]
-        parts = [(each.senders[to], self._wire.read(each, PAYLOAD, "|u1", KEY_BYTES)[to]) for each, to in mine]
+        parts = [(each.senders[to], self._wire.read(each, PAYLOAD, "|u1", size)[to]) for each, to in mine]
         senders, publics = (np.concatenate(each) for each in zip(*parts, strict=True))
         order = np.argsort(senders, kind="stable")
-        senders, publics = senders[order], publics[order]
-        if (senders[1:] == senders[:-1]).any():
-            raise ProtocolError("every sender must have one key; at least one has not")
-        return senders, publics
+        return senders[order], publics[order]
+
+    def known(self, relay: int) -> Ids:
+        """int64 [s], ascending: the senders that one relay shares keys with."""
+        return self._heard[relay][0] if relay in self._heard else self._relays[:0]
 
     def of(self, relay: int) -> Keys:
         """The keys of one relay, derived when they are first asked for.
@@ -181,18 +207,20 @@ class RelaysKeys:
         if relay not in self._keys:
             if relay not in self._heard:
                 raise ProtocolError("keys must be agreed on before the first sum; they are not")
-            senders, publics = self._heard[relay]
+            senders, publics, secrets = self._heard[relay]
             private = self._private[int(np.searchsorted(self._relays, relay))]
-            secrets = self._crypto.relay_keys(private, relay, publics, senders, self._crypto.session(self._draws))
-            self._keys[relay] = Keys.of(senders, [secrets])
+            session = self._crypto.session(self._draws)
+            agreed = self._crypto.relay_keys(private, relay, publics, secrets, senders, session)
+            self._keys[relay] = Keys.of(senders, [agreed])
         return self._keys[relay]
 
     def state(self) -> dict[str, Array]:
         """All of it."""
         arrays: dict[str, Array] = {"private": self._private, "session": self._crypto.named_session}
         arrays |= {f"arrived{n}": as_array(messages) for n, messages in enumerate(self._arrived)}
-        for relay, (senders, publics) in self._heard.items():
-            arrays |= {f"heard/{relay}/senders": senders, f"heard/{relay}/publics": publics}
+        for relay, heard in self._heard.items():
+            named: dict[str, Array] = dict(zip(_HEARD, heard, strict=True))
+            arrays |= {f"heard/{relay}/{name}": each for name, each in named.items()}
         return arrays | {f"keys/{relay}": keys.secrets[0] for relay, keys in self._keys.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -202,6 +230,6 @@ class RelaysKeys:
         for relay in self._relays.tolist():
             heard = within(f"heard/{relay}", state)
             if heard:
-                self._heard[relay] = heard["senders"], heard["publics"]
+                self._heard[relay] = heard["senders"], heard["publics"], heard["secrets"]
             if f"keys/{relay}" in state:
                 self._keys[relay] = Keys.of(heard["senders"], [state[f"keys/{relay}"]])

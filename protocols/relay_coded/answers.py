@@ -101,7 +101,7 @@ def decoded(
         width: coordinates of each; None takes that of the answers.
 
     Raises:
-        ProtocolError: fewer than T + 1 relays answered, or they disagree in more places than can be corrected.
+        ProtocolError: fewer than T + 1 relays answered anybody, or they disagree in more places than can be corrected.
     """
     target = _Target(scheme, draws, remark, step, owners, answers)
     return target.sums(entitled, expected, width)
@@ -118,6 +118,9 @@ class _Target:
         axis = len(self._draws.batch_shape)
         self._note_silent(entitled)
         got = self._with_equal_counts(entitled)
+        self._require_enough(got & entitled, entitled)
+        enough = entitled & (got.sum(axis=0) > self._scheme.T)
+        self._note_unanswered(got, entitled & ~enough)
         widths = [each.sums.shape[-1] for each in self._answers if each.sums is not None]
         wide = widths[0] if width is None and widths else width or 0
         shape = (*self._draws.batch_shape, len(self._owners), wide)
@@ -125,14 +128,13 @@ class _Target:
             out = self._decoded([np.asarray(each.sums) for each in self._answers], np.arange(len(got)))
         else:
             out = np.zeros(shape, dtype=self._scheme.field.dtype)
-            for pattern in np.unique(got[:, entitled], axis=1).T:
-                here = entitled & (got == pattern[:, None]).all(axis=0)
+            for pattern in np.unique(got[:, enough], axis=1).T:
+                here = enough & (got == pattern[:, None]).all(axis=0)
                 heard, places = np.flatnonzero(pattern), np.flatnonzero(here)
-                self._require_enough(pattern)
                 given = [np.asarray(self._answers[int(j)].sums) for j in heard]
                 stacked = [np.take(sums, places, axis=axis) for sums in given]
                 out[..., here, :] = self._decoded(stacked, heard)
-        self._note_missing(got, entitled, expected)
+        self._note_missing(got, enough, expected)
         return out
 
     def _with_equal_counts(self, entitled: Flags) -> Flags:
@@ -156,8 +158,10 @@ class _Target:
                 self._remark(self._step, self._answers[j].relay, what)
         return got
 
-    def _require_enough(self, heard: Flags) -> None:
-        if heard.sum() <= self._scheme.T:
+    def _require_enough(self, got: Flags, entitled: Flags) -> None:
+        """Where too few relays answer anybody at all, it is the relays; where they answer others, see below."""
+        heard = got.any(axis=1)
+        if entitled.any() and heard.sum() <= self._scheme.T:
             silent = ", ".join(self._name(self._answers[j].relay) for j in np.flatnonzero(~heard).tolist())
             raise ProtocolError(
                 f"T + 1 = {self._scheme.T + 1} relays must answer; found {int(heard.sum())} in round "
@@ -165,10 +169,19 @@ class _Target:
             )
 
     def _note_silent(self, entitled: Flags) -> None:
+        """Of a relay are missing the answers to sums that others answered; where nobody answered anything, all."""
+        there = np.array([each.there for each in self._answers]) & entitled
+        due = there.any(axis=0) if there.any() else entitled
         for answer in self._answers:
-            missing = int((entitled & ~answer.there).sum())
+            missing = int((due & ~answer.there).sum())
             if missing:
                 self._remark(self._step, answer.relay, f"{missing} answers of the relay did not arrive")
+
+    def _note_unanswered(self, got: Flags, lost: Flags) -> None:
+        """A sum that too few relays answered, while they answered others, is missing to its owner and nobody else."""
+        for group in np.flatnonzero(lost).tolist():
+            what = f"{int(got[:, group].sum())} of T + 1 = {self._scheme.T + 1} relays answered it: its sum stays zero"
+            self._remark(self._step, int(self._owners[group]), what)
 
     def _note_missing(self, got: Flags, entitled: Flags, expected: Ids) -> None:
         counts = np.where(got, np.array([each.counts for each in self._answers]), 0).max(axis=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _OWN = "derived in docs/message_passing.md"
@@ -9,18 +10,19 @@ _MANY = 2**31
 """As many parties of a role as there are: every promise but the count of relays holds against all of them together."""
 
 
-def claim_of(T: int, k_min: int, *, anonymous: bool) -> Claim:
+def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool) -> Claim:
     """The claim of a profile.
 
     Args:
         T: most relays that may pool their views.
         k_min: least messages of a sum that is computed.
+        keys: how they are agreed on.
         anonymous: whether silos forward messages and all counts are padded.
     """
     return Claim(
         _guarantees(T, k_min, anonymous=anonymous),
         _leaks(k_min, anonymous=anonymous),
-        _assumptions(anonymous=anonymous),
+        _assumptions(keys, anonymous=anonymous),
     )
 
 
@@ -123,16 +125,16 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
     return (*at_target, *at_relay)
 
 
-def _assumptions(*, anonymous: bool) -> tuple[str, ...]:
+def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
     return (
         "parties are semi-honest; relays may fail, and fewer than half of those beyond T + 1 may lie in what they sum",
         "relays belong to different organisations, none of them a silo of the federation, and their keys are authentic",
-        "AES-256 in counter mode is a pseudo-random generator, X25519 with HKDF-SHA256 a key agreement",
+        f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement",
         "channels are confidential and authenticated; who watches the network between devices sees who talks to whom",
         *(
             (
-                "silos forward what they are given, in random order; k_min is enforced by the target itself, before "
-                "messages are lost",
+                "silos forward what they are given, in random order; whoever sends to a target of fewer than k_min "
+                "neighbours sends zero, as told, and relays answer for tags of which no message is missing",
                 "every silo has many devices: relays see how many messages under a tag come by way of which silo and "
                 "which silo fetches its sum, so a device that is alone in its silo is known by that",
             )

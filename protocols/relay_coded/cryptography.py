@@ -12,6 +12,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,10 +20,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.crypto.streams import KeyedStreams
-from fgl_secure.errors import InputError
+from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime import Direction, Draws, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 
@@ -35,7 +36,7 @@ SEED_WORDS = 4
 SEEDS = "seeds"
 
 _NONCE = struct.Struct(">IHIBBI")
-_PERMUTATION = Cipher(algorithms.AES256(b"fgl-secure one-way function tags"), modes.ECB())  # noqa: S305  # no secrecy asked
+_LEAVES = b"fgl-secure one-way function tags"
 _LOW_63 = np.int64(2**63 - 1)
 
 
@@ -59,33 +60,68 @@ def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -
     """Says what a key is for and between whom: fixed lengths, so that no two pairs share a context.
 
     Args:
-        sender_key: its public key.
-        relay_key: that of the relay.
+        sender_key: what it published; its length tells one key agreement from another.
+        relay_key: the X25519 key of the relay.
         sender: party identifier.
         relay: party identifier.
     """
-    return b"fgl-secure relay-coded/v1 mask" + sender_key + relay_key + struct.pack(">QQ", sender, relay)
+    kind = struct.pack(">H", len(sender_key))
+    return b"fgl-secure relay-coded/v2 mask" + kind + sender_key + relay_key + struct.pack(">QQ", sender, relay)
 
 
-def tags_of(openings: Ids) -> Ids:
-    """The tags of openings: a one-way function, so that only a tag's owner can open it.
-
-    Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
+def one_way(blocks: Ids, name: bytes = _LEAVES) -> Ids:
+    """A one-way function: Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
 
     Args:
-        openings: int64 [g, 2], secret and uniform below 2^63.
+        blocks: int64 [..., 2], secret and uniform below 2^63.
+        name: 32 bytes; under another one it is an independent function.
+
+    Returns:
+        int64 [..., 2], non-negative.
+    """
+    blocks = np.ascontiguousarray(blocks)
+    permutation = Cipher(algorithms.AES256(name), modes.ECB()).encryptor()  # noqa: S305  # no secrecy asked
+    image = np.frombuffer(permutation.update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
+    return (image ^ blocks) & _LOW_63
+
+
+def tags_of(leaves: Ids) -> Ids:
+    """The tags that commit to what all relays are shown: SHA-256, of which 126 bits make a tag.
+
+    Args:
+        leaves: int64 [g, R, 2], one for each relay.
 
     Returns:
         int64 [g, 2], non-negative.
     """
-    blocks = np.ascontiguousarray(openings)
-    image = np.frombuffer(_PERMUTATION.encryptor().update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
-    return (image ^ blocks) & _LOW_63
+    flat, size = np.ascontiguousarray(leaves).tobytes(), leaves.shape[1] * 16
+    digests = [sha256(flat[at : at + size]).digest()[:16] for at in range(0, len(flat), size)]
+    return np.frombuffer(b"".join(digests), dtype=np.int64).reshape(len(leaves), 2) & _LOW_63
 
 
-def public_keys(private: Bytes) -> Bytes:
-    """What the owners of private keys publish, uint8 [k, 32]."""
-    return _rows([KeyPair(row.tobytes()).public for row in private], PUBLIC_KEY_BYTES)
+def offers(private: Bytes, agreement: KeyAgreement) -> Bytes:
+    """What senders publish, uint8 [s, public bytes], with private keys uint8 [s, private bytes]."""
+    return _rows([Offer(row.tobytes(), agreement).public for row in private], agreement.public_bytes)
+
+
+def answers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDArray[np.bool_]]:
+    """What a relay, with its private key uint8 [32], answers senders: its X25519 key and a secret wrapped for each.
+
+    Args:
+        private: of the relay.
+        publics: uint8 [s, public bytes], of senders.
+        secrets: uint8 [s, secret bytes], one for each.
+
+    Returns:
+        uint8 [k, 32 + wrapped bytes], and bool [s]: which k senders published keys that can be answered.
+    """
+    own, found, good = KeyPair(private.tobytes()).public, [], np.ones(len(publics), dtype=np.bool_)
+    for at, (public, secret) in enumerate(zip(publics, secrets, strict=True)):
+        try:
+            found.append(own + wrap(public.tobytes(), secret.tobytes()))
+        except ProtocolError:
+            good[at] = False
+    return _rows(found, len(found[0]) if found else PUBLIC_KEY_BYTES), good
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,14 +144,23 @@ class Cryptography(ABC):
         T: masks of each message.
         anonymous: whether senders are unnamed.
         session: 16 public bytes, different in every session; None draws them with the keys, where a process hosts all.
+        agreement: how keys are agreed on, and what messages are sealed with.
     """
 
     unlinkable: ClassVar[bool] = True
     """Whether tags, numbers and orders are fresh and random, so that they tell nobody who sends to whom."""
 
-    def __init__(self, field: PrimeField, T: int, *, anonymous: bool, session: bytes | None = None) -> None:
+    def __init__(
+        self,
+        field: PrimeField,
+        T: int,
+        *,
+        anonymous: bool,
+        session: bytes | None = None,
+        agreement: KeyAgreement = KeyAgreement.X25519,
+    ) -> None:
         self._field, self._T, self._anonymous, self._session = field, T, anonymous, session
-        self._both_ends = session is None
+        self._both_ends, self.agreement = session is None, agreement
 
     def session(self, draws: Draws) -> bytes:
         """The session's name."""
@@ -183,25 +228,67 @@ class Cryptography(ABC):
             keys: that the relay shares with senders.
         """
 
-    def tags(self, openings: Ids) -> Ids:
+    def derived(self, openings: Ids, place: int) -> Ids:
+        """What opens tags at one relay, by its place: int64 [g, 2]; it tells nothing of what does at another."""
+        return one_way(openings, sha256(b"fgl-secure relay-coded opening" + struct.pack(">I", place)).digest())
+
+    def _leaves(self, openings: Ids, relays: int) -> Ids:
+        return np.stack([one_way(self.derived(openings, place)) for place in range(relays)], axis=1)
+
+    def tags(self, openings: Ids, relays: int) -> Ids:
         """The tags of openings, int64 [g, 2]: nobody can find an opening for a tag."""
-        return tags_of(openings)
+        return tags_of(self._leaves(openings, relays))
+
+    def proofs(self, openings: Ids, relays: int, place: int) -> Ids:
+        """What shows one relay, by its place, that tags are opened: int64 [g, R, 2].
+
+        A tag commits to one value for each relay, and a relay answers whoever shows it what its value is made of. What
+        it is shown is no use at any other relay, so no relay can fetch a sum with what a target sent it.
+        """
+        shown = self._leaves(openings, relays)
+        shown[:, place] = self.derived(openings, place)
+        return shown
+
+    def opened(self, proofs: Ids, place: int) -> Ids:
+        """The tags that the relay at a place is shown to be opened: int64 [g, 2]."""
+        leaves = proofs.copy()
+        leaves[:, place] = one_way(proofs[:, place])
+        return tags_of(leaves)
 
     @abstractmethod
     def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
         """Keeps masks for the relay at the other end, if it is hosted here."""
 
     @abstractmethod
-    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:
-        """What each sender, with its private key uint8 [s, 32], agrees on with one relay: uint8 [s, 32].
+    def sender_keys(self, private: Bytes, senders: Ids, answered: Bytes, relay: int, session: bytes) -> Bytes:
+        """What each sender, with its private key uint8 [s, private bytes], agrees on with one relay: uint8 [s, 32].
+
+        Args:
+            private: of the senders.
+            senders: int64 [s], party identifiers.
+            answered: uint8 [s, 32 + wrapped bytes], what the relay answered each.
+            relay: party identifier.
+            session: its name.
 
         Raises:
-            ProtocolError: the relay's key is a point of low order, with which everybody would share one key.
+            ProtocolError: the relay's key is a point of low order, with which everybody would share one key, or a
+                secret was wrapped for somebody else.
         """
 
     @abstractmethod
-    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:
-        """What one relay, with its private key uint8 [32], agrees on with each sender: the same."""
+    def relay_keys(
+        self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
+    ) -> Bytes:
+        """What one relay, with its private key uint8 [32], agrees on with each sender: the same.
+
+        Args:
+            private: of the relay.
+            relay: party identifier.
+            publics: uint8 [s, public bytes], what senders published.
+            secrets: uint8 [s, secret bytes], that it wrapped for them.
+            senders: int64 [s], party identifiers.
+            session: its name.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,10 +312,10 @@ class Keys:
 
 
 class RealCryptography(Cryptography):
-    """X25519 and HKDF, AES-256 in counter mode, random tags: what users run."""
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random tags: what users run."""
 
-    def __init__(self, field: PrimeField, T: int, *, anonymous: bool, session: bytes | None = None) -> None:
-        super().__init__(field, T, anonymous=anonymous, session=session)
+    def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
+        super().__init__(field, T, **known)
         self._expanded: dict[int, _Expanded] = {}
         self._agreed: dict[tuple[int, bytes], tuple[Ids, Bytes, Bytes]] = {}
 
@@ -311,27 +398,31 @@ class RealCryptography(Cryptography):
         rows = (np.cumsum(ends) - ends)[place] + slots
         return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
 
-    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:
-        """From X25519 and HKDF."""
-        pairs = [KeyPair(row.tobytes()) for row in private]
-        heard, keys = relay_key.tobytes(), []
-        for pair, sender in zip(pairs, senders.tolist(), strict=True):
-            context = mask_context(pair.public, heard, sender, relay)
-            keys.append(pair.agree(heard, session=session, context=context))
+    def sender_keys(self, private: Bytes, senders: Ids, answered: Bytes, relay: int, session: bytes) -> Bytes:
+        """From X25519, ML-KEM where it is agreed on, and HKDF."""
+        pairs = [Offer(row.tobytes(), self.agreement) for row in private]
+        heard, keys = answered[:1, :PUBLIC_KEY_BYTES].tobytes(), []
+        for pair, sender, answer in zip(pairs, senders.tolist(), answered, strict=True):
+            context, wrapped = mask_context(pair.public, heard, sender, relay), answer[PUBLIC_KEY_BYTES:].tobytes()
+            keys.append(pair.agree(heard, wrapped, session=session, context=context))
         found = _rows(keys, KEY_BYTES)
         if self._both_ends:
-            self._agreed[relay, heard] = (senders, _rows([pair.public for pair in pairs], PUBLIC_KEY_BYTES), found)
+            publics = _rows([pair.public for pair in pairs], self.agreement.public_bytes)
+            self._agreed[relay, heard] = (senders, publics, found)
         return found
 
-    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:
-        """From X25519 and HKDF, or from the other end where it is hosted here."""
+    def relay_keys(
+        self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
+    ) -> Bytes:
+        """The same, or from the other end where it is hosted here."""
         pair, keys = KeyPair(private.tobytes()), []
         known = self._agreed.pop((relay, pair.public), None)
         if known is not None and np.array_equal(known[0], senders) and np.array_equal(known[1], publics):
             return known[2]
-        for row, sender in zip(publics, senders.tolist(), strict=True):
-            context = mask_context(row.tobytes(), pair.public, sender, relay)
-            keys.append(pair.agree(row.tobytes(), session=session, context=context))
+        for row, secret, sender in zip(publics, secrets, senders.tolist(), strict=True):
+            public = row.tobytes()
+            context, first = mask_context(public, pair.public, sender, relay), public[:PUBLIC_KEY_BYTES]
+            keys.append(pair.agree(first, session=session, context=context, secret=secret.tobytes()))
         return _rows(keys, KEY_BYTES)
 
 
@@ -344,8 +435,8 @@ class IdealCryptography(Cryptography):
 
     unlinkable: ClassVar[bool] = False
 
-    def __init__(self, field: PrimeField, T: int, *, anonymous: bool, session: bytes | None = None) -> None:
-        super().__init__(field, T, anonymous=anonymous, session=session)
+    def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
+        super().__init__(field, T, **known)
         self._tags = 0
 
     @property
@@ -391,11 +482,11 @@ class IdealCryptography(Cryptography):
         """Never asked for."""
         raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
 
-    def sender_keys(self, private: Bytes, senders: Ids, relay_key: Bytes, relay: int, session: bytes) -> Bytes:  # noqa: ARG002
+    def sender_keys(self, *_: Any, **__: Any) -> Bytes:
         """Never asked for."""
         raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
 
-    def relay_keys(self, private: Bytes, relay: int, publics: Bytes, senders: Ids, session: bytes) -> Bytes:  # noqa: ARG002
+    def relay_keys(self, *_: Any, **__: Any) -> Bytes:
         """Never asked for."""
         raise InputError("keys must be agreed on by nobody where masks are sent in full; one was to be")
 

@@ -27,7 +27,7 @@ from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
-from fgl_secure.protocols.topology import Topology
+from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Direction, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 
@@ -78,7 +78,7 @@ class Devices(SumMachine):
         super().__init__(parties)
         self._scheme, self._topology, self._crypto, self._draws = scheme, topology, cryptography, draws
         self._alone, self._relays = alone, topology.helpers
-        self._wire = Wire(draws.batch_shape)
+        self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._shuffles: dict[Direction, Ids | None] = {}
         self._plans = self._planned()
         self._forwarding = Forwarding(self._wire, SETUP)
@@ -102,6 +102,7 @@ class Devices(SumMachine):
         self._askers: Ids = np.empty(0, dtype=np.int64)
         self._answers: list[Answers] = []
         self._sums: Array | None = None
+        self._silent = 0
 
     def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
         scheme, grouping = self._scheme, self._topology.grouping
@@ -118,17 +119,11 @@ class Devices(SumMachine):
                 self._shuffles[direction] = known
                 return known
 
-            anonymous, padding = scheme.anonymous, self._padding(way)
-            found[direction] = Plan.of(way, kept, self.parties, shuffle, anonymous=anonymous, padding=padding)
+            found[direction] = Plan.of(way, kept, self.parties, shuffle, self._padding(way))
         return found
 
-    def _padding(self, way: Any) -> int | None:
-        """How many messages everybody sends; None where counts are shown, or there are none to hide."""
-        one_way = not np.isin(way.group_owner, way.row_owner).any()  # devices to silos
-        if not self._scheme.anonymous or one_way:
-            return None
-        heard = np.bincount(way.target, minlength=1)
-        return int(heard.max()) if self._scheme.padding is None else self._scheme.padding
+    def _padding(self, way: Grouping) -> int | None:
+        return self._scheme.padding_of(way, self._topology.name)
 
     @property
     def _plan(self) -> Plan:
@@ -162,6 +157,7 @@ class Devices(SumMachine):
     def turn(self) -> Iterable[Messages]:
         """See the module's description."""
         forwarded = self._forwarding.leave()
+        self._silent = max(self._silent - 1, 0)
         acts = {_Due.START: self._start, _Due.KEYS: self._hand_out, _Due.SHARES: self._send}
         if self._due is _Due.AWAIT_KEYS:
             self._due = _Due.KEYS
@@ -172,9 +168,14 @@ class Devices(SumMachine):
         return forwarded
 
     def settle(self) -> bool:
-        """Makes do with the answers that there are; where no tags had to be told, sends what is due then."""
+        """Makes do with the answers that there are; where no tags had to be told, sends what is due then.
+
+        Relays that ask somebody again who is off are silent for one turn: answers are given up in the second.
+        """
         if self._due is _Due.ANSWERS:
-            self._decode()
+            self._silent += 2
+            if self._silent > 2:
+                self._decode()
         return self._due is not _Due.NOTHING
 
     def _start(self) -> Iterable[Messages]:
@@ -187,9 +188,11 @@ class Devices(SumMachine):
         """Every owner of a sum tells those who send for it a fresh tag."""
         if self._agreement.due:
             self._agreement.agree()
+            for sender in self._agreement.left_out.tolist():
+                self.remark(self._step, sender, "it did not agree on keys with every relay: what it sends is left out")
         plan, step = self._plan, self._step
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
-        own = self._crypto.tags(self._openings)
+        own = self._crypto.tags(self._openings, len(self._relays))
         self._ask_in_order(own)
         tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
@@ -218,18 +221,20 @@ class Devices(SumMachine):
     def _send(self) -> Iterable[Messages]:
         """Shares of all messages whose tags are known, and fetches."""
         self._due, plan = _Due.ANSWERS, self._plan
-        self._note_untold()
+        self._leave_out()
         self._answers = [Answers(int(relay), len(plan.groups)) for relay in self._relays]
         self._forwarding.queue(self._fetches(proxied=False))
         return chain(self._shares(), self._fetches(proxied=True))
 
-    def _note_untold(self) -> None:
-        if self._told.all():
-            return
-        senders, counts = np.unique(self._plan.out.senders[~self._told], return_counts=True)
-        for sender, count in zip(senders.tolist(), counts.tolist(), strict=True):
-            what = f"{count} messages did not reach every relay and are left out: their tags did not arrive"
-            self.remark(self._step, sender, what)
+    def _leave_out(self) -> None:
+        """Messages of senders without keys, and those whose tags did not arrive: that is for the tags' owners."""
+        out, keyless = self._plan.out, self._agreement.left_out
+        keyed = ~np.isin(out.senders, keyless) if len(keyless) else np.ones(len(out), dtype=np.bool_)
+        untold = keyed & ~self._told
+        self._told = self._told & keyed
+        owners, counts = np.unique(self._plan.way.group_owner[out.groups[untold]], return_counts=True)
+        for owner, count in zip(owners.tolist(), counts.tolist(), strict=True):
+            self.remark(self._step, owner, f"{count} messages to it are not sent: its tag did not reach their senders")
 
     def _shares(self) -> Iterator[Messages]:
         plan = self._plan
@@ -313,7 +318,7 @@ class Devices(SumMachine):
         header |= {wire.NUMBER: self._numbers[sent], wire.PLACE: slots.astype(np.uint32)}
         header |= {wire.SEED: self._drawn[SEEDS][j][sent]} if SEEDS in self._drawn and not body else {}
         header |= {wire.RELAY: np.broadcast_to(np.uint32(self._relays[j]), (len(sent),))}
-        size = wire.SEALED_HEADER_BYTES + (wire.SEED_BYTES if wire.SEED in header else 0)
+        size = self._wire.sealed_header_bytes + (wire.SEED_BYTES if wire.SEED in header else 0)
         size += share.shape[-1] * share.itemsize if body else 0
         ends = plan.out.senders[sent], plan.out.proxies[sent]
         yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
@@ -340,15 +345,16 @@ class Devices(SumMachine):
         openings = self._openings[self._order]
         if len(which) < len(openings):
             openings, owners, custodians = openings[which], owners[which], custodians[which]
-        for relay in self._relays.tolist():
+        relays = len(self._relays)
+        size = self._wire.fetch_bytes(relays)
+        for place, relay in enumerate(self._relays.tolist()):
             to = np.full(len(which), relay)
+            fields: dict[str, Array] = {wire.OPENING: self._crypto.proofs(openings, relays, place)}
             if proxied:
-                fields: dict[str, Array] = {wire.OPENING: openings, wire.RELAY: to.astype(np.uint32)}
-                ends = owners, custodians
-                yield self._wire.say(Phase.SEALED, self._step, ends, wire.FETCH_BYTES, fields, sealed=True)
+                fields |= {wire.RELAY: to.astype(np.uint32)}
+                yield self._wire.say(Phase.SEALED, self._step, (owners, custodians), size, fields, sealed=True)
             else:
-                ends, fields = (owners, to), {wire.OPENING: openings}
-                yield self._wire.say(Phase.FETCH, self._step, ends, wire.FETCH_BYTES, fields)
+                yield self._wire.say(Phase.FETCH, self._step, (owners, to), size, fields)
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
@@ -445,6 +451,7 @@ class Devices(SumMachine):
             "tags": self._tags,
             "told": self._told,
             "numbers": self._numbers,
+            "silent": np.asarray(self._silent, dtype=np.int64),
         }
         arrays |= {f"agreement/{name}": value for name, value in self._agreement.state().items()}
         arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
@@ -462,10 +469,11 @@ class Devices(SumMachine):
         self._q, self._openings = state["q"], state["openings"]
         self._tags, self._told = state["tags"].copy(), state["told"].copy()
         self._numbers, self._sums = state["numbers"], state.get("sums")
+        self._silent = int(state["silent"])
         self._drawn = within("drawn", state)
         self._plans = self._planned({d: state.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         if len(self._openings):
-            self._ask_in_order(self._crypto.tags(self._openings))
+            self._ask_in_order(self._crypto.tags(self._openings, len(self._relays)))
         waiting = self._due is _Due.ANSWERS
         groups = len(self._plan.groups)
         self._answers = [Answers(int(relay), groups) for relay in self._relays] if waiting else []

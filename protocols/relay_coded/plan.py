@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import MEMBERS, Grouping
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,24 @@ class Parameters:
     resends: int
     most_slots: int
 
-    @property
-    def least(self) -> int:
-        """Least messages under a tag for which a relay answers; padding hides the counts from relays."""
-        return 1 if self.anonymous else self.k_min
+    def padding_of(self, way: Grouping, name: str) -> int | None:
+        """How many messages everybody sends and has under its tag; None where counts are shown.
+
+        Args:
+            way: who sends what to whom.
+            name: of the topology; whose devices are a silo's is no secret, so nobody pads what is for silos.
+        """
+        if not self.anonymous or name == MEMBERS:
+            return None
+        return int(np.bincount(way.target, minlength=1).max()) if self.padding is None else self.padding
+
+    def least(self, way: Grouping, name: str) -> int:
+        """Least messages under a tag for which a relay answers, so that k_min of those that count are among them.
+
+        A relay cannot tell messages that count from padding. Where there is padding, it answers when all have arrived:
+        a sum over k_min then holds that many, whatever is padding, and a sum that lacks one is nobody's.
+        """
+        return self.k_min if (padding := self.padding_of(way, name)) is None else max(padding, 1)
 
 
 Ids = NDArray[np.int64]
@@ -158,8 +172,6 @@ class Plan:
         answered: Grouping,
         parties: Ids,
         shuffle: Callable[[int], Ids | None],
-        *,
-        anonymous: bool = False,
         padding: int | None = None,
     ) -> Plan:
         """Orders the messages of a pass.
@@ -169,13 +181,13 @@ class Plan:
             answered: the part of it that goes into sums; other messages carry zero, or are not sent.
             parties: int64, those hosted.
             shuffle: gives numbers for the order of slots of so many messages; None takes the order of groups.
-            anonymous: whether messages that go into no sum are sent all the same.
-            padding: how many messages every owner of a group and a row sends; None adds none.
+            padding: how many messages every owner of a group and a row sends, those that go into no sum among them;
+                None sends none of these.
 
         Raises:
             InputError: somebody has more messages than that, or sends more or fewer than it gets.
         """
-        sent = way if anonymous else answered
+        sent = answered if padding is None else way
         groups = np.flatnonzero(np.isin(way.group_owner, parties))
         rows = np.flatnonzero(np.isin(way.row_owner, parties))
         unordered, origin = _outgoing(sent, answered, parties, padding)

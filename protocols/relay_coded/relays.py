@@ -21,7 +21,7 @@ from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
@@ -50,8 +50,12 @@ class Relays(SumMachine):
     ) -> None:
         super().__init__(parties)
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
-        self._everybody = topology.helpers
-        self._wire = Wire(draws.batch_shape)
+        self._everybody, grouping = topology.helpers, topology.grouping
+        self._least = {
+            Direction.FORWARD: scheme.least(grouping, topology.name),
+            Direction.BACKWARD: scheme.least(grouping.reversed(), topology.name),
+        }
+        self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
         self._done: set[Step] = set()
         self._open(SETUP)
@@ -100,7 +104,7 @@ class Relays(SumMachine):
             relay.rosters.append(messages)
             relay.told = True
         else:
-            self._wire.read(messages, wire.OPENING, "<i8", 2)
+            self._wire.read(messages, wire.OPENING, "<i8", len(self._everybody), 2)
             relay.fetches.append(messages)
 
     def turn(self) -> Iterable[Messages]:
@@ -115,12 +119,12 @@ class Relays(SumMachine):
         """One relay's turn."""
         if relay.at is At.GATHERING:
             if relay.arrivals.any:
-                relay.held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
+                relay.held = self._gathered(relay)
                 if len(relay.held):
                     relay.at = At.DIGESTS
                     yield from self._tell(relay, PAYLOAD, relay.held.digest())
             elif relay.fetches and not relay.told:  # nobody has sent anything
-                relay.held, relay.at = relay.arrivals.held(self._draws.name_of, relay.party, self._remark), At.AGREED
+                relay.held, relay.at = self._gathered(relay), At.AGREED
         elif relay.at is At.DIGESTS:
             yield from self._compare(relay)
         elif relay.at is At.NAMES:
@@ -128,12 +132,19 @@ class Relays(SumMachine):
         elif relay.at is At.RESENDS:
             relay.at = At.RESENT
         elif relay.at is At.RESENT:
-            relay.held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
+            relay.held = self._gathered(relay)
             yield from self._tell_names(relay)
         elif relay.at is At.CONFIRMING:
             self._confirm(relay)
         if relay.at is At.AGREED and relay.fetches:
             yield from self._answer(relay)
+
+    def _gathered(self, relay: Standing) -> Held:
+        """What a relay holds whole, without messages of senders that share no key with it, if it needs one."""
+        held = relay.arrivals.held(self._draws.name_of, relay.party, self._remark)
+        if not self._crypto.keyed or relay.party not in self._everybody[: self._crypto.expanded]:
+            return held
+        return held.some(np.flatnonzero(found_among(held.names >> 32, self._keys.known(relay.party)) >= 0))
 
     def _remark(self, party: int, what: str) -> None:
         self.remark(self._step, party, what)
@@ -267,9 +278,10 @@ class Relays(SumMachine):
     def _answer(self, relay: Standing) -> Iterator[Messages]:
         """Answers those who open tags, each tag once."""
         fetches, relay.fetches = relay.fetches, []
+        place = int(np.searchsorted(self._everybody, relay.party))
         for fetched in fetches:
-            messages, openings = fetched, self._wire.read(fetched, wire.OPENING, "<i8", 2)
-            tags = self._crypto.tags(openings)
+            messages, shown = fetched, self._wire.read(fetched, wire.OPENING, "<i8", len(self._everybody), 2)
+            tags = self._crypto.opened(shown, place)
             fresh = _first_of(tags, relay.answered)
             if len(fresh) < len(tags):
                 again = f"{len(tags) - len(fresh)} tags were fetched again and not answered"
@@ -287,7 +299,7 @@ class Relays(SumMachine):
             nothing = np.zeros((*sums.shape[:-2], len(tags), sums.shape[-1]), dtype=sums.dtype)
             return np.zeros(len(tags), dtype=np.int64), nothing
         place = find_tags(tags, known)
-        answered = (place >= 0) & (sizes[place] >= self._scheme.least)
+        answered = (place >= 0) & (sizes[place] >= self._least[self._step.direction])
         out = np.take(sums, np.where(answered, place, 0), axis=-2)
         if not answered.all():
             out[..., ~answered, :] = 0

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.relay_coded import wire
@@ -82,6 +83,7 @@ class RelayCoded(Scheme):
         profile: what relays may know of who talks to whom.
         padding: messages that everybody sends under `anon`; None takes the most that anybody has to send.
         resends: how often a relay asks a sender again for what another relay holds.
+        keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
         cryptography: what is cryptographic about it, real or ideal.
         roles: the machines.
     """
@@ -95,12 +97,23 @@ class RelayCoded(Scheme):
     profile: Profile = Profile.BASE
     padding: int | None = None
     resends: int = 1
+    keys: KeyAgreement = attribute(default_factory=KeyAgreement.best)
     cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
     roles: Roles = attribute(default=HONEST, repr=False)
 
     label: ClassVar[str] = "relay-coded"
     summary: ClassVar[str] = "message passing over relays, the repair of secmp"
-    parameters: ClassVar[tuple[str, ...]] = ("field", "T", "bound", "fraction_bits", "R", "k_min", "profile", "padding")
+    parameters: ClassVar[tuple[str, ...]] = (
+        "field",
+        "T",
+        "bound",
+        "fraction_bits",
+        "R",
+        "k_min",
+        "profile",
+        "padding",
+        "keys",
+    )
     keyed: ClassVar[bool] = False
     """Where one process hosts everybody, the session's name is drawn with the keys."""
 
@@ -120,6 +133,7 @@ class RelayCoded(Scheme):
             )
         if self.k_min < 1:
             raise InputError(f"k_min must be at least 1; found {self.k_min}")
+        self.keys.check_available()
         if self.resends < 0:
             raise InputError(f"resends must be at least 0; found {self.resends}")
         if self.padding is not None and self.padding < 1:
@@ -142,6 +156,7 @@ class RelayCoded(Scheme):
             f"fraction_bits={self.fraction_bits}" if self.fraction_bits is not None else "",
             str(self.profile) if self.profile is not default.profile else "",
             f"padding={self.padding}" if self.padding is not None else "",
+            str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"relay-coded[{named}]" if named else "relay-coded"
@@ -167,7 +182,8 @@ class RelayCoded(Scheme):
 
     def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # the same for both
         """What it hides from whom, and what it does not."""
-        return claim_of(self.T, self.k_min, anonymous=self.anonymous and self.cryptography.unlinkable)
+        anonymous = self.anonymous and self.cryptography.unlinkable
+        return claim_of(self.T, self.k_min, self.keys, anonymous=anonymous)
 
     def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
         """Half of the field."""
@@ -227,12 +243,16 @@ class RelayCoded(Scheme):
             names: not used.
 
         Raises:
-            InputError: the run has fewer relays than R, or padding does not fit the grouping.
+            InputError: the run has fewer relays than R, or padding does not fit the grouping, or is not given where
+                a process is told no messages.
         """
         if len(topology.helpers) != self.R:
             raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
+        untold = hosted is not None and not len(topology.grouping.source) and topology.name != MEMBERS
+        if self.anonymous and self.padding is None and untold:
+            raise InputError("padding must be given to a process that is told no messages; found None")
         g, name = topology.grouping, None if hosted is None else session
-        crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name)
+        crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name, agreement=self.keys)
         owners = _hosted(hosted, g.owners)
         silos = np.setdiff1d(_hosted(hosted, g.row_custodian, g.group_custodian), owners)
         relays = _hosted(hosted, topology.helpers)
@@ -240,7 +260,7 @@ class RelayCoded(Scheme):
         if len(owners):
             out.append(self.roles.devices(owners, self._parameters, topology, crypto, draws, alone=hosted is None))
         if len(silos):
-            out.append(self.roles.silos(silos, draws, anonymous=self.anonymous))
+            out.append(self.roles.silos(silos, draws, anonymous=self.anonymous, seal_bytes=self.keys.seal_bytes))
         if len(relays):
             out.append(self.roles.relays(relays, self._parameters, topology, crypto, draws))
         return tuple(out)

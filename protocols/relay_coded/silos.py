@@ -88,7 +88,7 @@ class Forwarding:
         ends = messages.receivers, np.full(len(messages), self._relay_of(messages))
         seeded = wire.SEED in header
         phase = Phase.SHARE_SEEDS if seeded else Phase.SHARE_HEADERS
-        size = wire.SEALED_HEADER_BYTES + (wire.SEED_BYTES if seeded else 0)
+        size = self._wire.sealed_header_bytes + (wire.SEED_BYTES if seeded else 0)
         out = [self._wire.say(phase, messages.step, ends, size, header)]
         if wire.SHARE in messages.fields:
             share = messages[wire.SHARE]
@@ -116,8 +116,11 @@ class Forwarding:
         places = np.arange(len(devices), len(devices) + len(messages))
         self._asked[relay] = (np.concatenate([devices, messages.senders]), np.concatenate([silos, messages.receivers]))
         fields = {wire.OPENING: messages[wire.OPENING], wire.PLACE: places.astype(np.uint32)}
-        ends = messages.receivers, np.full(len(messages), relay)
-        self.queue([self._wire.say(Phase.FETCH, messages.step, ends, wire.FETCH_BYTES, fields)])
+        ends, size = (
+            (messages.receivers, np.full(len(messages), relay)),
+            self._wire.fetch_bytes(messages[wire.OPENING].shape[-2]),
+        )
+        self.queue([self._wire.say(Phase.FETCH, messages.step, ends, size, fields)])
 
     def _hand_back(self, messages: Messages) -> None:
         """Answers of relays, to the devices whose fetches they are for."""
@@ -160,12 +163,13 @@ class Silos(SumMachine):
         parties: int64 [k], ascending identifiers.
         draws: tells how many tapes there are.
         anonymous: whether senders are unnamed.
+        seal_bytes: what sealing for a public key adds to a message.
     """
 
-    def __init__(self, parties: Ids, draws: Draws, *, anonymous: bool) -> None:
+    def __init__(self, parties: Ids, draws: Draws, *, anonymous: bool, seal_bytes: int) -> None:
         super().__init__(parties)
         self._anonymous = anonymous
-        self._forwarding = Forwarding(Wire(draws.batch_shape), SETUP)
+        self._forwarding = Forwarding(Wire(draws.batch_shape, seal_bytes), SETUP)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """Nothing: silos forward what comes."""

@@ -23,15 +23,9 @@ Ids = NDArray[np.int64]
 TAG_BYTES = 16
 AUTHENTICATION_BYTES = 16
 """What authenticated encryption adds to a message."""
-SEAL_BYTES = 48
-"""What sealing for a public key adds: a fresh public key and the authentication."""
 SEED_BYTES = 32
 HEADER_BYTES = TAG_BYTES + 2 + 1 + AUTHENTICATION_BYTES
 """Tag, slot and attempt of a message from a sender that the relay knows."""
-SEALED_HEADER_BYTES = TAG_BYTES + 8 + 1 + SEAL_BYTES
-"""Tag, number and attempt of a message from an unnamed sender; a seed adds SEED_BYTES."""
-FETCH_BYTES = TAG_BYTES + SEAL_BYTES
-"""The opening of a tag, from which the tag follows."""
 COUNT_BYTES = 4 + AUTHENTICATION_BYTES
 MOST_SLOTS = 2**16
 MOST_COORDINATES = 2**22
@@ -47,10 +41,20 @@ class Wire:
 
     Args:
         tapes: leading axes of every field.
+        seal_bytes: what sealing for a public key adds to a message, see `KeyAgreement.seal_bytes`.
     """
 
-    def __init__(self, tapes: tuple[int, ...]) -> None:
-        self._tapes = tapes
+    def __init__(self, tapes: tuple[int, ...], seal_bytes: int) -> None:
+        self._tapes, self._seal = tapes, seal_bytes
+
+    @property
+    def sealed_header_bytes(self) -> int:
+        """Tag, number and attempt of a message from an unnamed sender; a seed adds SEED_BYTES."""
+        return TAG_BYTES + 8 + 1 + self._seal
+
+    def fetch_bytes(self, relays: int) -> int:
+        """Of a fetch: what opens the tag at one of so many relays, and what the others hold of it, sealed."""
+        return relays * TAG_BYTES + self._seal
 
     @property
     def axes(self) -> int:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.crypto.keys import KeyPair
+from fgl_secure.crypto import keys as keys_module
+from fgl_secure.crypto.keys import HAS_ML_KEM, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.errors import InputError, ProtocolError
 
 SCALAR = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
@@ -81,3 +82,73 @@ def test_a_pair_shows_its_public_key_alone() -> None:
     shown = repr(KeyPair(SCALAR))
     assert KeyPair(SCALAR).public.hex() in shown
     assert SCALAR.hex() not in shown
+
+
+HYBRID, ALONE = KeyAgreement.HYBRID, KeyAgreement.X25519
+has_ml_kem = pytest.mark.skipif(not HAS_ML_KEM, reason="cryptography 48 or later has ML-KEM")
+seeds = st.binary(min_size=96, max_size=96)
+
+
+@has_ml_kem
+@given(seeds, keys, keys, st.binary(max_size=40), st.binary(max_size=80))
+def test_an_offer_and_its_answer_give_one_key(
+    private: bytes, other: bytes, secret: bytes, session: bytes, context: bytes
+) -> None:
+    """Both ends derive one key from both secrets, and without the wrapped one it is another."""
+    offer, answering = Offer(private, HYBRID), KeyPair(other)
+    wrapped = wrap(offer.public, secret)
+    key = offer.agree(answering.public, wrapped, session=session, context=context)
+    first = offer.public[:32]
+    assert (len(offer.public), len(wrapped)) == (HYBRID.public_bytes, HYBRID.wrapped_bytes)
+    assert key == answering.agree(first, session=session, context=context, secret=secret)
+    assert key != answering.agree(first, session=session, context=context)
+    assert key != answering.agree(first, session=session, context=context, secret=bytes(b ^ 1 for b in secret))
+
+
+@has_ml_kem
+def test_the_encapsulation_key_is_that_of_the_published_seed() -> None:
+    """FIPS 203: keys, ciphertexts and secrets have the published sizes, and a key is what its seed makes."""
+    one, same = (Offer(bytes(range(96)), HYBRID).public for _ in range(2))
+    assert one == same
+    assert len(one) - 32 == 1184
+    assert len(wrap(one, bytes(32))) == 1088 + 32 + 16 == WRAPPED_BYTES
+    assert wrap(one, bytes(32)) != wrap(one, bytes(32))
+    assert Offer(bytes(range(32)), ALONE).public == one[:32]
+    assert wrap(one[:32], b"") == b""
+
+
+@has_ml_kem
+@pytest.mark.parametrize("at", [0, 1087, 1088, WRAPPED_BYTES - 1])
+def test_a_changed_secret_is_noticed(at: int) -> None:
+    """ML-KEM answers a changed ciphertext with another key, under which nothing opens."""
+    offer, answering = Offer(bytes(range(96)), HYBRID), KeyPair(SCALAR)
+    wrapped = bytearray(wrap(offer.public, bytes(32)))
+    wrapped[at] ^= 1
+    for bad in (bytes(wrapped), b"", bytes(wrapped[:-1])):
+        with pytest.raises(ProtocolError, match="wrapped must have"):
+            offer.agree(answering.public, bad, session=b"", context=b"")
+
+
+@has_ml_kem
+@pytest.mark.parametrize("bad", [bytes(33), bytes(32) + b"\xff" * 1184, bytes(32 + 1183)])
+def test_offers_without_a_key_are_refused(bad: bytes) -> None:
+    """Of another length, or with coefficients that are none."""
+    with pytest.raises(ProtocolError, match="offer must hold an ML-KEM-768 public key"):
+        wrap(bad, bytes(32))
+
+
+@pytest.mark.parametrize("agreement", [ALONE, pytest.param(HYBRID, marks=has_ml_kem)])
+def test_offers_need_all_their_secret_bytes(agreement: KeyAgreement) -> None:
+    """One byte less is refused, and an offer shows none of them."""
+    with pytest.raises(InputError, match=f"private must have {agreement.private_bytes} bytes; found 31"):
+        Offer(bytes(31), agreement)
+    assert bytes(range(8)).hex() not in repr(Offer(bytes(range(agreement.private_bytes)), agreement))
+
+
+def test_the_hybrid_is_refused_where_the_library_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The best agreement is the one that there is, and asking for another says why not."""
+    monkeypatch.setattr(keys_module, "HAS_ML_KEM", False)
+    assert KeyAgreement.best() is ALONE
+    ALONE.check_available()
+    with pytest.raises(InputError, match="key agreement must be one that `cryptography` has"):
+        HYBRID.check_available()

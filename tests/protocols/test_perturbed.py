@@ -36,7 +36,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Ids, Topology
 from fgl_secure.runtime import (
     Channel,
     Claim,
@@ -230,6 +230,40 @@ def test_noise_of_a_sum_has_the_calibrated_variance(honest: int) -> None:
     sums = opened(Perturbed(Plaintext(), settings), channel_of(case.directory), case.grouping, 3).sum(values, FORWARD)
     assert sums.var() / settings.sigma**2 == pytest.approx(1, abs=5 * (2 / sums.size) ** 0.5)
     assert np.abs(np.corrcoef(sums.T) - np.eye(3)).max() < 0.12
+
+
+@pytest.mark.parametrize(("profile", "clique"), [(Profile.BASE, 5), (Profile.ANON, 4)])
+def test_drop_outs_leave_no_sum_with_too_little_noise(profile: Profile, clique: int) -> None:
+    """Over relays what is opened has the stated sigma or more, whoever drops out: never 1 / sqrt(3) of it.
+
+    Cliques lose nobody, one or two of them; 600 numbers and more a figure tell a third of a variance from all of it.
+    """
+    settings, cliques = noisy(honest=3), 300
+    scheme = Perturbed(RelayCoded(bound=settings.largest, profile=profile), settings)
+    n, everyone = cliques * clique, np.arange(cliques * clique)
+    offsets = np.repeat(np.arange(1, clique), n)
+    source = np.tile(everyone, clique - 1)
+    edges = np.stack([source, source - source % clique + (source % clique + offsets) % clique])
+    directory = Directory.hierarchy(1, n, 2)
+    grouping = grouping_over(directory, np.zeros(n, dtype=np.int64), everyone, everyone, edges)
+    gone = everyone[everyone % clique < (everyone // clique) % 3]  # nobody, one or two of each clique
+    absent, shares = directory.ids(Role.DEVICE)[gone], [2]
+
+    def arrives(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
+        shared = phase is Phase.SHARE_HEADERS and profile is Profile.BASE
+        if phase is Phase.SEALED and profile is Profile.ANON and shares[0] and senders[0] > 1:  # fetches follow
+            shares[0], shared = shares[0] - 1, True
+        return ~np.isin(senders, absent) if shared else np.ones(len(senders), dtype=np.bool_)
+
+    sums = opened(scheme, channel_of(directory, arrives), grouping, 3).sum(np.zeros((n, 3)), FORWARD)
+    heard = np.bincount(edges[1][~np.isin(edges[0], gone)], minlength=n)
+    answered = (sums != 0).any(axis=1)
+    assert answered[heard == clique - 1].all()
+    for count in np.unique(heard[answered]).tolist():
+        found = sums[answered & (heard == count)]
+        assert count >= 3, f"a sum of {count} has sigma {found.std():.3g} and not {settings.sigma:.3g}"
+        assert found.size >= 600
+        assert found.var() / settings.sigma**2 == pytest.approx(count / 3, abs=5 * count / 3 * (2 / found.size) ** 0.5)
 
 
 def test_every_message_of_one_row_has_noise_of_its_own() -> None:

@@ -19,7 +19,7 @@ from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.program import HiFGL as Program
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
-from fgl_secure.protocols.relay_coded.wire import FETCH_BYTES, HEADER_BYTES, SEAL_BYTES
+from fgl_secure.protocols.relay_coded.wire import HEADER_BYTES
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.training.parties import hierarchy_of
@@ -103,7 +103,8 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     messages = next(b.messages for b in forward if b.phase is Phase.SHARES)
     to_relays = sum(b.bytes for b in forward if b.phase in (Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES))
     everything = sum(b.bytes for b in forward)
-    note = f"headers of {HEADER_BYTES}, fetches of {FETCH_BYTES} and seals of {SEAL_BYTES} bytes included"
+    sealed = next(b.item_bytes for b in forward if b.phase is Phase.FETCH)
+    note = f"headers of {HEADER_BYTES} and sealed fetches of {sealed} bytes included"
     return [
         Figure(
             f"{name}: bytes a message over the published {PUBLISHED_BYTES}",

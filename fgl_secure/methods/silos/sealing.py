@@ -1,9 +1,10 @@
 """Programs behind a mailbox that reads nothing: what goes from silo to silo is sealed end to end.
 
 In one process the way between two silos is private by construction. Where a server carries their messages, each party
-publishes a fresh X25519 key in its first turn, signed where there are identities, and seals everything that is not
-for the server under a key that it shares with the receiver alone (AES-256-GCM; the nonce is sender and turn, of which
-there is one message at most). Without identities a server that lies about keys could read along.
+publishes fresh keys in its first turn, X25519 and where the library has it ML-KEM-768, signed where there are
+identities, and seals everything that is not for the server under a key for one sender and one receiver (AES-256-GCM;
+the nonce is sender and turn, of which there is one message at most). Its first message to a party is preceded by the
+secret that it wraps for that party. Without identities a server that lies about keys could read along.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fgl_secure.coins import Coins
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Arrays, parcels_from_bytes, parcels_to_bytes, under, within
@@ -27,9 +28,11 @@ from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
 Post = Mapping[int, bytes]
 """By the other end: all that one party sends to another in one turn."""
 
-_LABEL = b"fgl-secure silos/v1"
+_LABEL = b"fgl-secure silos/v2"
 _NONCE = struct.Struct(">IQ")
 _ENDS = struct.Struct(">II")
+_KEPT = ("sending", "wrapped", "publics", "receiving")
+"""What a state has of each other party: keys both ways, the secret that waits to leave, and what it published."""
 
 
 class SealedParty:
@@ -43,6 +46,7 @@ class SealedParty:
         coins: its own, secret.
         identity: signs its key; None sends it unsigned.
         identities: of all parties.
+        agreement: on keys, the same for all parties; the best that the library has unless given.
     """
 
     def __init__(
@@ -54,12 +58,17 @@ class SealedParty:
         coins: Coins,
         identity: Identity | None = None,
         identities: Identities | None = None,
+        agreement: KeyAgreement | None = None,
     ) -> None:
         self._number, self._session, self._program = number, session, program
         self._others = [other for other in range(parties) if other != number]
         self._identity, self._identities = identity, identities
-        self._private = coins.uniform(256, (KEY_BYTES,)).astype(np.uint8).tobytes()
-        self._keys: dict[int, bytes] = {}
+        self._agreement, self._coins = agreement or KeyAgreement.best(), coins
+        self._private = coins.uniform(256, (self._agreement.private_bytes,)).astype(np.uint8).tobytes()
+        self._sending: dict[int, bytes] = {}
+        self._wrapped: dict[int, bytes] = {}
+        self._publics: dict[int, bytes] = {}
+        self._receiving: dict[int, bytes] = {}
         self._turns = 0
 
     def __repr__(self) -> str:
@@ -91,7 +100,8 @@ class SealedParty:
             self._turns = 1
             return dict.fromkeys(self._others, self._published())
         if self._turns == 1:
-            self._keys, post = self._agreed(post), {}
+            self._agree(post)
+            post = {}
         opened = {sender: self._opened(sender, data) for sender, data in post.items()}
         out = self._program.turn({sender: parcels_from_bytes(data) for sender, data in opened.items()})
         sent = {receiver: self._closed(receiver, parcels_to_bytes(parcels)) for receiver, parcels in out.items()}
@@ -99,57 +109,82 @@ class SealedParty:
         return sent
 
     def _published(self) -> bytes:
-        public = KeyPair(self._private).public
+        public = Offer(self._private, self._agreement).public
         return public + (b"" if self._identity is None else self._identity.sign(self._statement(self._number, public)))
 
     def _statement(self, owner: int, public: bytes) -> bytes:
-        return _LABEL + self._session + _ENDS.pack(owner, 0) + public
+        return _LABEL + self._session + _ENDS.pack(owner, len(public)) + public
 
-    def _agreed(self, post: Post) -> dict[int, bytes]:
-        """The key shared with every other party."""
+    def _agree(self, post: Post) -> None:
+        """Checks every other party's key, and makes the key under which messages to it are sealed."""
         if set(post) != set(self._others):
             raise ProtocolError(f"all of {len(self._others)} other parties must publish a key; found {len(post)}")
-        own, keys = KeyPair(self._private), {}
+        size, sending, wrapped, publics = self._agreement.public_bytes, {}, {}, {}
+        own, pair = Offer(self._private, self._agreement).public, KeyPair(self._private[:KEY_BYTES])
         for other, data in post.items():
-            public, signature = data[:PUBLIC_KEY_BYTES], data[PUBLIC_KEY_BYTES:]
-            if len(public) != PUBLIC_KEY_BYTES or len(signature) not in (0, SIGNATURE_BYTES):
-                raise MalformedMessageError(f"key of party {other} must have {PUBLIC_KEY_BYTES} bytes; it has not")
+            public, signature = data[:size], data[size:]
+            if len(public) != size or len(signature) not in (0, SIGNATURE_BYTES):
+                raise MalformedMessageError(
+                    f"key of party {other} must have {size} bytes, {self._agreement}; it has not"
+                )
             if self._identities is not None:
                 self._identities.check(other, self._statement(other, public), signature)
-            ends = _ENDS.pack(*sorted((self._number, other))) + b"".join(sorted((own.public, public)))
-            keys[other] = own.agree(public, session=self._session, context=_LABEL + ends)
-        return keys
+            secret = self._coins.uniform(256, (self._agreement.secret_bytes,)).astype(np.uint8).tobytes()
+            first, context = public[:PUBLIC_KEY_BYTES], self._context(self._number, other, own, public)
+            sending[other] = pair.agree(first, session=self._session, context=context, secret=secret)
+            wrapped[other], publics[other] = wrap(public, secret), public
+        self._sending, self._wrapped, self._publics = sending, wrapped, publics
+
+    def _context(self, sender: int, receiver: int, sender_key: bytes, receiver_key: bytes) -> bytes:
+        return _LABEL + _ENDS.pack(sender, receiver) + sender_key + receiver_key
 
     def _closed(self, receiver: int, plain: bytes) -> bytes:
         if receiver == SERVER:
             return plain
-        return AESGCM(self._keys[receiver]).encrypt(_NONCE.pack(self._number, self._turns), plain, None)
+        sealed = AESGCM(self._sending[receiver]).encrypt(_NONCE.pack(self._number, self._turns), plain, None)
+        return self._wrapped.pop(receiver, b"") + sealed
 
     def _opened(self, sender: int, data: bytes) -> bytes:
         if sender == SERVER:
             return data
-        if sender not in self._keys:
+        if sender not in self._publics:
             raise ProtocolError(f"sender must be one of the parties; found {sender}")
         try:
-            return AESGCM(self._keys[sender]).decrypt(_NONCE.pack(sender, self._turns - 1), data, None)
-        except InvalidTag as error:
+            key, sealed = self._receiving.get(sender), data
+            if key is None:
+                key, sealed = self._received_key(sender, data)
+            plain = AESGCM(key).decrypt(_NONCE.pack(sender, self._turns - 1), sealed, None)
+        except (InvalidTag, ProtocolError) as error:
             message = f"message of party {sender} must be sealed for this party and turn; it is not"
             raise ProtocolError(message) from error
+        self._receiving[sender] = key
+        return plain
+
+    def _received_key(self, sender: int, data: bytes) -> tuple[bytes, bytes]:
+        """The key of a party's messages, from the secret that precedes its first one; and what follows."""
+        offer, size, public = (
+            Offer(self._private, self._agreement),
+            self._agreement.wrapped_bytes,
+            self._publics[sender],
+        )
+        context, first = self._context(sender, self._number, public, offer.public), public[:PUBLIC_KEY_BYTES]
+        return offer.agree(first, data[:size], session=self._session, context=context), data[size:]
 
     def state(self) -> dict[str, Array]:
         """Keys and the program's state: secret, for this party alone."""
-        keys = {str(other): np.frombuffer(key, dtype=np.uint8) for other, key in self._keys.items()}
+        kept = {name: getattr(self, f"_{name}") for name in _KEPT}
         return {
             "turns": np.asarray(self._turns, dtype=np.int64),
             "private": np.frombuffer(self._private, dtype=np.uint8),
-            **under("keys", keys),
+            **{f"{name}/{other}": np.frombuffer(key, np.uint8) for name in _KEPT for other, key in kept[name].items()},
             **under("program", self._program.state()),
         }
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         self._turns, self._private = int(state["turns"]), state["private"].tobytes()
-        self._keys = {int(other): key.tobytes() for other, key in within("keys", state).items()}
+        for name in _KEPT:
+            setattr(self, f"_{name}", {int(other): key.tobytes() for other, key in within(name, state).items()})
         self._program.restore(within("program", state))
 
 

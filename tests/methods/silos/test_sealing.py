@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import SystemCoins
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
 from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, Program
@@ -42,11 +43,15 @@ class Telling(Program):
         assert not state
 
 
-def parties(count: int = 3, *, signed: bool = False) -> list[SealedParty]:
+AGREEMENTS = sorted({KeyAgreement.X25519, KeyAgreement.best()})
+
+
+def parties(count: int = 3, *, signed: bool = False, agreement: KeyAgreement | None = None) -> list[SealedParty]:
     who = [Identity.generate(SystemCoins()) for _ in range(count)]
     known = Identities({number: identity.public for number, identity in enumerate(who)})
     ends = [(identity, known) if signed else (None, None) for identity in who]
-    return [SealedParty(n, count, Telling(n, count), SESSION, SystemCoins(), *ends[n]) for n in range(count)]
+    coins, programs = SystemCoins(), [Telling(n, count) for n in range(count)]
+    return [SealedParty(n, count, programs[n], SESSION, coins, *ends[n], agreement=agreement) for n in range(count)]
 
 
 def sorted_posts(posts: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
@@ -62,18 +67,47 @@ def after(turns: int, group: list[SealedParty]) -> dict[int, dict[int, bytes]]:
     return inboxes
 
 
+@pytest.mark.parametrize("agreement", AGREEMENTS)
 @pytest.mark.parametrize("signed", [False, True])
-def test_what_is_sent_arrives(signed: bool) -> None:
-    """From party to party and to the server, though parties are put down and taken up from bytes."""
-    group = parties(signed=signed)
-    inboxes = after(2, group)
-    fresh = SealedParty(1, 3, program := Telling(1, 3), SESSION, SystemCoins())
-    fresh.restore(named_from_bytes(named_to_bytes(group[1].state())))
-    fresh.turn(inboxes[1])
-    assert {sender: parcels[0].arrays[0].tobytes() for sender, parcels in program.heard[0].items()} == {
-        0: SECRET.tobytes(),
-        2: SECRET.tobytes(),
-    }
+def test_what_is_sent_arrives(signed: bool, agreement: KeyAgreement) -> None:
+    """From party to party and to the server, though parties are put down and taken up from bytes after every turn."""
+    group, inboxes = parties(signed=signed, agreement=agreement), dict[int, dict[int, bytes]]()
+    sizes = []
+    for turn in range(5):
+        posts: dict[int, dict[int, bytes]] = {}
+        for number, party in enumerate(group):
+            fresh = SealedParty(number, 3, program := Telling(number, 3), SESSION, SystemCoins(), agreement=agreement)
+            fresh._identity, fresh._identities = party._identity, party._identities
+            fresh.restore(named_from_bytes(named_to_bytes(party.state())))
+            posts[number], group[number] = fresh.turn(inboxes.get(number, {})), fresh
+            heard = program.heard[0] if turn > 1 else {}
+            told = {sender: parcels[0].arrays[0].tobytes() for sender, parcels in heard.items()}
+            assert told == dict.fromkeys([to for to in range(3) if to != number and turn > 1], SECRET.tobytes())
+        inboxes = sorted_posts(posts)
+        sizes.append(len(posts[0][1]))
+    assert sizes[0] == agreement.public_bytes + 64 * signed
+    assert sizes[1] - sizes[2] == agreement.wrapped_bytes
+    assert sizes[2] == sizes[3]
+
+
+@pytest.mark.skipif(len(AGREEMENTS) == 1, reason="needs ML-KEM")
+def test_parties_that_agree_on_keys_in_two_ways_are_refused() -> None:
+    """Each refuses the other's key, and says which it asks for."""
+    group = [*parties(agreement=KeyAgreement.X25519)[:1], *parties()[1:]]
+    inboxes = after(1, group)
+    for number, words in ((0, "32 bytes, x25519"), (1, "1216 bytes, hybrid")):
+        with pytest.raises(MalformedMessageError, match=words):
+            group[number].turn(inboxes[number])
+
+
+def test_a_first_message_without_its_secret_is_refused() -> None:
+    """A wrapped secret that is changed on the way opens nothing, and what follows is not read under another key."""
+    group = parties(agreement=KeyAgreement.best())
+    inbox = after(2, group)[0]
+    for bad in (bytes([inbox[1][0] ^ 1]) + inbox[1][1:], inbox[1][1136:] if len(AGREEMENTS) > 1 else b""):
+        with pytest.raises(ProtocolError, match="message of party 1 must be sealed"):
+            group[0].turn({**inbox, 1: bad})
+    group[0].turn(inbox)
 
 
 def test_the_mailbox_reads_what_is_for_the_server_alone() -> None:
@@ -111,12 +145,13 @@ def test_a_server_that_exchanges_keys_is_refused_where_there_are_identities() ->
             group[0].turn(forged)
 
 
-@pytest.mark.parametrize("post", [{1: b"short", 2: bytes(32)}, {1: bytes(31), 2: bytes(32)}])
+@pytest.mark.parametrize("post", [{1: b"short", 2: bytes(32)}, {1: bytes(31), 2: bytes(32)}, {1: bytes(33), 2: b""}])
 def test_keys_that_are_none_are_refused(post: dict[int, bytes]) -> None:
     """Too short to be a key."""
     group = parties()
     after(1, group)
-    with pytest.raises(MalformedMessageError, match="must have 32 bytes"):
+    size = KeyAgreement.best().public_bytes
+    with pytest.raises(MalformedMessageError, match=f"must have {size} bytes, {KeyAgreement.best()}; it has not"):
         group[0].turn(post)
 
 
@@ -125,7 +160,7 @@ def test_keys_that_agree_with_everybody_are_refused() -> None:
     group = parties()
     inboxes = after(1, group)
     with pytest.raises(ProtocolError, match="low order"):
-        group[0].turn({**inboxes[0], 1: bytes(32)})
+        group[0].turn({**inboxes[0], 1: bytes(32) + inboxes[0][1][32:]})
 
 
 def test_everybody_must_publish_a_key() -> None:

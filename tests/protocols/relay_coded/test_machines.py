@@ -11,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins, SystemCoins
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Topology
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Direction, Directory, Messages, OwnDraws, Phase, Recording, Role, Step, simulate
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
@@ -150,6 +151,16 @@ def test_what_is_sent_again_is_the_same(scheme: RelayCoded, phase: Phase) -> Non
     assert bool(lost) == any(batch.phase is Phase.RESENDS for batch in run.channel.transcript.messages)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES[:2], ids=lambda scheme: scheme.name)
+def test_who_is_left_out_stays_left_out(scheme: RelayCoded) -> None:
+    """A device whose key reached no relay sends nothing in any step, whoever has been started anew since."""
+    first = int(meshed(2).directory.ids(Role.DEVICE)[0])
+    run = Processes(scheme, lambda phase, _, senders, __: (senders != first) | (phase is not Phase.KEYS))
+    without = VALUES * (np.arange(len(VALUES)) > 0)[:, None]
+    for step in (Step(0, 0), Step(1, 0)):
+        assert np.allclose(run.sum(VALUES, step), ideal(run.grouping, without), atol=1e-4)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_a_step_is_summed_once_by_a_machine_that_was_put_down(scheme: RelayCoded) -> None:
     """Its masks are used up, whoever has been started anew since."""
@@ -177,6 +188,20 @@ def test_a_machine_that_forgets_its_steps_is_found() -> None:
     }
 
 
+@pytest.mark.skipif(KeyAgreement.best() is KeyAgreement.X25519, reason="needs ML-KEM")
+def test_ends_that_agree_on_keys_in_two_ways_get_no_sum() -> None:
+    """A silo that was told another key agreement than the relays: its keys are refused, and it is left without."""
+    one, other = RelayCoded(k_min=1), RelayCoded(k_min=1, keys=KeyAgreement.X25519)
+    assert (one.name, other.name) == ("relay-coded[k_min=1]", "relay-coded[k_min=1,x25519]")
+    assert "X25519 or ML-KEM-768 with" in " ".join(one.claim_for(Topology.example(NEIGHBOURS)).assumptions)
+    assert "X25519 with" in " ".join(other.claim_for(Topology.example(NEIGHBOURS)).assumptions)
+    run, deviating = Processes(one, put_down=False), Processes(other, put_down=False)
+    run.machines[0] = deviating.machines[0]
+    with pytest.raises(ProtocolError, match="that of relay 0 did not reach"):
+        run.sum(VALUES, Step(0, 0))
+    assert any("1216]" in i.what for i in run.channel.transcript.incidents)
+
+
 def test_topologies_that_it_does_not_serve_are_refused() -> None:
     """Sums for a client or a server have no tags; rows of integers have no fixed point."""
     grouping = meshed(2).grouping
@@ -187,6 +212,17 @@ def test_topologies_that_it_does_not_serve_are_refused() -> None:
     assert "integers" in str(scheme.refuses(Topology(NEIGHBOURS, grouping, 2, bound=3)))
     with pytest.raises(InputError, match="parties must include R=2 relays; found 0"):
         scheme.machines(Topology(NEIGHBOURS, grouping, 2), SESSION, OwnDraws(SystemCoins()))
+
+
+def test_a_relay_that_is_told_no_messages_is_told_the_padding() -> None:
+    """Under anon it has to know when all messages under a tag are there."""
+    case, nobody = meshed(2), np.empty(0, dtype=np.int64)
+    helpers = case.directory.ids(Role.RELAY)
+    nothing = Topology(NEIGHBOURS, Grouping(*[nobody] * 6), 2, helpers=helpers)
+    scheme, draws = RelayCoded(profile=Profile.ANON), OwnDraws(SystemCoins())
+    with pytest.raises(InputError, match="padding must be given to a process that is told no messages; found None"):
+        scheme.machines(nothing, SESSION, draws, helpers[:1])
+    assert len(replace(scheme, padding=4).machines(nothing, SESSION, draws, helpers[:1])) == 1
 
 
 def test_members_are_summed_over_a_larger_field() -> None:

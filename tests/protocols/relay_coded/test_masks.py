@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.keys import KeyPair
+from fgl_secure.crypto.keys import KeyAgreement, KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Keys, RealCryptography, mask_context, mask_nonce
-from fgl_secure.runtime import Channel, Direction, Messages, Phase, Recording, Role, Step, Tampered, Transcript
+from fgl_secure.runtime import PAYLOAD, Channel, Direction, Messages, Phase, Recording, Role, Step, Tampered, Transcript
 from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_faults import meshed
@@ -167,6 +167,15 @@ def test_one_key_for_all_senders_is_found() -> None:
     assert overlaps(spans) > 0
 
 
+AGREEMENTS = sorted({KeyAgreement.X25519, KeyAgreement.best()})
+
+
+def test_simulations_repeat_whatever_the_library_draws() -> None:
+    """Keys come from the caller's coins, although encapsulation draws randomness of its own."""
+    one, other = (agreements(RelayCoded(T=2, R=3)).at_senders for _ in range(2))
+    assert all(np.array_equal(keys, other[relay]) for relay, keys in one.items())
+
+
 class Agreements(RealCryptography):
     """Keeps what both ends of every pair derive."""
 
@@ -178,8 +187,8 @@ class Agreements(RealCryptography):
         self.at_relays: dict[int, Any] = {}
         self.made.append(self)
 
-    def sender_keys(self, private: Any, senders: Any, relay_key: Any, relay: int, session: bytes) -> Any:
-        self.at_senders[relay] = super().sender_keys(private, senders, relay_key, relay, session)
+    def sender_keys(self, private: Any, senders: Any, answered: Any, relay: int, session: bytes) -> Any:
+        self.at_senders[relay] = super().sender_keys(private, senders, answered, relay, session)
         self._agreed.clear()  # so that the relay derives its own
         return self.at_senders[relay]
 
@@ -203,9 +212,10 @@ def test_every_pair_has_a_key_of_its_own() -> None:
     assert len(set(keys)) == len(keys) == 18
 
 
-def test_both_sides_derive_the_same_key() -> None:
+@pytest.mark.parametrize("keys", AGREEMENTS)
+def test_both_sides_derive_the_same_key(keys: KeyAgreement) -> None:
     """A relay, with its private key and the sender's public one, derives what the sender derives."""
-    found = agreements(RelayCoded(T=2, R=3))
+    found = agreements(RelayCoded(T=2, R=3, keys=keys))
     assert set(found.at_senders) == set(found.at_relays)
     assert all(np.array_equal(keys, found.at_relays[relay]) for relay, keys in found.at_senders.items())
 
@@ -229,7 +239,8 @@ def test_public_keys_of_low_order_are_refused(point: bytes) -> None:
     def offered(messages: Messages) -> Tampered | None:
         if messages.phase is not Phase.KEYS or messages.senders[0] not in case.directory.ids(Role.RELAY):
             return None
-        keys = np.tile(np.frombuffer(point, dtype=np.uint8), (len(messages), 1))
+        keys = messages[PAYLOAD].copy()
+        keys[:, :32] = np.frombuffer(point, dtype=np.uint8)
         return Tampered.of_payload(np.arange(len(messages)), keys)
 
     channel = Channel(case.directory, SimulationCoins(0), tamper=offered)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.algebra import Elements, lagrange_matrix
-from fgl_secure.protocols.relay_coded import RelayCoded, Roles
+from fgl_secure.protocols.relay_coded import RelayCoded, Roles, wire
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, IdealCryptography, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step
@@ -133,8 +132,9 @@ class AnsweredTwice(Relays):
 class SmallCountsAnswered(Relays):
     """Relays answer whatever the count is."""
 
-    def __init__(self, parties: Ids, scheme: Parameters, *rest: Any) -> None:
-        super().__init__(parties, replace(scheme, k_min=1), *rest)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._least = dict.fromkeys(self._least, 1)
 
 
 class StepsSummedAgain(Devices):
@@ -167,6 +167,44 @@ class StaticTags(RealCryptography):
         return np.asarray(self.__dict__["kept"])
 
 
+class OneOpeningForAll(RealCryptography):
+    """What opens a tag at one relay opens it at all of them."""
+
+    def derived(self, openings: Ids, place: int) -> Ids:  # noqa: ARG002  # whatever it is
+        return super().derived(openings, 0)
+
+
+class Prying(Relays):
+    """The first relay fetches every sum from all others with what it was shown, put in their place."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.told: list[Messages] = []
+
+    def take(self, messages: Messages) -> None:
+        if messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS):
+            self.told.append(messages)
+            return
+        super().take(messages)
+
+    def _answer(self, relay: Any) -> Iterator[Messages]:
+        shown = [messages[wire.OPENING] for messages in relay.fetches]
+        yield from super()._answer(relay)
+        for place, other in enumerate(self._everybody.tolist() if relay.party == self._everybody[0] else []):
+            for openings in shown if other != relay.party else []:
+                ends, swapped = (np.full(len(openings), relay.party), np.full(len(openings), other)), openings.copy()
+                swapped[:, [0, place]] = openings[:, [place, 0]]
+                for tried in (openings, swapped):
+                    yield self._wire.say(Phase.FETCH, self._step, ends, 0, {wire.OPENING: tried})
+
+
+class SendsWithoutKeys(Devices):
+    """Senders that did not agree on keys with every relay send all the same."""
+
+    def _leave_out(self) -> None:
+        """Nobody."""
+
+
 class Unpadded(Devices):
     """Everybody sends as many messages as it has."""
 
@@ -177,11 +215,11 @@ class Unpadded(Devices):
 class OneKeyForAll(RealCryptography):
     """Every sender shares the same key with a relay."""
 
-    def sender_keys(self, private: Any, senders: Ids, relay_key: Any, relay: int, session: bytes) -> Any:  # noqa: ARG002
+    def sender_keys(self, private: Any, senders: Ids, *_: Any, **__: Any) -> Any:  # noqa: ARG002
         return np.zeros((len(senders), 32), dtype=np.uint8)
 
-    def relay_keys(self, private: Any, relay: int, publics: Any, senders: Ids, session: bytes) -> Any:  # noqa: ARG002
-        return np.zeros((len(senders), 32), dtype=np.uint8)
+    def relay_keys(self, private: Any, relay: int, publics: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
+        return np.zeros((len(publics), 32), dtype=np.uint8)
 
 
 def nonce_without(**gone: Any) -> type[RealCryptography]:
