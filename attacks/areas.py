@@ -182,7 +182,7 @@ def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], n
     interval = _interval(value, scores, positive, nodes)
     finding = f"{what} are told apart with an area under the curve of {value:.3f}."
     bounds = Interval(2 * interval.low - 1, 2 * interval.high - 1)
-    return Measurement(metric, 2 * value - 1, bounds, len(scores), 0.0, 0.0, 1.0, False, finding)
+    return Measurement(metric, 2 * value - 1, bounds, len(np.unique(nodes)), 0.0, 0.0, 1.0, False, finding)
 
 
 def _interval(value: float, scores: Floats, positive: NDArray[np.bool_], nodes: Ids) -> Interval:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval
+from fgl_secure.statistics.metrics import Interval, Proportion
 
 Guess = TypeVar("Guess")
 Known = TypeVar("Known")
@@ -32,13 +32,15 @@ class Measurement:
         metric: what is measured.
         value: the figure, a rate or an advantage.
         interval: its 95 % interval.
-        n: units behind it.
+        n: independent units behind it, an effective number where units depend on each other.
         random: the figure of a random guess.
         prior: the figure of the best guess without the transcript.
         reachable: the value that a complete break would have.
-        exact: whether it is a rate of exact recovery (else an advantage).
+        exact: whether it is a share of secrets that were recovered (else an advantage).
         finding: the figure in one plain sentence.
-        context: whether the figure only describes the size of something, and is no evidence of its own.
+        context: whether the figure only describes the size of something, or how many claims are right, and is no
+            evidence of its own: few claims can all be right while next to nothing is recovered.
+        arms: of a difference of two rates, the independent units of each and the second rate; None for other figures.
     """
 
     metric: str
@@ -51,6 +53,21 @@ class Measurement:
     exact: bool
     finding: str
     context: bool = False
+    arms: tuple[int, int, float] | None = None
+
+    @classmethod
+    def of_advantage(cls, metric: str, found: Proportion, alarms: float, finding: str) -> Self:
+        """A difference of two rates that nobody has without the transcript.
+
+        Args:
+            metric: what is measured.
+            found: the difference, with its arms.
+            alarms: the second rate.
+            finding: the figure in one plain sentence.
+        """
+        value, interval, arms = found.value, found.interval, found.arms
+        told = None if arms is None else (*arms, alarms)
+        return cls(metric, value, interval, found.n, 0.0, 0.0, 1.0, False, finding, arms=told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.neighbourhoods import Client
 from fgl_secure.attacks.truth import LinkedDevices, LinkedParties, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
-from fgl_secure.statistics.metrics import advantage, clustered_proportion, node_block_proportion
+from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
 
 Ids = NDArray[np.int64]
 
@@ -59,17 +59,19 @@ def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: 
     )
     ends = np.stack([edges // devices, edges % devices])
     recall = node_block_proportion(read, ends, devices, seed=0)
-    gain = advantage(int(read.sum()), len(edges), int((~right).sum()), max(pairs - len(edges), 0))
+    wrong, others = claimed[~right], max(pairs - len(edges), 0)
+    gain = pair_advantage(read, ends, np.stack([wrong // devices, wrong % devices]), others, devices, seed=0)
     random, density = len(claimed) / max(pairs, 1), len(edges) / max(pairs, 1)
     found = (
         Measurement("recall", recall.value, recall.interval, recall.n, random, random, 1.0, True, finding),
-        Measurement("advantage", gain.value, gain.interval, gain.n, 0.0, 0.0, 1.0, False, finding),
+        Measurement.of_advantage("advantage", gain, len(wrong) / max(others, 1), finding),
     )
     if not len(right):
         return found
     precision = clustered_proportion(right, claimed // devices, seed=0)
     value, interval, n = precision.value, precision.interval, precision.n
-    return (Measurement("precision", value, interval, n, density, density, 1.0, True, finding), *found)
+    beside = Measurement("precision", value, interval, n, density, density, 1.0, True, finding, context=True)
+    return (beside, *found)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,18 +128,20 @@ def score_foreign_edges(
         f"of them rightly; there are {len(read):,} such edges, counted once for each client."
     )
     recall = node_block_proportion(read, np.stack([lower, upper]), nodes, seed=0)
-    gain = advantage(int(read.sum()), len(read), int((~right).sum()), max(pairs - len(read), 0))
+    wrong, others = np.stack([guess.lower, guess.upper])[:, ~right], max(pairs - len(read), 0)
+    gain = pair_advantage(read, np.stack([lower, upper]), wrong, others, nodes, seed=0)
     random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     reach = float(within_reach.mean()) if len(within_reach) else 0.0
     found = (
         Measurement("recall", recall.value, recall.interval, recall.n, random, random, reach, True, finding),
-        Measurement("advantage", gain.value, gain.interval, gain.n, 0.0, 0.0, reach, False, finding),
+        replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
     )
     if not len(right):
         return found
     precision = clustered_proportion(right, guess.lower, seed=0)
     value, interval, n = precision.value, precision.interval, precision.n
-    return (Measurement("precision", value, interval, n, density, density, 1.0, True, finding), *found)
+    beside = Measurement("precision", value, interval, n, density, density, 1.0, True, finding, context=True)
+    return (beside, *found)
 
 
 def foreign_edges(truth: LinkedDevices) -> tuple[Ids, Ids, Ids]:

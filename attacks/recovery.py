@@ -116,7 +116,7 @@ def score_claimed_terms(guess: ClaimedTerms, truth: SentRows) -> tuple[Measureme
         return (messages,)
     precision = clustered_proportion(right, target, seed=0)
     value, interval, n = precision.value, precision.interval, precision.n
-    return messages, Measurement("exact recovery", value, interval, n, 0.0, prior, 1.0, True, finding)
+    return messages, Measurement("precision", value, interval, n, 0.0, prior, 1.0, True, finding, context=True)
 
 
 def _matched(these: Ids, those: Ids) -> NDArray[np.bool_]:

@@ -31,7 +31,7 @@ from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.gradients.views import ClientGradients, client_gradients
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
+from fgl_secure.statistics.metrics import Interval, clustered_advantage, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -136,13 +136,14 @@ def _hits(guess: FieldGuess, there: Bools, asked: Bools) -> Measurement | None:
     inside, outside = guess.hits[asked & there], guess.hits[asked & ~there]
     if not len(inside) or not len(outside):
         return None
-    share, wrong = exact_proportion(int(inside.sum()), len(inside)), float(outside.mean())
-    bounds = Interval(share.interval.low - wrong, share.interval.high - wrong)
+    client = np.broadcast_to(np.arange(len(there))[:, None], there.shape)
+    gain = clustered_advantage(guess.hits[asked], there[asked], client[asked], seed=0)
     finding = (
         f"{int(inside.sum()):,} of {len(inside):,} nodes that gradients were taken over are found exactly, and "
         f"{int(outside.sum()):,} of {len(outside):,} others are claimed."
     )
-    return Measurement("exact hits", share.value - wrong, bounds, share.n, 0.0, 0.0, 1.0, True, finding)
+    units = gain.arms[0] if gain.arms else gain.n
+    return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
 def _advantage(metric: str, found: tuple[float, Interval], units: int, prior: float, finding: str) -> Measurement:
@@ -161,7 +162,7 @@ def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Bools, asked: Bo
         f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
         f"{found[0]:.3f}."
     )
-    return _advantage(metric, found, int(asked.sum()), max(2 * usual - 1, 0.0), finding)
+    return _advantage(metric, found, len(there), max(2 * usual - 1, 0.0), finding)
 
 
 def _anybody(guess: FieldGuess, there: Bools, twins: Bools) -> Measurement | None:

@@ -20,7 +20,7 @@ from fgl_secure.attacks.gradients.model import GradientModel
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.gradients.views import client_gradients
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import exact_proportion
+from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -106,7 +106,8 @@ def _of_single_nodes(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
 
 def _of_batches(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
     right = counts == actual
-    share = exact_proportion(int(right.sum()), right.size)
+    client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
+    share = clustered_proportion(right.ravel(), client.ravel(), seed=0)
     nodes = actual.sum(axis=1)
     usual = [
         stats.binom.pmf(np.arange(b + 1), b, row[:, None]).max(axis=1) for b, row in zip(nodes, chances, strict=True)

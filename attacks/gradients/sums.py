@@ -96,7 +96,7 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
         )
         bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
         value = 2 * share.value - 1
-        return (Measurement("updates told apart", value, bounds, len(near), 0.0, 0.0, 1.0, False, finding),)
+        return (Measurement("updates told apart", value, bounds, share.n, 0.0, 0.0, 1.0, False, finding),)
 
 
 def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> NamedUpdates:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -181,7 +181,8 @@ class _Differencing(Attack[Determined, MessageTruth]):
     def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
         """How many messages of all are read, and how many rows that are said to be determined are right."""
         rows, targets = guess
-        return _share_read(rows, targets, truth), *score_recovered_rows([rows], truth)
+        told = (replace(each, metric="precision", context=True) for each in score_recovered_rows([rows], truth))
+        return _share_read(rows, targets, truth), *told
 
 
 class DifferencingAtDevice(_Differencing):

@@ -13,7 +13,12 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows, largest_share, score_recovered_rows
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
-from fgl_secure.statistics.metrics import advantage, clustered_proportion, exact_proportion, node_block_proportion
+from fgl_secure.statistics.metrics import (
+    clustered_advantage,
+    clustered_proportion,
+    exact_proportion,
+    node_block_proportion,
+)
 
 Ids = NDArray[np.int64]
 
@@ -229,12 +234,13 @@ def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], s
     foreign[np.arange(len(silo_of)), silo_of] = False
     positive, negative = actual & foreign, ~actual & foreign
     found, wrong = int((named & positive).sum()), int((named & negative).sum())
-    gain = advantage(found, int(positive.sum()), wrong, int(negative.sum()))
+    device = np.broadcast_to(np.arange(len(silo_of))[:, None], foreign.shape)
+    gain = clustered_advantage(named[foreign], positive[foreign], device[foreign], seed=0)
     finding = (
         f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {found:,} are "
         f"known to the silo, with {wrong:,} false ones."
     )
-    return Measurement("advantage", gain.value, gain.interval, gain.n, 0.0, 0.0, 1.0, False, finding)
+    return Measurement.of_advantage("advantage", gain, wrong / max(int(negative.sum()), 1), finding)
 
 
 class VisibleEdges(Attack[NamedEdges, MessageTruth]):

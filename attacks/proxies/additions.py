@@ -269,7 +269,7 @@ class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, Pro
             f"other one is named."
         )
         metric = "added nodes told apart"
-        return (Measurement(metric, found.value, found.interval, len(events), 0.0, 0.0, 1.0, False, finding),)
+        return (Measurement.of_advantage(metric, found, wrong / len(events), finding),)
 
 
 def _decided(each: Addition, known: Suspects) -> Iterator[NamedProxy]:

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.fractions import whole_numbers
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, PROXIES, ProxyKnowledge
-from fgl_secure.attacks.proxies.rows import ProxyRows, close, proxy_rows
+from fgl_secure.attacks.proxies.rows import ProxyRows, close, proxy_rows, share_of_cells
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import advantage, exact_proportion
+from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -76,7 +76,7 @@ class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
         actual = truth.labelled[:, guess.round] > 0
         clients = np.arange(len(actual)) if guess.summed else guess.clients
         right = np.broadcast_to(guess.present, (len(clients), actual.shape[1])) == actual[clients]
-        found = exact_proportion(int(right.sum()), right.size)
+        found = share_of_cells(right)
         has = actual.mean(axis=0)
         prior = float(np.maximum(has, 1 - has).mean())
         missing = int((~guess.present).sum())
@@ -187,9 +187,9 @@ def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
     there = actual > 0
     if not there.any():
         return ()
-    right = int((counts == actual)[there].sum())
-    found, values = exact_proportion(right, int(there.sum())), np.bincount(actual[there])
-    finding = f"How many labelled nodes of a class a client has is read right {right:,} of {found.n:,} times."
+    found, values = share_of_cells(counts == actual, there), np.bincount(actual[there])
+    right, cells = int((counts == actual)[there].sum()), int(there.sum())
+    finding = f"How many labelled nodes of a class a client has is read right {right:,} of {cells:,} times."
     random, prior = 1 / (len(values) - 1), float(values.max() / values.sum())
     metric = "labelled nodes of a class"
     return (Measurement(metric, found.value, found.interval, found.n, random, prior, 1.0, True, finding),)
@@ -258,9 +258,11 @@ class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth])
             return ()
         read = np.broadcast_to(guess.proxies, (len(clients), *guess.proxies.shape[1:]))
         right = int((close(read, proxies[clients]) & single).sum())
-        found = exact_proportion(right, int(single.sum()))
+        found = share_of_cells(close(read, proxies[clients]) & single, single)
         whence = "off the sum, where nobody else has the class" if guess.summed else "exactly"
-        finding = f"The proxies of {right:,} of {found.n:,} nodes that are single in their class are read {whence}."
+        finding = (
+            f"The proxies of {right:,} of {int(single.sum()):,} nodes that are single in their class are read {whence}."
+        )
         metric = "proxies of single nodes"
         recovered = Measurement(metric, found.value, found.interval, found.n, 0.0, 0.0, 1.0, True, finding)
         return (recovered,) if guess.summed else (recovered, _recognised(guess.single, single, several))
@@ -268,9 +270,11 @@ class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth])
 
 def _recognised(claimed: Bools, single: Bools, several: Bools) -> Measurement:
     hits, alarms = int((claimed & single).sum()), int((claimed & several).sum())
-    found = advantage(hits, int(single.sum()), alarms, int(several.sum()))
+    there = single | several
+    client = np.broadcast_to(np.arange(len(single))[:, None], single.shape)
+    found = clustered_advantage(claimed[there], single[there], client[there], seed=0)
     finding = (
         f"{hits:,} of {int(single.sum()):,} single nodes are recognised by their share, and {alarms:,} of "
         f"{int(several.sum()):,} larger classes are taken for one."
     )
-    return Measurement("single nodes told", found.value, found.interval, found.n, 0.0, 0.0, 1.0, False, finding)
+    return Measurement.of_advantage("single nodes told", found, alarms / max(int(several.sum()), 1), finding)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.proxies.knowledge import ProxyKnowledge, ProxySlices
 from fgl_secure.runtime import Phase, PublicParameters, Role, View
+from fgl_secure.statistics.metrics import Proportion, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -151,3 +152,15 @@ def close(read: Floats, right: Floats) -> NDArray[np.bool_]:
     """Whether proxies [..., d] are recovered, bool [...]; never where one of the two is NaN."""
     off = np.linalg.norm(read - right, axis=-1)
     return np.asarray(off <= RECOVERED * np.linalg.norm(right, axis=-1), dtype=np.bool_)
+
+
+def share_of_cells(right: NDArray[np.bool_], there: NDArray[np.bool_] | None = None) -> Proportion:
+    """The share of right cells of a client and a class; cells of one client depend on each other.
+
+    Args:
+        right: bool [clients, classes].
+        there: which cells count; None counts all.
+    """
+    there = np.ones(right.shape, dtype=np.bool_) if there is None else there
+    client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
+    return clustered_proportion(right[there], client[there], seed=0)

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY_SUM, PROXIES, ProxyKnowledge
-from fgl_secure.attacks.proxies.rows import ProxyRows, proxy_rows
+from fgl_secure.attacks.proxies.rows import ProxyRows, proxy_rows, share_of_cells
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import exact_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -166,12 +165,12 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
         if not there.any():
             return ()
         wanted = actual[np.ix_(guess.clients, there)]
+        found, values = share_of_cells(guess.counts[:, there] == wanted), np.bincount(wanted.ravel())
         right = int((guess.counts[:, there] == wanted).sum())
-        found, values = exact_proportion(right, wanted.size), np.bincount(wanted.ravel())
         skipped = f" For {guess.skipped:,} classes there was too much to try." if guess.skipped else ""
         finding = (
             f"How many labelled nodes of a class a client has is read off one sum of shares right {right:,} of "
-            f"{found.n:,} times.{skipped}"
+            f"{wanted.size:,} times.{skipped}"
         )
         random, prior = 1 / len(values), float(values.max() / values.sum())
         metric = "counts read off one sum"

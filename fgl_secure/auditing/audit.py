@@ -19,13 +19,13 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import Exposure
-from fgl_secure.auditing.verdict import Verdict, judge
+from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift, judge
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
 from fgl_secure.schemes import Assignment
-from fgl_secure.statistics import exact_proportion, smallest_detectable
+from fgl_secure.statistics import exact_proportion
 from fgl_secure.training.loop import Progress, TrainingResult
 
 ALL = "all"
@@ -173,7 +173,7 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
         positive_minimum=each.card.minimum,
         null_control=evidence.null.value,
         null_interval=evidence.null.interval,
-        detectable_advantage=smallest_detectable(max(found.n, 1)),
+        detectable_advantage=detectable(found),
         verdict=verdict,
         contradicts_claim=False,
         finding=found.finding,
@@ -183,6 +183,15 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
     if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
         return record
     return Record(**{**_fields(record), "contradicts_claim": True, "claim": _sentence(broken)})
+
+
+def detectable(found: Measurement) -> float:
+    """The smallest true figure that the verdict rule calls a leak 99 times in 100."""
+    if found.exact:
+        return detectable_rate(found.n, found.prior)
+    if found.arms is not None:
+        return detectable_difference(found.arms[:2], found.arms[2], found.prior)
+    return detectable_shift(found.value, found.interval, found.prior)
 
 
 def _view(each: Attack[Any, Any], run: RecordedRun) -> str:
@@ -216,7 +225,7 @@ def _boundary_record(plan: Plan) -> Record:
         positive_minimum=0.0,
         null_control=None,
         null_interval=None,
-        detectable_advantage=smallest_detectable(share.n),
+        detectable_advantage=detectable_rate(share.n, 0.0),
         verdict=Verdict.CONTEXT,
         contradicts_claim=False,
         finding=f"{int(on_boundary.sum()):,} of {len(on_boundary):,} devices have a neighbour in another silo.",

@@ -30,14 +30,15 @@ class Record:
         ci95: its 95 % interval; contains `value`.
         random: the figure of a uniformly random guess.
         prior: the figure of the best guess without the transcript.
-        n: number of units (messages, pairs, nodes) behind the figure.
+        n: number of independent units (senders, nodes, clients) behind the figure, an effective one where units
+            depend on each other.
         seed: of the run and the attack.
         positive_control: the same metric of the same attack on a run that must be broken; None when not applicable.
         positive_minimum: the floor that the positive control must reach.
         null_control: the same attack scored against permuted truth; None only for *proved* and *context*.
         null_interval: 95 % interval of the null control; None together with it.
-        detectable_advantage: the smallest advantage that n units detect with 99 % power; above 1 means that even a
-            full break could have been missed.
+        detectable_advantage: the smallest true figure that the verdict rule calls a leak 99 times in 100, at this n
+            and this prior; above 1 means that even a full break could have been missed.
         verdict: see `judge`.
         contradicts_claim: whether the figure contradicts what the protocol claims.
         finding: one plain sentence.

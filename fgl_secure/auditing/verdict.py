@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from math import sqrt
 
-from fgl_secure.statistics.intervals import Interval
+from scipy import stats
+
+from fgl_secure.statistics.intervals import Interval, clopper_pearson, difference
 
 MARGIN = 0.05
 """A gain over chance and prior up to here is not called a leak."""
@@ -21,7 +25,7 @@ class Verdict(StrEnum):
     NOT_DETECTED = "not detected"
     PROVED = "proved"
     CONTEXT = "context"
-    """The size of something, or a property of graph and partition: no evidence of its own."""
+    """The size of something, a property of graph and partition, or the precision of claims: no evidence of its own."""
 
     @property
     def is_exposure(self) -> bool:
@@ -61,3 +65,83 @@ def _judge_rate(value: float, interval: Interval, prior: float) -> Verdict:
     if value >= HALF and beats_prior:
         return Verdict.BROKEN
     return Verdict.LEAKS if interval.low - prior > MARGIN else Verdict.NOT_DETECTED
+
+
+POWER = 0.99
+"""How often a leak of the smallest detectable size is called one."""
+
+UNDETECTABLE = 2.0
+"""Stands for the smallest detectable figure where even a full break could be missed."""
+
+
+def detectable_rate(n: int, prior: float) -> float:
+    """The smallest true rate that `judge` calls a leak 99 times in 100.
+
+    Args:
+        n: independent units.
+        prior: as for `judge`.
+
+    Returns:
+        A rate in [0, 1], or `UNDETECTABLE`.
+    """
+    least = _least(n, lambda k: judge(k / n, clopper_pearson(k, n), prior, exact=True).is_exposure) if n else None
+    if least is None:
+        return UNDETECTABLE
+    return float(stats.beta.ppf(POWER, least, n - least + 1)) if least else 0.0
+
+
+def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) -> float:
+    """The smallest true advantage that `judge` calls a leak 99 times in 100.
+
+    Both rates are taken where they lie when the difference is at the lowest of 100 equally likely values.
+
+    Args:
+        arms: independent units with the answer yes, and with the answer no.
+        alarms: how often the attack says yes where the answer is no.
+        prior: as for `judge`.
+
+    Returns:
+        An advantage in [0, 1 - alarms], or `UNDETECTABLE`.
+    """
+
+    def caught(gain: float) -> bool:
+        tpr = min(alarms + gain, 1.0)
+        spreads = [rate * (1 - rate) / n for rate, n in zip((tpr, alarms), arms, strict=True)]
+        z = float(stats.norm.isf(1 - POWER)) / max(sqrt(sum(spreads)), 1e-12)
+        low, high = (float(stats.norm.sf(z * sqrt(spread))) for spread in spreads)
+        hits, wrong = stats.binom.ppf(low, arms[0], tpr), stats.binom.isf(high, arms[1], alarms)
+        found = difference(float(hits) / arms[0], arms[0], float(wrong) / arms[1], arms[1])
+        return judge(found.value, found.interval, prior, exact=False).is_exposure
+
+    if min(arms) < 1:
+        return UNDETECTABLE
+    most = 1.0 - alarms
+    least = _least(_STEPS, lambda step: caught(most * step / _STEPS))
+    return UNDETECTABLE if least is None else most * least / _STEPS
+
+
+def detectable_shift(value: float, interval: Interval, prior: float) -> float:
+    """The same for a figure of which only the interval is known, at an interval of that width.
+
+    Args:
+        value: the figure.
+        interval: its 95 % interval.
+        prior: as for `judge`.
+    """
+    deviation = (interval.high - interval.low) / (2 * float(stats.norm.isf(0.025)))
+    least = max(prior, 0.0) + MARGIN + (value - interval.low) + float(stats.norm.ppf(POWER)) * deviation
+    return least if least <= 1 else UNDETECTABLE
+
+
+_STEPS = 4096
+
+
+def _least(most: int, holds: Callable[[int], bool]) -> int | None:
+    """The least whole number up to `most` from which on something holds; None where it holds for none."""
+    if not holds(most):
+        return None
+    low, high = -1, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -23,7 +23,8 @@ MEANING = {
     Verdict.NOT_DETECTED: "This attack, on this many samples, found nothing. A smaller leak, or a better attack, "
     "remains possible.",
     Verdict.PROVED: "Shown for every input by enumerating all coins, or by exact accounting; no sampling involved.",
-    Verdict.CONTEXT: "The size of something, or a property of graph and partition: no evidence of its own.",
+    Verdict.CONTEXT: "The size of something, a property of graph and partition, or the share of claims that are right: "
+    "no evidence of its own.",
 }
 
 TERMS = (
@@ -51,7 +52,8 @@ TERMS = (
     ),
     (
         "smallest detectable",
-        "The smallest advantage that this many samples would have caught 99 times in 100. Smaller leaks go unseen.",
+        "The smallest true figure that the rule for verdicts would have called a leak 99 times in 100, on this many "
+        "independent samples. Smaller leaks go unseen.",
     ),
 )
 
@@ -133,12 +135,17 @@ def limits(record: Record) -> str:
     """What *not detected* leaves open; empty for the other verdicts."""
     if record.verdict is not Verdict.NOT_DETECTED:
         return ""
-    if record.detectable_advantage >= 1:
-        return f"{plural(record.n, 'sample')} are too few: even a full break could have been missed."
-    caught = f"Would have caught an advantage of {figure(record.detectable_advantage)} or more 99 times in 100."
+    if record.detectable_advantage > 1:
+        return f"{plural(record.n, 'independent sample')} are too few: even a full break could have been missed."
+    caught = f"Would have caught a true figure of {_above(record.detectable_advantage)} or more 99 times in 100."
     if record.ci95.high - max(record.prior, record.random) <= MARGIN:
         return caught
     return f"{caught} The interval still allows up to {figure(record.ci95.high)}."
+
+
+def _above(value: float) -> str:
+    """Rounded up, to claim no more."""
+    return figure(_outward(value, ceil))
 
 
 def control_failures(record: Record) -> str:

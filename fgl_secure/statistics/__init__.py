@@ -7,10 +7,12 @@ from fgl_secure.statistics.metrics import (
     Interval,
     Proportion,
     advantage,
+    clustered_advantage,
     clustered_proportion,
     exact_proportion,
     exact_rows_recovered,
     node_block_proportion,
+    pair_advantage,
     smallest_detectable,
 )
 
@@ -18,10 +20,12 @@ __all__ = [
     "Interval",
     "Proportion",
     "advantage",
+    "clustered_advantage",
     "clustered_proportion",
     "compare_exactly",
     "exact_proportion",
     "exact_rows_recovered",
     "node_block_proportion",
+    "pair_advantage",
     "smallest_detectable",
 ]

@@ -1,23 +1,32 @@
-"""Bootstrap intervals of proportions whose units are not independent.
+"""Bootstrap intervals of proportions, and of differences of two, whose units are not independent.
 
-Messages of one sender share its secret, and edges share endpoints: a binomial interval over them is too narrow.
-The percentile bootstrap resamples the senders or the nodes instead. Source: Snijders and Borgatti, Connections 22
-(1999), for nodes; Davison and Hinkley, Bootstrap Methods (1997), section 3.8, for clusters.
+Messages of one sender share its secret, and edges share endpoints: a binomial interval over them is too narrow. The
+bootstrap resamples the senders or the nodes instead. Its variance says how many independent units would vary as much,
+and the interval is the exact one of that many, with a quantile of Student's t for the variance that was estimated.
+Few clusters tell little of their own variance: their effective number is drawn towards what it is when the units of a
+cluster all agree, and is that below fifteen. Percentiles cover less (tests/statistics/test_coverage.py).
+
+Sources: Snijders and Borgatti, Connections 22 (1999), for nodes; Davison and Hinkley, Bootstrap Methods (1997), section
+3.8, for clusters; Korn and Graubard, Survey Methodology 24 (1998), for the interval; Kish, Survey Sampling (1965), for
+clusters of unequal size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy import sparse, stats
 
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.intervals import Interval, Proportion, clopper_pearson
+from fgl_secure.statistics.intervals import Interval, Proportion, clopper_pearson, difference
 
 _CELLS = 1_000_000  # resampled indices held at once: 8 MB each array
-_TAILS = (2.5, 97.5)
+_PRODUCTS = 300_000_000  # claims times resamples: half a minute
+_FEW = 15
+"""Clusters below which their variance is not believed."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -29,7 +38,7 @@ def clustered_proportion(
     """The share of successes over units that come in clusters, with a cluster-bootstrap 95 % interval.
 
     When the bootstrap says nothing (every unit agrees, one cluster, or clusters with equal shares) the interval is
-    Clopper-Pearson on the number of clusters, so that it never collapses to a point.
+    Clopper-Pearson on the effective number of clusters, so that it never collapses to a point.
 
     Args:
         success: bool [m], whether each unit succeeded; m = 0 gives value 0 and [0, 1].
@@ -37,21 +46,138 @@ def clustered_proportion(
         seed: of the resampling.
         draws: number of resamples, at least 100.
 
+    Returns:
+        The share; `n` is the effective number of clusters.
+
     Raises:
         InputError: for arrays of unequal length or wrong kind, or too few draws.
     """
+    return _proportion(_clustered(success, cluster, seed, draws))
+
+
+def clustered_advantage(
+    hit: npt.NDArray[np.bool_],
+    positive: npt.NDArray[np.bool_],
+    cluster: npt.NDArray[np.integer],
+    seed: int,
+    draws: int = 1000,
+) -> Proportion:
+    """TPR - FPR over units that come in clusters: Newcombe's interval of the independent units behind each rate.
+
+    Args:
+        hit: bool [m], whether the attack says yes of each unit.
+        positive: bool [m], whether the answer is yes.
+        cluster: int [m], the cluster of each unit.
+        seed: of the resampling.
+        draws: number of resamples, at least 100.
+
+    Raises:
+        InputError: for arrays of unequal length or wrong kind, or too few draws.
+    """
+    arms = (_clustered(hit[kind], cluster[kind], seed, draws) for kind in (positive, ~positive))
+    return _difference(*arms)
+
+
+def pair_advantage(
+    read: npt.NDArray[np.bool_],
+    edges: npt.NDArray[np.integer],
+    wrong: npt.NDArray[np.integer],
+    others: int,
+    n_nodes: int,
+    seed: int,
+    draws: int = 1000,
+) -> Proportion:
+    """TPR - FPR over pairs of nodes, with nodes resampled for both rates.
+
+    Args:
+        read: bool [m], which edges are claimed.
+        edges: int [2, m], their ends.
+        wrong: int [2, k], the ends of claims that are none.
+        others: how many pairs are none.
+        n_nodes: number of nodes of the graph.
+        seed: of the resampling.
+        draws: number of resamples, at least 100.
+
+    Raises:
+        InputError: for arrays of unequal length, wrong kind or out of range, or too few draws.
+    """
+    _check_endpoints("wrong", wrong, wrong.shape[1], n_nodes)
+    return _difference(_on_edges(read, edges, n_nodes, seed, draws), _false_claims(wrong, others, n_nodes, seed, draws))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rate:
+    """A rate, and how it varies over resamples.
+
+    Attributes:
+        value: the rate.
+        shares: float64 [draws].
+        independent: units that it would have if the units of a cluster all agreed.
+        clusters: how many.
+        units: how many.
+    """
+
+    value: float
+    shares: Floats
+    independent: float
+    clusters: int
+    units: int
+
+    @property
+    def planned(self) -> float:
+        """Independent units to count on before anything was measured."""
+        return self.independent * self._students if self.clusters >= _FEW else self.independent
+
+    @property
+    def effective(self) -> float:
+        """Independent units that vary as the resamples do."""
+        variance = float(self.shares.var(ddof=1)) if self.shares.size > 1 else 0.0
+        if variance < 1e-24 or not 0 < self.value < 1 or self.clusters < 2:
+            return self.independent
+        found = self.value * (1 - self.value) / variance * (self.clusters - 1) / self.clusters
+        found = min(found, float(self.units))
+        weight = min((_FEW / self.clusters) ** 2, 1.0)
+        found = 1 / ((1 - weight) / found + weight / min(self.independent, found))
+        return found * self._students if weight < 1 else found
+
+    @property
+    def _students(self) -> float:
+        return float((stats.norm.isf(0.025) / stats.t.isf(0.025, self.clusters - 1)) ** 2)
+
+
+_NOTHING = _Rate(0.0, np.zeros(0), 0.0, 0, 0)
+
+
+def _proportion(rate: _Rate) -> Proportion:
+    n = rate.effective
+    return Proportion(rate.value, clopper_pearson(rate.value * n, n) if n else Interval(0.0, 1.0), _whole(rate))
+
+
+def _difference(yes: _Rate, no: _Rate) -> Proportion:
+    found = difference(yes.value, yes.effective, no.value, no.effective)
+    arms = _whole(yes), _whole(no)
+    return Proportion(found.value, found.interval, sum(arms), arms)
+
+
+def _whole(rate: _Rate) -> int:
+    return max(int(rate.planned), 1) if rate.units else 0
+
+
+def _clustered(success: npt.NDArray[np.bool_], cluster: npt.NDArray[np.integer], seed: int, draws: int) -> _Rate:
     _check_units("success", success, draws)
     if cluster.shape != success.shape or cluster.dtype.kind not in "iu":
         raise InputError(
             f"cluster must be integers of shape {success.shape}; found {cluster.dtype} of shape {cluster.shape}"
         )
     if success.size == 0:
-        return Proportion(0.0, Interval(0.0, 1.0), 0)
+        return _NOTHING
+    if np.unique(cluster).size == success.size:  # every unit alone: independent
+        return _Rate(float(success.mean()), np.zeros(0), float(success.size), 0, success.size)
     _, index = np.unique(cluster, return_inverse=True)
     sizes = np.bincount(index).astype(np.float64)
     hits = np.bincount(index, weights=success).astype(np.float64)
     shares = np.concatenate(list(_cluster_shares(hits, sizes, seed, draws)))
-    return _percentile(float(success.mean()), shares, sizes.size, success.size)
+    return _Rate(float(success.mean()), shares, _kish(sizes), sizes.size, success.size)
 
 
 def node_block_proportion(
@@ -60,8 +186,8 @@ def node_block_proportion(
     """The share of hits over edges, with a node-block bootstrap 95 % interval.
 
     Each draw resamples the nodes with replacement; an edge counts as often as the product of the multiplicities of
-    its endpoints. The degenerate cases are those of `clustered_proportion`, with the nodes that carry an edge as
-    clusters.
+    its endpoints. The degenerate cases are those of `clustered_proportion`, with half the nodes that carry an edge as
+    clusters, because each edge takes two.
 
     Args:
         hit: bool [m], whether the attack was right about each edge; m = 0 gives value 0 and [0, 1].
@@ -73,16 +199,45 @@ def node_block_proportion(
     Raises:
         InputError: for arrays of unequal length, wrong kind or out of range, or too few draws.
     """
+    return _proportion(_on_edges(hit, endpoints, n_nodes, seed, draws))
+
+
+def _on_edges(
+    hit: npt.NDArray[np.bool_], endpoints: npt.NDArray[np.integer], n_nodes: int, seed: int, draws: int
+) -> _Rate:
     _check_units("hit", hit, draws)
-    _check_endpoints(endpoints, hit.size, n_nodes)
+    _check_endpoints("endpoints", endpoints, hit.size, n_nodes)
     if hit.size == 0:
-        return Proportion(0.0, Interval(0.0, 1.0), 0)
+        return _NOTHING
     shape = (n_nodes, n_nodes)
     pairs = (endpoints[0].astype(np.int64), endpoints[1].astype(np.int64))
     every = sparse.coo_array((np.ones(hit.size), pairs), shape=shape).tocsr()
     good = sparse.coo_array((hit.astype(np.float64), pairs), shape=shape).tocsr()
     shares = np.concatenate(list(_edge_shares(good, every, n_nodes, seed, draws)))
-    return _percentile(float(hit.mean()), shares, np.unique(endpoints).size, hit.size)
+    degrees = np.unique(endpoints, return_counts=True)[1].astype(np.float64)
+    return _Rate(float(hit.mean()), shares, max(_kish(degrees) / 2, 1.0), degrees.size, hit.size)
+
+
+def _false_claims(wrong: npt.NDArray[np.integer], others: int, n_nodes: int, seed: int, draws: int) -> _Rate:
+    """The share of pairs without an edge that are claimed; their number varies with a resample as that of all pairs."""
+    if not others:
+        return _NOTHING
+    k, halves = wrong.shape[1], max(n_nodes / 2, 1.0)
+    if not k:
+        return _Rate(0.0, np.zeros(0), halves, n_nodes, others)
+    pairs = (wrong[0].astype(np.int64), wrong[1].astype(np.int64))
+    claims = sparse.coo_array((np.ones(k), pairs), shape=(n_nodes, n_nodes)).tocsr()
+    shares = []
+    for drawn in _resamples(n_nodes, seed, max(100, min(draws, _PRODUCTS // k))):
+        weights = _multiplicities(drawn, n_nodes)
+        all_pairs = np.maximum(n_nodes**2 - (weights**2).sum(axis=0), 1.0) / max(n_nodes * (n_nodes - 1), 1)
+        shares.append((weights * (claims @ weights)).sum(axis=0) / all_pairs / others)
+    return _Rate(k / others, np.concatenate(shares), halves, n_nodes, others)
+
+
+def _kish(sizes: Floats) -> float:
+    """Clusters of equal size that vary as much as these."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def _cluster_shares(hits: Floats, sizes: Floats, seed: int, draws: int) -> Iterator[Floats]:
@@ -117,13 +272,6 @@ def _resamples(n: int, seed: int, draws: int) -> Iterator[Ints]:
         yield rng.integers(0, n, size=(min(step, draws - start), n))
 
 
-def _percentile(value: float, shares: Floats, clusters: int, n: int) -> Proportion:
-    if shares.size == 0 or np.ptp(shares) < 1e-12:
-        return Proportion(value, clopper_pearson(value * clusters, clusters), n)
-    low, high = (float(end) for end in np.percentile(shares, _TAILS))
-    return Proportion(value, Interval(min(low, value), max(high, value)), n)
-
-
 def _check_units(name: str, units: npt.NDArray[np.bool_], draws: int) -> None:
     if units.ndim != 1 or units.dtype != np.bool_:
         raise InputError(f"{name} must be bool [m]; found {units.dtype} of shape {units.shape}")
@@ -131,12 +279,10 @@ def _check_units(name: str, units: npt.NDArray[np.bool_], draws: int) -> None:
         raise InputError(f"draws must be at least 100, or the 2.5 % tails are empty; found {draws}")
 
 
-def _check_endpoints(endpoints: npt.NDArray[np.integer], m: int, n_nodes: int) -> None:
+def _check_endpoints(name: str, endpoints: npt.NDArray[np.integer], m: int, n_nodes: int) -> None:
     if endpoints.shape != (2, m) or endpoints.dtype.kind not in "iu":
         raise InputError(
-            f"endpoints must be integers of shape (2, {m}); found {endpoints.dtype} of shape {endpoints.shape}"
+            f"{name} must be integers of shape (2, {m}); found {endpoints.dtype} of shape {endpoints.shape}"
         )
     if m and (int(endpoints.min()) < 0 or int(endpoints.max()) >= n_nodes):
-        raise InputError(
-            f"endpoints must lie in [0, n_nodes = {n_nodes}); found {endpoints.min()} to {endpoints.max()}"
-        )
+        raise InputError(f"{name} must lie in [0, n_nodes = {n_nodes}); found {endpoints.min()} to {endpoints.max()}")

@@ -40,12 +40,14 @@ class Proportion:
     Attributes:
         value: the point estimate.
         interval: its confidence interval; always contains `value`.
-        n: number of units behind it.
+        n: independent units behind it, an effective number where units depend on each other.
+        arms: of a difference of two rates, the independent units of each; None for a rate.
     """
 
     value: float
     interval: Interval
     n: int
+    arms: tuple[int, int] | None = None
 
 
 def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Proportion:
@@ -67,16 +69,16 @@ def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Propor
     return Proportion(value, clopper_pearson(successes, n, confidence), int(n))
 
 
-def clopper_pearson(successes: float, n: int, confidence: float = 0.95) -> Interval:
-    """The beta quantiles behind `exact_proportion`; `successes` may be fractional (an effective count)."""
+def clopper_pearson(successes: float, n: float, confidence: float = 0.95) -> Interval:
+    """The beta quantiles behind `exact_proportion`; both counts may be fractional (effective ones)."""
     tail = (1 - confidence) / 2
     low = float(stats.beta.ppf(tail, successes, n - successes + 1)) if successes > 0 else 0.0
     high = float(stats.beta.ppf(1 - tail, successes + 1, n - successes)) if successes < n else 1.0
     return Interval(low, high)
 
 
-def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """The Wilson score interval of a rate; [0, 1] for n = 0.
+def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> Interval:
+    """The Wilson score interval of a rate; [0, 1] for n = 0. Both counts may be fractional (effective ones).
 
     Raises:
         InputError: for counts or a confidence outside their range.
@@ -91,13 +93,13 @@ def wilson_interval(successes: int, n: int, confidence: float = 0.95) -> Interva
     rate = successes / n
     centre = (successes + z * z / 2) / (n + z * z)
     half = z * sqrt(n * rate * (1 - rate) + z * z / 4) / (n + z * z)
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == n else centre + half
+    low = 0.0 if successes == 0 else max(centre - half, 0.0)
+    high = 1.0 if successes == n else min(centre + half, 1.0)
     return Interval(low, high)
 
 
 def advantage(tp: int, positives: int, fp: int, negatives: int, confidence: float = 0.95) -> Proportion:
-    """The distinguishing advantage TPR - FPR with Newcombe's hybrid score interval.
+    """The distinguishing advantage TPR - FPR of independent units, with Newcombe's hybrid score interval.
 
     Args:
         tp: positives that the attack called positive.
@@ -116,14 +118,28 @@ def advantage(tp: int, positives: int, fp: int, negatives: int, confidence: floa
     """
     _check_count("tp", tp, "positives", positives)
     _check_count("fp", fp, "negatives", negatives)
-    hit = wilson_interval(tp, positives, confidence)
-    alarm = wilson_interval(fp, negatives, confidence)
     tpr = tp / positives if positives else 0.0
     fpr = fp / negatives if negatives else 0.0
+    return difference(tpr, positives, fpr, negatives, confidence)
+
+
+def difference(tpr: float, positives: float, fpr: float, negatives: float, confidence: float = 0.95) -> Proportion:
+    """Newcombe's interval of a difference of two rates, from the rates and the independent units behind each.
+
+    Args:
+        tpr: in [0, 1].
+        positives: independent units behind it, fractional where that number is an effective one.
+        fpr: in [0, 1].
+        negatives: the same for the other rate.
+        confidence: inside (0, 1).
+    """
+    hit = wilson_interval(tpr * positives, positives, confidence)
+    alarm = wilson_interval(fpr * negatives, negatives, confidence)
     value = tpr - fpr
     low = value - sqrt((tpr - hit.low) ** 2 + (alarm.high - fpr) ** 2)
     high = value + sqrt((hit.high - tpr) ** 2 + (fpr - alarm.low) ** 2)
-    return Proportion(value, Interval(max(low, -1.0), min(high, 1.0)), int(positives + negatives))
+    arms = int(positives), int(negatives)
+    return Proportion(value, Interval(max(low, -1.0), min(high, 1.0)), sum(arms), arms)
 
 
 def smallest_detectable(n: int, alpha: float = 1e-3, power: float = 0.99) -> float:
@@ -164,7 +180,7 @@ def _quantile_sum(alpha: float, power: float) -> float:
     return float(stats.norm.isf(alpha) + stats.norm.ppf(power))
 
 
-def _check_count(name: str, count: int, total_name: str, total: int) -> None:
+def _check_count(name: str, count: float, total_name: str, total: float) -> None:
     if not 0 <= count <= total:
         raise InputError(f"{name} must be between 0 and {total_name} = {total}; found {count}")
 

@@ -6,7 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.bootstrap import clustered_proportion, node_block_proportion
+from fgl_secure.statistics.bootstrap import (
+    clustered_advantage,
+    clustered_proportion,
+    node_block_proportion,
+    pair_advantage,
+)
 from fgl_secure.statistics.intervals import (
     Interval,
     Proportion,
@@ -21,10 +26,12 @@ __all__ = [
     "Interval",
     "Proportion",
     "advantage",
+    "clustered_advantage",
     "clustered_proportion",
     "exact_proportion",
     "exact_rows_recovered",
     "node_block_proportion",
+    "pair_advantage",
     "smallest_detectable",
     "units_per_arm",
     "wilson_interval",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         NotPrivateError,
         NotSimulatableError,
         PrivacyAssertionError,
+        PrivacyTestWarning,
         TraceDiffersError,
         VacuousTestError,
     )
@@ -35,6 +36,7 @@ _HOME = {
     "NotPrivateError": "evidence",
     "NotSimulatableError": "evidence",
     "PrivacyAssertionError": "evidence",
+    "PrivacyTestWarning": "evidence",
     "Protocol": "protocol",
     "Tapes": "coins",
     "TraceDiffersError": "evidence",
@@ -53,6 +55,7 @@ __all__ = [
     "NotPrivateError",
     "NotSimulatableError",
     "PrivacyAssertionError",
+    "PrivacyTestWarning",
     "Protocol",
     "Tapes",
     "TraceDiffersError",

@@ -1,4 +1,8 @@
-"""One arm of a comparison: a protocol on fixed inputs, watched by a coalition, on all coin tapes or on samples."""
+"""One arm of a comparison: a protocol on fixed inputs, watched by a coalition, on all coin tapes or on samples.
+
+A view is what was received and what its members own, and how that lies: number, order, types and declared sizes of
+messages, incidents, and the error that a run ends with.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,10 @@ from numpy.typing import NDArray
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PAYLOAD, Directory, Party, Phase, Private, Recording, Step, Transcript
+from fgl_secure.runtime.transcript import Incident
 from fgl_secure.runtime.view import PrivateRows, ReceivedRows
-from fgl_secure.testing.coins import BatchCoins, CountingCoins, Draw, Tapes, tape_count
+from fgl_secure.testing.coins import BatchCoins, CountingCoins, Draw, TapeError, Tapes, tape_count
+from fgl_secure.testing.evidence import VacuousTestError
 from fgl_secure.testing.protocol import Inputs, Protocol
 
 Ints = NDArray[np.int64]
@@ -25,24 +31,32 @@ _OWN = "own "
 class Block:
     """Rows of one kind in a view, and how they lie there.
 
-    Bytes an element are not part of it: they are the business of `assert_same_trace`.
-
     Attributes:
-        content: the phase of messages, or the name of inputs or coins.
+        content: the phase of messages, the name of inputs or coins, or what an incident or error says.
         step: when.
         ends: (sender, receiver) of each message, or (owner, owner); party identifiers.
         item_shape: shape of one row.
+        dtype: of its elements.
+        item_bytes: what one message was declared to have on the wire; 0 for what is no message.
     """
 
     content: str
     step: Step
     ends: tuple[tuple[int, int], ...]
     item_shape: tuple[int, ...]
+    dtype: str = ""
+    item_bytes: int = 0
 
     @property
     def width(self) -> int:
         """Coordinates of one row."""
         return int(np.prod(self.item_shape, dtype=np.int64))
+
+    def __str__(self) -> str:
+        what = (
+            f"{len(self.ends)} of {self.content}, round {self.step.round}, shape {list(self.item_shape)} {self.dtype}"
+        )
+        return f"{what}, {self.item_bytes} bytes" if self.item_bytes else what
 
 
 Layout = tuple[Block, ...]
@@ -50,10 +64,17 @@ Layout = tuple[Block, ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Views:
-    """Views with one layout: values int64 [n, coordinates]."""
+    """Views with one layout: values int64 [n, coordinates].
+
+    Attributes:
+        layout: what lies where.
+        values: int64 [n, coordinates].
+        error: what the run ended with; None for one that came to its end.
+    """
 
     layout: Layout
     values: Ints
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,22 +86,34 @@ class Aligned:
         b: int64 [m, columns].
         labels: a name for each column.
         positions: position of each column inside its message.
+        note: where the layouts of two views differ first, in words; "" where all have one.
     """
 
     a: Ints
     b: Ints
     labels: tuple[str, ...]
     positions: tuple[int, ...]
+    note: str = ""
 
 
-def views_of(transcript: Transcript, coalition: Iterable[Party], kinds: Sequence[Private]) -> Views:
+def views_of(
+    transcript: Transcript, coalition: Iterable[Party], kinds: Sequence[Private], error: Exception | None = None
+) -> Views:
     """What a coalition received, and its own inputs or coins as `kinds` says, over all rounds.
 
     Real numbers enter by their bit patterns, so that equal views stay equal and different ones different. Of sealed
-    messages only their ends and number do: who forwards a ciphertext cannot open it.
+    messages only their ends, sizes and number do: who forwards a ciphertext cannot open it.
+
+    Args:
+        transcript: of the run.
+        coalition: who pools views.
+        kinds: what else than messages belongs to the view.
+        error: what the run ended with; it is seen by everybody, as incidents are.
 
     Raises:
         InputError: for messages whose payload was not recorded: the view would be incomplete.
+        VacuousTestError: for messages of the phase `sealed` whose content was sent to a member: nobody would look at
+            it.
     """
     view = transcript.view(coalition)
     rows: list[ReceivedRows | PrivateRows] = [*view.received, *(own for own in view.private if own.kind in list(kinds))]
@@ -88,31 +121,102 @@ def views_of(transcript: Transcript, coalition: Iterable[Party], kinds: Sequence
     blocks, columns = [], []
     for part in rows:
         if isinstance(part, ReceivedRows) and part.phase is Phase.SEALED:
-            blocks.append(Block(part.phase.label, part.step, _ends(part), (0,)))
+            _require_forwarded(part, transcript.parties)
+            blocks.append(Block(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
             continue
+        size = part.item_bytes if isinstance(part, ReceivedRows) else 0
         for content, ends, payload in _contents(part):
             shape = payload.shape[transcript.batch_axes + 1 :]
-            blocks.append(Block(content, part.step, ends, shape))
+            blocks.append(Block(content, part.step, ends, shape, payload.dtype.str, size))
             runs = count if count > 0 else payload.shape[0]
             columns.append(_as_integers(payload).reshape(runs, len(ends) * blocks[-1].width))
+    blocks += [_incident(transcript.parties, each) for each in transcript.incidents]
+    if error is not None:
+        blocks.append(Block(f"{type(error).__name__}: {error}", Step(0), (), (0,)))
     values = np.concatenate(columns, axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
-    return Views(tuple(blocks), values)
+    return Views(tuple(blocks), values, error)
 
 
-def aligned(a: Sequence[Views], b: Sequence[Views], parties: Directory) -> Aligned:
+def _incident(parties: Directory, incident: Incident) -> Block:
+    party = parties.id_of(incident.party)
+    return Block(incident.what, incident.step, ((party, party),), (0,))
+
+
+def _require_forwarded(part: ReceivedRows, parties: Directory) -> None:
+    if part.fields is not None and len(part.receivers):
+        member = party_at(parties, int(part.receivers[0]))
+        raise VacuousTestError(
+            f"payload of phase sealed must be for somebody behind its receiver, because nobody looks into it; found "
+            f"content that was sent to {member}: name the phase by what the message holds"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The columns that samples of two arms share, as one sample of them shows.
+
+    Attributes:
+        layouts: the numbers of those that are known; others get some as they appear.
+        width: coordinates behind the number of the layout; wider views are cut.
+    """
+
+    layouts: dict[Layout, int]
+    width: int
+
+    @classmethod
+    def of(cls, views: Iterable[Views]) -> Frame:
+        """The frame of some views: layouts by width, so that their numbers are in an order that says something."""
+        seen = {each.layout: each.values.shape[1] for each in views}
+        order = sorted(seen, key=lambda layout: (seen[layout], len(layout)))
+        return cls({layout: number for number, layout in enumerate(order)}, max(seen.values()))
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the number of the layout is a column."""
+        return len(self.layouts) > 1
+
+    def number(self, layout: Layout) -> int:
+        """Of a layout."""
+        return self.layouts.setdefault(layout, len(self.layouts))
+
+
+LAYOUT = "number, order, types and lengths of the messages, incidents and errors"
+
+
+def aligned(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> Aligned:
     """Puts the views of two arms over the same columns.
 
     Where layouts differ between runs, the number of the layout becomes the first column: whoever sees a view sees
     how many messages it has and how long they are.
+
+    Args:
+        a: of the first arm.
+        b: of the second.
+        parties: numbering of the parties.
+        frame: of samples taken before, whose columns these are to have too; None for those of these views.
+
+    Raises:
+        Exception: what all runs of both arms ended with: a protocol that never runs shows nothing.
     """
-    layouts = list(dict.fromkeys(views.layout for views in [*a, *b]))
-    if len(layouts) == 1:
-        labels, positions = _describe(layouts[0], parties)
+    if all(each.error is not None for each in (*a, *b)):
+        raise a[0].error or InputError("runs must end")
+    frame = Frame.of([*a, *b]) if frame is None else frame
+    numbers = [frame.number(views.layout) for views in (*a, *b)]
+    if not frame.numbered:
+        labels, positions = _describe(next(iter(frame.layouts)), parties)
         return Aligned(_stack(a), _stack(b), labels, positions)
-    width = max(views.values.shape[1] for views in [*a, *b])
-    labels = ("number and length of the messages", *(f"coordinate {j}" for j in range(width)))
-    padded = [_stack([_padded(views, layouts.index(views.layout), width) for views in arm]) for arm in (a, b)]
-    return Aligned(padded[0], padded[1], labels, (-1, *range(width)))
+    numbered = [_numbered(views, at, frame.width) for views, at in zip((*a, *b), numbers, strict=True)]
+    labels = (LAYOUT, *(f"coordinate {j}" for j in range(frame.width)))
+    first, other = list(frame.layouts)[:2]
+    note = f"views differ in layout: {first_difference(first, other)}"
+    return Aligned(_stack(numbered[: len(a)]), _stack(numbered[len(a) :]), labels, (-1, *range(frame.width)), note)
+
+
+def first_difference(some: Sequence[object], others: Sequence[object]) -> str:
+    """Where two layouts or traces part, in words."""
+    at = next((i for i, (x, y) in enumerate(zip(some, others, strict=False)) if x != y), min(len(some), len(others)))
+    here, there = (str(each[at]) if at < len(each) else "no further message" for each in (some, others))
+    return f"first difference, batch {at}: {here} against {there}"
 
 
 def _contents(
@@ -145,9 +249,10 @@ def _stack(views: Sequence[Views]) -> Ints:
     return np.concatenate([part.values for part in views])
 
 
-def _padded(views: Views, layout: int, width: int) -> Views:
-    values = np.pad(views.values, ((0, 0), (1, width - views.values.shape[1])))
-    values[:, 0] = layout
+def _numbered(views: Views, number: int, width: int) -> Views:
+    values = views.values[:, :width]
+    values = np.pad(values, ((0, 0), (1, width - values.shape[1])))
+    values[:, 0] = number
     return Views(views.layout, values)
 
 
@@ -199,7 +304,7 @@ class Arm:
     def draws(self) -> tuple[Draw, ...]:
         """The coins that one run draws, found by a dry run on coins that are all zero."""
         coins = CountingCoins((1,) if self.protocol.batched else ())
-        self.protocol.transcript(self.inputs, coins, Recording())
+        self.protocol.run_once(self.inputs, coins, Recording())
         return tuple(coins.draws)
 
     def on_all_tapes(self) -> list[Views]:
@@ -229,9 +334,55 @@ class Arm:
     def _on(self, tapes: Tapes) -> Views:
         views = self._view(tapes)
         if not tapes.exhausted:
-            raise InputError("draws must not depend on the values of earlier coins; found a run that drew fewer")
+            raise TapeError("draws must not depend on the values of earlier coins; found a run that drew fewer")
         return views
 
     def _view(self, coins: Coins) -> Views:
-        transcript = self.protocol.transcript(self.inputs, coins, Recording.everything())
-        return views_of(transcript, self.coalition, self.kinds)
+        transcript, error = self.protocol.run_once(self.inputs, coins, Recording.everything())
+        return views_of(transcript, self.coalition, self.kinds, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One batch of messages as the network sees it."""
+
+    phase: str
+    round: int
+    layer: int
+    direction: str
+    evaluation: bool
+    senders: tuple[int, ...]
+    receivers: tuple[int, ...]
+    item_bytes: int
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{s}-{r}" for s, r in zip(self.senders[:4], self.receivers[:4], strict=True))
+        more = ", ..." if len(self.senders) > 4 else ""
+        return (
+            f"{len(self.senders)} messages of {self.item_bytes} bytes ({self.phase}, round {self.round}, "
+            f"layer {self.layer}, {self.direction}, sender-receiver {ends}{more})"
+        )
+
+
+Trace = tuple[Entry, ...]
+
+
+def trace_of(transcript: Transcript) -> Trace:
+    """The trace that a run left on the network."""
+    return tuple(
+        Entry(
+            batch.phase.label,
+            batch.step.round,
+            batch.step.layer,
+            batch.step.direction,
+            batch.step.evaluation,
+            _tuple(batch.senders),
+            _tuple(batch.receivers),
+            batch.item_bytes,
+        )
+        for batch in transcript.messages
+    )
+
+
+def _tuple(ids: NDArray[np.int64]) -> tuple[int, ...]:
+    return tuple(ids.tolist())

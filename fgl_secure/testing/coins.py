@@ -82,6 +82,10 @@ def tape_count(draws: Sequence[Draw]) -> int:
     return math.prod(draw.modulus**draw.count for draw in draws)
 
 
+class TapeError(InputError):
+    """A protocol asked a tape for coins that no dry run asked for: its tapes are not equally likely."""
+
+
 class Tapes(Coins):
     """Every coin tape of a protocol whose draws may have different ranges; `TapeCoins` where they have one.
 
@@ -119,7 +123,7 @@ class Tapes(Coins):
         """Draws int64 [*batch_shape, *shape]: the next coins of every tape."""
         asked = Draw(modulus, math.prod(shape))
         if self.exhausted or self._draws[self._next] != asked:
-            raise InputError(
+            raise TapeError(
                 "draws must not depend on the values of earlier coins, or tapes are not equally likely; draw "
                 f"{self._next} asks for {asked.count} coins below {asked.modulus}, as no dry run did"
             )

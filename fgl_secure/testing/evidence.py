@@ -24,7 +24,11 @@ class TraceDiffersError(PrivacyAssertionError):
 
 
 class VacuousTestError(FglSecureError):
-    """The check did not reject the broken twin, so its verdict on the protocol says nothing."""
+    """The test would pass whatever the protocol does; one whose broken twin passes is such a test."""
+
+
+class PrivacyTestWarning(UserWarning):
+    """A test compared less than it may seem to."""
 
 
 @dataclass(frozen=True, slots=True)

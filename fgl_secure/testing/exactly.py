@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import warnings
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 from numpy.typing import ArrayLike
 
 from fgl_secure.runtime import Party
 from fgl_secure.statistics.exact import ExactComparison, compare_exactly
 from fgl_secure.testing.arms import Aligned, Arm, aligned
-from fgl_secure.testing.evidence import Evidence, NotPrivateError
+from fgl_secure.testing.evidence import Evidence, NotPrivateError, PrivacyTestWarning
 from fgl_secure.testing.protocol import Protocol, Question, words
 from fgl_secure.testing.twins import judge, require_twin
+from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
 
 _SHOWN = 12  # coordinates of a view in a message
 
@@ -23,6 +26,7 @@ def assert_exactly_private(
     coalition: Iterable[Party],
     *,
     broken_twin: Protocol,
+    waived: Mapping[str, str] | None = None,
 ) -> Evidence:
     """Proves that a coalition's joint view has the same distribution for two inputs.
 
@@ -35,33 +39,51 @@ def assert_exactly_private(
         inputs_b: the same shape, with the same rows for the coalition's members.
         coalition: who pools views.
         broken_twin: the same protocol with a flaw that this check must find.
+        waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
+            "coalition", "trace" or "values".
 
     Raises:
         NotPrivateError: the distributions differ.
-        VacuousTestError: those of the twin do not.
+        VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
         InputError: for inputs that make no fair question, or too many tapes.
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
+    waivers = Waivers.of(waived)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
+    probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
+    probe.require_different()
 
-    def check(tested: Protocol) -> Evidence:
-        return exact_evidence(
-            "exact privacy",
-            Arm(tested, question.a, question.coalition),
-            Arm(tested, question.b, question.coalition),
-            ("inputs_a", "inputs_b"),
-        )
+    def check(tested: Protocol, *joining: Party) -> Evidence:
+        together = (*question.coalition, *joining)
+        a, b = (Arm(tested, values, together) for values in (question.a, question.b))
+        return exact_evidence("exact privacy", a, b, ("inputs_a", "inputs_b"))
+
+    def sees(party: Party) -> bool:
+        return check(protocol, party).rejected
 
     return judge(
-        check, protocol, broken_twin, NotPrivateError, "{protocol} lets a coalition tell inputs_a from inputs_b"
+        check,
+        protocol,
+        broken_twin,
+        NotPrivateError,
+        "{protocol} lets a coalition tell inputs_a from inputs_b",
+        fair=partial(require_fair, probe, broken_twin, waivers, sees),
+        waived=waivers.notes,
     )
 
 
 def exact_evidence(check: str, a: Arm, b: Arm, names: tuple[str, str]) -> Evidence:
-    """Compares two arms over all of their tapes."""
+    """Compares two arms over all of their tapes; warns where the first has one alone and nothing is found."""
     views = aligned(a.on_all_tapes(), b.on_all_tapes(), a.protocol.parties)
     found = compare_exactly(views.a, views.b)
+    if found.equal and found.tapes_a == 1 and views.labels:
+        warnings.warn(
+            f"protocol must draw its coins from the channel to be enumerated; found one coin tape of {a.protocol}, so "
+            "that two single views were compared",
+            PrivacyTestWarning,
+            stacklevel=2,
+        )
     tapes = str(found.tapes_a) if found.tapes_a == found.tapes_b else f"{found.tapes_a} and {found.tapes_b}"
     distance = found.total_variation
     return Evidence(
@@ -73,7 +95,7 @@ def exact_evidence(check: str, a: Arm, b: Arm, names: tuple[str, str]) -> Eviden
         f"{found.distinct} different views of {views.a.shape[1]} coordinates",
         "any: all coin tapes are counted",
         0.0,
-        _witness(found, views, names),
+        (*_witness(found, views, names), *([views.note] if views.note else [])),
     )
 
 

@@ -16,6 +16,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Party, Recording, Step, Transcript
+from fgl_secure.testing.coins import TapeError
 
 Inputs = NDArray[Any]
 Run = Callable[[Inputs, Channel], object]
@@ -46,19 +47,35 @@ class Protocol:
         inner = getattr(self.run, "func", self.run)  # a partial is called by what it wraps
         return self.name or str(getattr(inner, "__name__", type(inner).__name__))
 
-    def transcript(self, inputs: Inputs, coins: Coins, recording: Recording) -> Transcript:
-        """Runs the protocol once and returns what the channel recorded."""
+    def run_once(self, inputs: Inputs, coins: Coins, recording: Recording) -> tuple[Transcript, Exception | None]:
+        """Runs the protocol once.
+
+        Returns:
+            what the channel recorded, and the error that the run ended with, None where it came to its end.
+
+        Raises:
+            TapeError: draws depend on coins.
+        """
         channel = Channel(self.parties, coins, recording)
         try:
             self.run(inputs.copy(), channel)
-        except InputError as error:
-            if self.batched:
+        except TapeError:
+            raise
+        except Exception as error:  # whatever a run ends with is seen by those who take part
+            if self.batched and isinstance(error, InputError):
                 error.add_note(
                     "payloads must carry the channel's batch_shape as leading axes; "
                     "Protocol(..., batched=False) runs a protocol that has none"
                 )
-            raise
-        return channel.transcript
+            return channel.transcript, error
+        return channel.transcript, None
+
+    def transcript(self, inputs: Inputs, coins: Coins, recording: Recording) -> Transcript:
+        """Runs the protocol once and returns what the channel recorded, or raises what the run ended with."""
+        transcript, error = self.run_once(inputs, coins, recording)
+        if error is not None:
+            raise error
+        return transcript
 
     def checked_inputs(self, inputs: ArrayLike, name: str) -> Inputs:
         """An array with one row for each owner, or an `InputError`."""

@@ -22,7 +22,7 @@ from fgl_secure.statistics.features import (
     has_ratios,
 )
 from fgl_secure.statistics.statistical import ALPHA, POWER, Comparison, Power, compare_samples, family_size
-from fgl_secure.testing.arms import Aligned, Arm, aligned
+from fgl_secure.testing.arms import Aligned, Arm, Frame, Views, aligned
 from fgl_secure.testing.evidence import Evidence
 from fgl_secure.testing.protocol import words
 from fgl_secure.testing.settings import CURRENT
@@ -98,15 +98,32 @@ class Contest:
         Args:
             decisive: an adjusted p-value up to which a first rejection needs no second.
         """
-        pilot = self._views("pilot", _PILOT)
+        found = self._attempt("", None, decisive)
+        if isinstance(found, Frame):  # a layout that the pilot had not seen: number them all, on fresh coins
+            found = self._attempt("again, ", found, decisive)
+        if isinstance(found, Frame):
+            raise AssertionError("layouts must be numbered once they are known to differ")
+        return found
+
+    def _attempt(self, purpose: str, frame: Frame | None, decisive: float) -> Evidence | Frame:
+        samples = self._sampled(purpose + "pilot", _PILOT)
+        frame = Frame.of((*samples[0], *samples[1])) if frame is None else frame
+        numbered = frame.numbered
+        pilot = aligned(*samples, self.a.protocol.parties, frame)
         joins = self._joins(pilot)
         power = self.plan.power(family_size(len(pilot.labels), joins, self.a.protocol.modulus))
-        runs = [self._run("first run", power.n, joins)]
-        if runs[0].rejected and runs[0].p_value > decisive:
-            _LOG.warning("%s, %s: first run rejected: %s", self.check, self.a.protocol, _words(runs[0]))
-            runs.append(self._run("second run", _RERUN * power.n, joins))
-            _LOG.warning("%s, %s: second run: %s", self.check, self.a.protocol, _words(runs[1]))
-        return self._evidence(runs, joins)
+        runs: list[Comparison] = []
+        for name, size in (("first run", power.n), ("second run", _RERUN * power.n)):
+            sampled = self._sampled(purpose + name, size)
+            views = aligned(*sampled, self.a.protocol.parties, frame)
+            if frame.numbered != numbered:
+                return Frame.of((*sampled[0], *sampled[1]))
+            runs.append(self._compared(views, joins, purpose + name))
+            words = "first run rejected" if len(runs) == 1 else name
+            if not runs[0].rejected or runs[0].p_value <= decisive:
+                break
+            _LOG.warning("%s, %s: %s: %s", self.check, self.a.protocol, words, _words(runs[-1]))
+        return self._evidence(runs, joins, pilot.note)
 
     def _joins(self, pilot: Aligned) -> Joins:
         """What to look at together, from samples that are used for nothing else."""
@@ -114,28 +131,21 @@ class Contest:
         varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
         pairs = Pairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
         relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
-        if has_ratios(modulus):
+        if has_ratios(modulus) and pilot.labels:
             found = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
             relations = np.unique(np.concatenate(found), axis=0)
         return Joins(pairs, relations)
 
-    def _run(self, name: str, size: int, joins: Joins) -> Comparison:
-        views, modulus = self._views(name, size), self.a.protocol.modulus
-        if len(views.labels) != joins.relations.shape[1]:
-            raise InputError(
-                "the number and length of messages must not depend on coins, or samples have no common columns; found "
-                f"views of {joins.relations.shape[1]} and of {len(views.labels)} coordinates"
-            )
+    def _compared(self, views: Aligned, joins: Joins, name: str) -> Comparison:
+        modulus = self.a.protocol.modulus
         a, b = (features_of(sample, modulus, joins, views.labels) for sample in (views.a, views.b))
         seed = self.plan.classifier_seed(name)
         return compare_samples(a, b, modulus, views.labels, alpha=self.plan.alpha, seed=seed)
 
-    def _views(self, name: str, size: int) -> Aligned:
-        a = self.a.sample(size, self.plan.coins(name, "a"))
-        b = self.b.sample(size, self.plan.coins(name, "b"))
-        return aligned(a, b, self.a.protocol.parties)
+    def _sampled(self, name: str, size: int) -> tuple[list[Views], list[Views]]:
+        return self.a.sample(size, self.plan.coins(name, "a")), self.b.sample(size, self.plan.coins(name, "b"))
 
-    def _evidence(self, runs: list[Comparison], joins: Joins) -> Evidence:
+    def _evidence(self, runs: list[Comparison], joins: Joins, note: str) -> Evidence:
         power, last = runs[0].power, runs[-1]
         labels = ("first run", f"fresh run on {_RERUN} times the sample")
         notes = [f"{label}: {_words(run)}" for label, run in zip(labels, runs, strict=False)] if len(runs) > 1 else []
@@ -150,7 +160,7 @@ class Contest:
             f"{POWER:g} at level {power.alpha:g} over {power.tests} tests, {power.n} samples per arm, "
             f"{len(pairs.chosen)} of {pairs.possible} pairs and {len(joins.relations)} linear relations of coordinates",
             power.fixed,
-            tuple(notes),
+            (*notes, *([note] if note else [])),
         )
 
 

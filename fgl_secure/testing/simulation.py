@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -21,6 +21,7 @@ from fgl_secure.testing.exactly import exact_evidence
 from fgl_secure.testing.protocol import Inputs, Protocol
 from fgl_secure.testing.sampling import Contest, Plan
 from fgl_secure.testing.twins import judge, require_twin
+from fgl_secure.testing.vacuous import Probe, Waivers, require_fair, require_leakage
 
 Leakage = TypeVar("Leakage")
 
@@ -40,6 +41,7 @@ def assert_simulatable(
     samples: int | None = None,
     seed: int | None = None,
     pairs: int = MAX_PAIRS,
+    waived: Mapping[str, str] | None = None,
 ) -> Evidence:
     """Compares the coalition's view of real runs with the view that a simulator makes up.
 
@@ -59,10 +61,13 @@ def assert_simulatable(
         samples: sample size of each arm; None takes `--privacy-samples`, or what `advantage` needs.
         seed: makes the check repeatable; None takes `--privacy-seed`, or secret coins.
         pairs: how many pairs of coordinates are looked at.
+        waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
+            "coalition", "trace" or "values".
 
     Raises:
         NotSimulatableError: real and simulated views were told apart.
-        VacuousTestError: those of the twin were not.
+        VacuousTestError: those of the twin were not, or the test would pass whatever the protocol does, for instance
+            because `leakage` returns the honest rows as they are.
         SampleTooSmallError: the sample cannot show `advantage`.
     """
     __tracebackhide__ = True
@@ -71,6 +76,8 @@ def assert_simulatable(
     members = tuple(sorted(set(coalition)))
     if not members:
         raise InputError("coalition must have at least one member; found none")
+    require_leakage(leakage(real.copy()), real, protocol.rows_of(members))
+    waivers, probe = Waivers.of(waived), Probe(protocol, {"inputs": real}, members)
     plan = Plan(advantage, alpha, samples, seed, pairs).with_settings()
 
     def simulate(given: Inputs, channel: Channel) -> None:
@@ -86,6 +93,8 @@ def assert_simulatable(
         broken_twin,
         NotSimulatableError,
         "{protocol} shows a coalition more than the allowed leakage",
+        fair=partial(require_fair, probe, broken_twin, waivers),
+        waived=waivers.notes,
         check_twin=partial(check, decisive=alpha**2),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from numpy.typing import ArrayLike
@@ -15,6 +15,7 @@ from fgl_secure.testing.evidence import Evidence, NotPrivateError
 from fgl_secure.testing.protocol import Protocol, Question
 from fgl_secure.testing.sampling import Contest, Plan
 from fgl_secure.testing.twins import judge, require_twin
+from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
 
 
 def assert_statistically_private(
@@ -29,6 +30,7 @@ def assert_statistically_private(
     samples: int | None = None,
     seed: int | None = None,
     pairs: int = MAX_PAIRS,
+    waived: Mapping[str, str] | None = None,
 ) -> Evidence:
     """Tries to tell two inputs apart from samples of a coalition's joint view, and says how hard it tried.
 
@@ -48,21 +50,30 @@ def assert_statistically_private(
         samples: sample size of each arm; None takes `--privacy-samples`, or what `advantage` needs.
         seed: makes the check repeatable; None takes `--privacy-seed`, or secret coins.
         pairs: how many pairs of coordinates are looked at, those at one position of two messages first.
+        waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
+            "coalition", "trace" or "values".
 
     Raises:
         NotPrivateError: both runs told the inputs apart.
-        VacuousTestError: the twin's could not be told apart.
+        VacuousTestError: the twin's could not be told apart, or the test would pass whatever the protocol does.
         SampleTooSmallError: the sample cannot show `advantage`.
         InputError: for inputs that make no fair question.
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
+    waivers = Waivers.of(waived)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
+    probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
+    probe.require_different()
     plan = Plan(advantage, alpha, samples, seed, pairs).with_settings()
 
-    def check(tested: Protocol, decisive: float = 0.0) -> Evidence:
-        a, b = Arm(tested, question.a, question.coalition), Arm(tested, question.b, question.coalition)
+    def check(tested: Protocol, *joining: Party, decisive: float = 0.0) -> Evidence:
+        together = (*question.coalition, *joining)
+        a, b = Arm(tested, question.a, together), Arm(tested, question.b, together)
         return Contest("statistical privacy", a, b, plan).evidence(decisive=decisive)
+
+    def sees(party: Party) -> bool:
+        return check(protocol, party, decisive=alpha**2).rejected
 
     return judge(
         check,
@@ -70,5 +81,7 @@ def assert_statistically_private(
         broken_twin,
         NotPrivateError,
         "{protocol} lets a coalition tell inputs_a from inputs_b",
+        fair=partial(require_fair, probe, broken_twin, waivers, sees),
+        waived=waivers.notes,
         check_twin=partial(check, decisive=alpha**2),
     )

@@ -2,121 +2,142 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+from scipy import stats
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Recording, Transcript
+from fgl_secure.runtime import Recording
+from fgl_secure.statistics.statistical import POWER, Comparison, Outcome, Power, chi_square
+from fgl_secure.testing.arms import Trace, first_difference, trace_of
 from fgl_secure.testing.coins import BatchCoins
 from fgl_secure.testing.evidence import Evidence, TraceDiffersError
 from fgl_secure.testing.protocol import Inputs, Protocol
 from fgl_secure.testing.twins import judge, require_twin
+from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
 
 RUNS = 8
 
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One batch of messages as the network sees it."""
-
-    phase: str
-    round: int
-    layer: int
-    direction: str
-    evaluation: bool
-    senders: tuple[int, ...]
-    receivers: tuple[int, ...]
-    item_bytes: int
-
-    def __str__(self) -> str:
-        ends = ", ".join(f"{s}-{r}" for s, r in zip(self.senders[:4], self.receivers[:4], strict=True))
-        more = ", ..." if len(self.senders) > 4 else ""
-        return (
-            f"{len(self.senders)} messages of {self.item_bytes} bytes ({self.phase}, round {self.round}, "
-            f"layer {self.layer}, {self.direction}, sender-receiver {ends}{more})"
-        )
-
-
-Trace = tuple[Entry, ...]
+_TESTS = 3
+_OBSERVER = "an observer of the network"
 
 
 def assert_same_trace(
-    protocol: Protocol, inputs_a: ArrayLike, inputs_b: ArrayLike, *, broken_twin: Protocol, runs: int = RUNS
+    protocol: Protocol,
+    inputs_a: ArrayLike,
+    inputs_b: ArrayLike,
+    *,
+    broken_twin: Protocol,
+    runs: int = RUNS,
+    advantage: float = 0.1,
+    waived: Mapping[str, str] | None = None,
 ) -> Evidence:
-    """Checks that phases, rounds, senders, receivers, counts and sizes of all messages are the same for two inputs.
+    """Checks that phases, rounds, senders, receivers, counts and sizes of all messages tell nothing of two inputs.
+
+    Where all runs leave one trace, that is all. Where traces differ from run to run of one input too, as with a random
+    number of dummy messages, their distributions are compared: which trace, how many messages and how many bytes, at a
+    false-alarm probability of .001 together, and on four times as many fresh runs before anything is called different.
 
     Args:
         protocol: what is tested.
         inputs_a: one row for each owner; inputs between which an observer of the network may not tell.
         inputs_b: the same shape.
         broken_twin: the same protocol with a flaw that this check must find.
-        runs: how often each input is run, with fresh coins: a trace that depends on coins differs between runs.
+        runs: how often each input is run, with fresh coins, to find whether traces depend on coins.
+        advantage: where they do, the smallest advantage that must be detected with probability .99.
+        waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason; here
+            "values" alone.
 
     Raises:
-        TraceDiffersError: two runs left different traces.
-        VacuousTestError: those of the twin did not.
+        TraceDiffersError: two runs left different traces, or two inputs different distributions of them.
+        VacuousTestError: those of the twin did not, or the test would pass whatever the protocol does.
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
+    waivers = Waivers.of(waived)
     a, b = protocol.checked_inputs(inputs_a, "inputs_a"), protocol.checked_inputs(inputs_b, "inputs_b")
     if a.shape != b.shape or np.array_equal(a, b):
         raise InputError(f"inputs_a and inputs_b must differ and have one shape; found {a.shape} and {b.shape}")
     if runs < 1:
         raise InputError(f"runs must be at least 1; found {runs}")
+    probe = Probe(protocol, {"inputs_a": a, "inputs_b": b}, ())
+    probe.require_different()
 
     def check(tested: Protocol) -> Evidence:
-        return _evidence(tested, a, b, runs)
+        return _evidence(tested, a, b, runs, advantage)
 
-    return judge(check, protocol, broken_twin, TraceDiffersError, "{protocol} sends messages that depend on the inputs")
+    return judge(
+        check,
+        protocol,
+        broken_twin,
+        TraceDiffersError,
+        "{protocol} sends messages that depend on the inputs",
+        fair=partial(require_fair, probe, broken_twin, waivers),
+        waived=waivers.notes,
+    )
 
 
-def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int) -> Evidence:
-    traces = [_trace(protocol, inputs) for _ in range(runs) for inputs in (a, b)]
-    first = traces[0]
-    other = next((trace for trace in traces if trace != first), None)
+def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int, advantage: float) -> Evidence:
+    here, there = ([_trace(protocol, inputs) for _ in range(runs)] for inputs in (a, b))
+    if max(len(set(here)), len(set(there))) > 1:
+        return _distributed(protocol, a, b, advantage)
+    first, other = here[0], there[0]
     sent = sum(len(entry.senders) for entry in first)
     return Evidence(
         "same trace",
         str(protocol),
-        "an observer of the network",
-        other is not None,
-        f"{len(set(traces))} different traces in {runs} runs of each input, {sent} messages in the first",
+        _OBSERVER,
+        first != other,
+        f"{len({first, other})} different traces in {runs} runs of each input, {sent} messages in the first",
         f"any difference that shows in one of {2 * runs} runs",
         0.0,
-        () if other is None else (_difference(first, other),),
+        () if first == other else (first_difference(first, other),),
     )
+
+
+def _distributed(protocol: Protocol, a: Inputs, b: Inputs, advantage: float) -> Evidence:
+    """Compares the distributions of traces that depend on coins."""
+    power = Power.for_advantage(advantage, _TESTS)
+    found = [_comparison(protocol, a, b, power)]
+    if found[0].rejected:
+        found.append(_comparison(protocol, a, b, Power(4 * power.n, _TESTS)))
+    last = found[-1]
+    return Evidence(
+        "same distribution of traces",
+        str(protocol),
+        _OBSERVER,
+        last.rejected,
+        f"{last.strongest}, adjusted p-value {last.p_value:.3g}",
+        f"{power.fixed:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} over {_TESTS} "
+        f"tests, {power.n} runs of each input",
+        power.fixed,
+        tuple(f"{each.strongest}, adjusted p-value {each.p_value:.3g}" for each in found if len(found) > 1),
+    )
+
+
+def _comparison(protocol: Protocol, a: Inputs, b: Inputs, power: Power) -> Comparison:
+    here, there = ([_trace(protocol, inputs) for _ in range(power.n)] for inputs in (a, b))
+    numbers: dict[Trace, int] = {}
+    x, y = (np.array([numbers.setdefault(trace, len(numbers)) for trace in each]) for each in (here, there))
+    outcomes = [Outcome("chi-square", "which trace", *chi_square(x, y, len(numbers)))]
+    for name, size in (("number of messages", _messages), ("bytes of messages", _bytes)):
+        ks = stats.ks_2samp([size(trace) for trace in here], [size(trace) for trace in there], method="asymp")
+        outcomes.append(Outcome("Kolmogorov-Smirnov distance", name, float(ks.statistic), float(ks.pvalue)))
+    return Comparison(tuple(outcomes), power)
+
+
+def _messages(trace: Trace) -> int:
+    return sum(len(entry.senders) for entry in trace)
+
+
+def _bytes(trace: Trace) -> int:
+    return sum(len(entry.senders) * entry.item_bytes for entry in trace)
 
 
 def _trace(protocol: Protocol, inputs: Inputs) -> Trace:
     coins = BatchCoins(SystemCoins(), 1) if protocol.batched else SystemCoins()
     return trace_of(protocol.transcript(inputs, coins, Recording()))
-
-
-def trace_of(transcript: Transcript) -> Trace:
-    """The trace that a run left on the network."""
-    return tuple(
-        Entry(
-            batch.phase.label,
-            batch.step.round,
-            batch.step.layer,
-            batch.step.direction,
-            batch.step.evaluation,
-            _tuple(batch.senders),
-            _tuple(batch.receivers),
-            batch.item_bytes,
-        )
-        for batch in transcript.messages
-    )
-
-
-def _tuple(ids: NDArray[np.int64]) -> tuple[int, ...]:
-    return tuple(ids.tolist())
-
-
-def _difference(first: Trace, other: Trace) -> str:
-    at = next((i for i, (x, y) in enumerate(zip(first, other, strict=False)) if x != y), min(len(first), len(other)))
-    here, there = (str(trace[at]) if at < len(trace) else "no further message" for trace in (first, other))
-    return f"first difference, batch {at}: {here} against {there}"

@@ -82,7 +82,7 @@ def test_claimed_terms_are_matched_as_multisets() -> None:
     centre = devices[[0, 0, 0, 0, 6]]
     guess = ClaimedTerms(Step(0, 0), centre, np.array([[2.0], [2.0], [2.0], [5.0], [3.0]]))
     read, exact = score_claimed_terms(guess, run.truth)
-    assert (read.metric, read.n, exact.metric, exact.n) == ("messages read", 12, "exact recovery", 5)
+    assert (read.metric, read.context, exact.metric, exact.context) == ("messages read", False, "precision", True)
     assert read.value == pytest.approx(2 / 12)
     assert exact.value == pytest.approx(2 / 5)
     assert read.prior == exact.prior == pytest.approx(4 / 12)  # the ends of the path and its middle share a row

@@ -112,7 +112,7 @@ def test_the_page_says_what_was_found() -> None:
         "1 of 2 claims of secmp is contradicted by 1 finding.",
         "0.998 [0.994, 1.000]",
         "1.000 (needs 0.900)",
-        "Would have caught an advantage of 0.037 or more",
+        "Would have caught a true figure of 0.037 or more",
         "5.4 MB",
         "81.1 %",
         "fgl-secure audit --out &#39;a folder&#39;",

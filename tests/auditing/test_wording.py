@@ -86,7 +86,7 @@ def test_intervals_are_rounded_outward() -> None:
 
 def test_not_detected_always_says_what_it_could_miss() -> None:
     """Not detected comes with its power, what the interval still allows, and a warning when n is too small."""
-    assert wording.limits(QUIET) == "Would have caught an advantage of 0.037 or more 99 times in 100."
+    assert wording.limits(QUIET) == "Would have caught a true figure of 0.037 or more 99 times in 100."
     wide = replace(QUIET, ci95=Interval(-0.2, 0.3))
     assert wording.limits(wide).endswith("The interval still allows up to 0.300.")
     assert "are too few" in wording.limits(replace(QUIET, detectable_advantage=1.7))

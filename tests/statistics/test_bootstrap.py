@@ -7,17 +7,27 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from fgl_secure.errors import InputError
 from fgl_secure.statistics import bootstrap
 from fgl_secure.statistics.bootstrap import clustered_proportion, node_block_proportion
-from fgl_secure.statistics.intervals import exact_proportion
+from fgl_secure.statistics.intervals import Interval, clopper_pearson, exact_proportion
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 
-def slow_clustered(success: Bools, cluster: Ints, seed: int, draws: int) -> tuple[float, float]:
+def korn_graubard(value: float, shares: list[float], clusters: int, kish: float, units: int) -> Interval:
+    """The exact interval of as many independent units as vary like the shares, for clusters of fifteen or more."""
+    n = value * (1 - value) / (np.var(shares, ddof=1) * clusters / (clusters - 1))
+    few = (15 / clusters) ** 2
+    n = 1 / ((1 - few) / min(n, units) + few / min(n, units, kish))
+    n *= (stats.norm.ppf(0.975) / stats.t.ppf(0.975, clusters - 1)) ** 2
+    return clopper_pearson(value * n, n)
+
+
+def slow_clustered(success: Bools, cluster: Ints, seed: int, draws: int) -> list[float]:
     """The cluster bootstrap, one draw and one cluster at a time."""
     names = sorted(set(cluster.tolist()))
     rng = np.random.default_rng(seed)
@@ -27,11 +37,10 @@ def slow_clustered(success: Bools, cluster: Ints, seed: int, draws: int) -> tupl
         for index in rng.integers(0, len(names), size=len(names)):
             units += success[cluster == names[index]].tolist()
         shares.append(sum(units) / len(units))
-    low, high = np.percentile(shares, [2.5, 97.5])
-    return float(low), float(high)
+    return shares
 
 
-def slow_node_block(hit: Bools, endpoints: Ints, n_nodes: int, seed: int, draws: int) -> tuple[float, float]:
+def slow_node_block(hit: Bools, endpoints: Ints, n_nodes: int, seed: int, draws: int) -> list[float]:
     """The node-block bootstrap, one draw and one edge at a time."""
     rng = np.random.default_rng(seed)
     shares = []
@@ -40,8 +49,12 @@ def slow_node_block(hit: Bools, endpoints: Ints, n_nodes: int, seed: int, draws:
         weights = [drawn.count(u) * drawn.count(v) for u, v in endpoints.T.tolist()]
         if sum(weights):
             shares.append(sum(w for w, h in zip(weights, hit, strict=True) if h) / sum(weights))
-    low, high = np.percentile(shares, [2.5, 97.5])
-    return float(low), float(high)
+    return shares
+
+
+def kish(sizes: Ints) -> float:
+    """Equal clusters that vary as much."""
+    return float(sizes.sum() ** 2 / (sizes**2).sum())
 
 
 def mixed(rng: np.random.Generator, m: int) -> Bools:
@@ -55,11 +68,13 @@ def test_cluster_bootstrap_equals_the_slow_one(cells: int, monkeypatch: pytest.M
     """With equal seeds the fast cluster bootstrap gives the slow one's interval, in many chunks or in one."""
     monkeypatch.setattr(bootstrap, "_CELLS", cells)
     rng = np.random.default_rng(0)
-    success, cluster = mixed(rng, 60), rng.integers(-5, 6, 60)
+    success, cluster = mixed(rng, 90), np.concatenate([np.arange(-5, 20), rng.integers(-5, 20, 65)])
     got = clustered_proportion(success, cluster, seed=11, draws=150)
-    assert (got.interval.low, got.interval.high) == pytest.approx(slow_clustered(success, cluster, 11, 150))
+    sizes = np.unique(cluster, return_counts=True)[1]
+    slow = korn_graubard(success.mean(), slow_clustered(success, cluster, 11, 150), 25, kish(sizes), 90)
+    assert (got.interval.low, got.interval.high) == pytest.approx((slow.low, slow.high))
     assert got.value == pytest.approx(success.mean())
-    assert got.n == 60
+    assert got.n == int(kish(sizes) * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 24)) ** 2)
 
 
 @pytest.mark.parametrize("cells", [40, 1_000_000])
@@ -67,20 +82,23 @@ def test_node_block_bootstrap_equals_the_slow_one(cells: int, monkeypatch: pytes
     """With equal seeds the fast node-block bootstrap gives the slow one's interval, loops and repeated edges too."""
     monkeypatch.setattr(bootstrap, "_CELLS", cells)
     rng = np.random.default_rng(1)
-    hit, endpoints = mixed(rng, 30), rng.integers(0, 12, (2, 30))
-    got = node_block_proportion(hit, endpoints, 12, seed=5, draws=150)
-    slow = slow_node_block(hit, endpoints, 12, 5, 150)
-    assert (got.interval.low, got.interval.high) == pytest.approx(slow)
+    hit, endpoints = mixed(rng, 80), rng.integers(0, 20, (2, 80))
+    got = node_block_proportion(hit, endpoints, 20, seed=5, draws=150)
+    degrees = np.bincount(endpoints.ravel())
+    assert (degrees > 0).all()
+    slow = korn_graubard(hit.mean(), slow_node_block(hit, endpoints, 20, 5, 150), 20, kish(degrees) / 2, 80)
+    assert (got.interval.low, got.interval.high) == pytest.approx((slow.low, slow.high))
 
 
 @pytest.mark.parametrize("every", [True, False])
 def test_unanimous_units_fall_back_to_the_number_of_clusters(every: bool) -> None:
-    """When all units agree, the interval is the exact one over the clusters, not over the units."""
+    """When all units agree, the interval is the exact one over the clusters, or over half the nodes."""
     success, cluster = np.full(1000, every), np.arange(1000) % 20
     expected = exact_proportion(20 if every else 0, 20).interval
     assert clustered_proportion(success, cluster, seed=0).interval == expected
     edges = np.stack([np.arange(1000) % 20, (np.arange(1000) + 1) % 20])
-    assert node_block_proportion(success, edges, 500, seed=0).interval == expected
+    half = exact_proportion(10 if every else 0, 10).interval
+    assert node_block_proportion(success, edges, 500, seed=0).interval == half
 
 
 @settings(deadline=None, max_examples=60)

@@ -185,7 +185,7 @@ class Sharing:
         """One array [*batch, senders, rounds, layers, targets, width] a relay: h + z_1 alpha + z_2 alpha^2 + ..."""
         field, shares = PrimeField(self.shape.p), []
         for alpha in (self.first_alpha, *range(2, self.shape.T + 2)):
-            share = np.broadcast_to(secrets, masks.shape[:-2] + masks.shape[-1:])
+            share = np.broadcast_to(secrets, masks.shape[:-2] + masks.shape[-1:]).astype(field.dtype)
             for j in range(masks.shape[-2]):
                 power = pow(alpha, j + 1, self.shape.p)
                 share = field.add(share, field.multiply(masks[..., j, :], power))

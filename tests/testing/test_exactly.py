@@ -215,7 +215,7 @@ def longer_for_larger(inputs: Inputs, channel: Channel) -> None:
 def test_length_of_the_view_is_part_of_the_view() -> None:
     """Views of different length are different views, even where every element of them is uniform."""
     protocol = Protocol(longer_for_larger, ONE_PAIR, 5)
-    with pytest.raises(NotPrivateError, match=r"total variation 1 .*\n.*\n.*number and length of the messages"):
+    with pytest.raises(NotPrivateError, match=r"total variation 1 .*\n.*\n.*number, order, types and lengths"):
         assert_exactly_private(protocol, [1, 0], [2, 0], SERVER, broken_twin=protocol)
 
 

@@ -38,7 +38,7 @@ def simulate(total: int, channel: Channel, *, p: int) -> None:
     devices, field = channel.parties.ids(Role.DEVICE), PrimeField(p)
     first = channel.coins.uniform(p, (1,))
     server = np.repeat(channel.parties.ids(Role.SERVER), 2)
-    values = np.concatenate([first, field.subtract(total, first)], axis=-1)
+    values = np.concatenate([first, field.subtract(total, first)], axis=-1).astype(field.dtype)
     channel.send(Phase.VALUES, Step(0), devices, server, values)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,45 +18,51 @@ A, B = [0, 0, 0], [1, 0, 0]
 FIRST = Step(0)
 
 
-def send(channel: Channel, *, to: int = 2, step: Step = FIRST, width: int = 1, phase: Phase = Phase.VALUES) -> None:
-    """One message of random content from device 0."""
-    channel.send(phase, step, np.array([0]), np.array([to]), channel.coins.uniform(5, (1, width)))
+def send(
+    inputs: Inputs, channel: Channel, *, to: int = 2, step: Step = FIRST, width: int = 1, phase: Phase = Phase.VALUES
+) -> None:
+    """One message of device 0 with its secret under masks."""
+    payload = (channel.coins.uniform(5, (1, width)) + inputs[0]) % 5
+    channel.send(phase, step, np.array([0]), np.array([to]), payload)
 
 
-def constant(inputs: Inputs, channel: Channel) -> None:  # noqa: ARG001
+def constant(inputs: Inputs, channel: Channel) -> None:
     """The same messages for all inputs."""
-    send(channel)
+    send(inputs, channel)
 
 
 def longer(inputs: Inputs, channel: Channel) -> None:
     """Length depends on the secret."""
-    send(channel, width=1 + int(inputs[0]))
+    send(inputs, channel, width=1 + int(inputs[0]))
 
 
 def more(inputs: Inputs, channel: Channel) -> None:
     """Number depends on the secret."""
     for _ in range(1 + int(inputs[0])):
-        send(channel)
+        send(inputs, channel)
 
 
 def elsewhere(inputs: Inputs, channel: Channel) -> None:
     """Receiver depends on the secret."""
-    send(channel, to=2 - int(inputs[0]))
+    send(inputs, channel, to=2 - int(inputs[0]))
 
 
 def later(inputs: Inputs, channel: Channel) -> None:
     """Round depends on the secret."""
-    send(channel, step=Step(int(inputs[0])))
+    send(inputs, channel, step=Step(int(inputs[0])))
 
 
 def relabelled(inputs: Inputs, channel: Channel) -> None:
     """Phase depends on the secret."""
-    send(channel, phase=Phase.SUMS if inputs[0] else Phase.VALUES)
+    send(inputs, channel, phase=Phase.SUMS if inputs[0] else Phase.VALUES)
 
 
-def undecided(inputs: Inputs, channel: Channel) -> None:  # noqa: ARG001
-    """Length depends on a coin."""
-    send(channel, width=1 + int(channel.coins.uniform(2, (1,)).max()))
+def with_dummies(inputs: Inputs, channel: Channel, *, shift: int = 0) -> None:
+    """A random number of dummy messages, 0 to 3, to which the secret adds where it is told to."""
+    send(inputs, channel)
+    dummies = int(channel.coins.uniform(4, ()).max())
+    for _ in range(min(dummies + shift * int(inputs[0]), 3)):
+        send(inputs, channel)
 
 
 GOOD = Protocol(constant, PARTIES)
@@ -81,15 +88,21 @@ def test_every_visible_difference_is_found(run: Callable[[Inputs, Channel], None
     assert "detectable advantage: any difference that shows in one of 16 runs" in str(caught.value)
 
 
-def test_traces_that_depend_on_coins_are_rejected() -> None:
-    """A trace that changes from run to run is not constant, whatever it tells."""
-    with pytest.raises(TraceDiffersError, match="2 different traces"):
-        assert_same_trace(Protocol(undecided, PARTIES), A, B, broken_twin=Protocol(longer, PARTIES), runs=40)
+def test_a_random_number_of_dummies_is_a_distribution() -> None:
+    """Traces that depend on coins alone pass, and those whose distribution moves with the secret do not."""
+    good, moved = Protocol(with_dummies, PARTIES), Protocol(partial(with_dummies, shift=1), PARTIES)
+    found = assert_same_trace(good, A, B, broken_twin=moved, runs=40, advantage=0.2)
+    assert found.check == "same distribution of traces"
+    assert "0.2 in one bit of the trace, with probability 0.99" in found.detectable
+    with pytest.raises(TraceDiffersError, match=r"chi-square of which trace|distance of number"):
+        assert_same_trace(moved, A, B, broken_twin=moved, runs=40, advantage=0.2)
 
 
 def test_a_twin_that_is_fine_makes_the_test_an_error() -> None:
     """The same constant protocol as its own twin gives no pass."""
-    with pytest.raises(VacuousTestError, match="same trace: the broken twin constant was not rejected"):
+    with pytest.raises(
+        VacuousTestError, match=r"found the protocol itself. same trace: the broken twin constant was not rejected"
+    ):
         assert_same_trace(GOOD, A, B, broken_twin=GOOD)
 
 

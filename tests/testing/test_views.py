@@ -8,7 +8,7 @@ import pytest
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Private, Recording, Role, Step
-from fgl_secure.testing.arms import aligned, party_at, views_of
+from fgl_secure.testing.arms import LAYOUT, aligned, party_at, views_of
 from fgl_secure.testing.coins import BatchCoins
 
 PARTIES = Directory({Role.DEVICE: 2, Role.SILO: 1, Role.SERVER: 0})
@@ -66,9 +66,9 @@ def test_other_layouts_are_other_views() -> None:
     short.send(Phase.CODES, Step(0), np.array([0]), np.array([2]), short.coins.uniform(3, (1,)))
     views = [views_of(c.transcript, BOTH, EVERYTHING) for c in (recorded(long), short)]
     joint = aligned([views[0]], [views[1]], PARTIES)
-    assert joint.labels[0] == "number and length of the messages"
-    assert joint.a[:, 0].tolist() == [0, 0, 0]
-    assert joint.b.tolist() == [[1, c, 0, 0, 0, 0] for c in range(3)]
+    assert joint.labels[0] == LAYOUT
+    assert joint.a[:, 0].tolist() == [1, 1, 1]
+    assert joint.b.tolist() == [[0, c, 0, 0, 0, 0] for c in range(3)]
 
 
 def test_payloads_that_are_no_numbers_are_refused() -> None:

@@ -46,7 +46,6 @@ class TestGradientSpan(GradientConformance):
         found = measured(self.attack, record_round(clusters(nodes=960), Setting(hidden=16, batch=12)))
         assert found["exact hits"].value == 0
         assert area_of(found[PAIRS]) > 0.8
-        assert found[NEAR].n < found[PAIRS].n
         assert 0.7 < area_of(found[NEAR]) < area_of(found[PAIRS])
 
     def test_a_span_of_everything_tells_nothing(self) -> None:

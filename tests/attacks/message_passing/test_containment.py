@@ -90,7 +90,8 @@ class TestContainmentAtSilo(Containment):
         pairs = ClaimedEdges(inside[:-1], inside[1:])
         found = self.attack.score(pairs, run.truth)
         assert [each.metric for each in found] == ["recall", "advantage"]
-        assert found[0].n == int(graph.crosses_silos.sum())
+        assert f"there are {int(graph.crosses_silos.sum()):,} cross-silo messages" in found[0].finding
+        assert found[0].n <= graph.num_devices / 2  # an edge takes two
 
 
 @given(st.integers(0, 10_000))

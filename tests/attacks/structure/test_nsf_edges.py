@@ -158,4 +158,6 @@ def test_nodes_at_the_border_are_left_out() -> None:
         guess = attack.infer(run.transcript.views(Role.SILO), PublicParameters())
         assert guess is not None
         found, inner = attack.score(guess, run.truth), ~foreign_neighbours(run.truth).any(axis=1)
-        assert [each.n for each in found[1:]] == ([(graph.num_silos - 1) * int(inner.sum())] if inner.any() else [])
+        told = [f"Of {(graph.num_silos - 1) * int(inner.sum()):,} foreign nodes" in each.finding for each in found[1:]]
+        assert told == ([True] if inner.any() else [])
+        assert all(each.n <= inner.sum() for each in found[1:])  # clients speak of the same nodes

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.crypto.ckks_seal import ring
@@ -23,7 +24,7 @@ from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, encrypted
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step, decode
+from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step, decode
 from fgl_secure.testing import Protocol, assert_same_trace, assert_simulatable, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
 from tests.protocols.ckks import flaws
@@ -127,11 +128,32 @@ def whole_sum(clients: type[SharedKeyClients], name: str) -> Protocol:
     return Protocol(play, PARTIES, RING.modulus, SILOS, batched=False, name=name)
 
 
+def talkative(values: Inputs, channel: Channel) -> None:
+    """The same sum, and one message more of whoever has something to say."""
+    whole_sum(SharedKeyClients, "ckks").run(values, channel)
+    for client in np.flatnonzero(values[:, 0]).tolist():
+        channel.send_sizes(Phase.VECTORS, Step(0), SILOS[[client]], HUB, 8)
+
+
 def test_the_network_sees_the_same_messages() -> None:
-    """Counts and sizes of all messages are those of any vectors; cut to their lengths SEAL's compression shows."""
-    broken = whole_sum(flaws.FramesCutShort, "frames cut short")
+    """Counts and sizes of all messages are those of any vectors, in every run; the twin says more for more."""
+    broken = Protocol(talkative, PARTIES, RING.modulus, SILOS, batched=False)
     far = np.array([[50], [-50]])
-    assert_same_trace(whole_sum(SharedKeyClients, "ckks"), STILL, far, broken_twin=broken)
+    found = assert_same_trace(whole_sum(SharedKeyClients, "ckks"), STILL, far, broken_twin=broken)
+    assert found.statistic.startswith("1 different traces")
+
+
+def test_frames_are_filled_up() -> None:
+    """Cut to their lengths the compression of ciphertexts shows in their sizes, which differ from run to run."""
+    cut, filled = (
+        {
+            tuple(batch.item_bytes for batch in protocol.transcript(STILL, SystemCoins(), Recording()).messages)
+            for _ in range(6)
+        }
+        for protocol in (whole_sum(flaws.FramesCutShort, "frames cut short"), whole_sum(SharedKeyClients, "ckks"))
+    )
+    assert len(cut) > 1
+    assert len(filled) == 1
 
 
 PLAIN = vectors_of(3)

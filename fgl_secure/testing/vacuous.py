@@ -1,0 +1,293 @@
+"""What makes a privacy test pass whatever the protocol does, and is refused.
+
+A test that passes shows something only if the protocol reads its inputs, sends something, and sends some of it to a
+coalition that is as large as may be; if the inputs are such that a flaw would show; and if the twin is rejected for its
+flaw and not for messages that the protocol does not send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import MessageBatch, Party, Recording, Transcript
+from fgl_secure.testing.arms import Trace, first_difference, trace_of, views_of
+from fgl_secure.testing.coins import BatchCoins, CountingCoins
+from fgl_secure.testing.evidence import VacuousTestError
+from fgl_secure.testing.protocol import Inputs, Protocol, words
+
+_TAPES = 8
+_RUNS = 3
+_TRACES = 8
+
+WAIVABLE = ("coalition", "trace", "values")
+
+
+@dataclass(frozen=True, slots=True)
+class Waivers:
+    """Rules that a test breaks on purpose, each with its reason; "" for those that hold.
+
+    Attributes:
+        coalition: why the coalition is smaller than one that could see no more.
+        trace: why the twin sends other messages than the protocol.
+        values: why all honest values are equal.
+    """
+
+    coalition: str = ""
+    trace: str = ""
+    values: str = ""
+
+    @classmethod
+    def of(cls, waived: Mapping[str, str] | None) -> Waivers:
+        """Waivers by name.
+
+        Raises:
+            InputError: for a rule that nobody may waive, or one without a reason.
+        """
+        given = dict(waived or {})
+        for name, reason in given.items():
+            if name not in WAIVABLE:
+                raise InputError(f"waived must name rules among {', '.join(WAIVABLE)}; found {name!r}")
+            if not isinstance(reason, str) or not reason.strip():
+                raise InputError(f"waived must give a reason for each rule; found {reason!r} for {name!r}")
+        return cls(**given)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line for each."""
+        return tuple(f"waived, {name}: {reason}" for name in WAIVABLE if (reason := getattr(self, name)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """A protocol on its inputs, run a few times on the same coins for each, and looked at as a whole.
+
+    Attributes:
+        protocol: what is tested.
+        inputs: one input or two, by the names of their arguments.
+        coalition: who pools views; empty where the network looks on.
+    """
+
+    protocol: Protocol
+    inputs: Mapping[str, Inputs]
+    coalition: tuple[Party, ...]
+
+    def require_different(self) -> None:
+        """Refuses inputs that are one in the field of the protocol."""
+        if len(self.inputs) == 2 and self._equal_modulo(self.protocol.modulus):
+            raise VacuousTestError(
+                f"inputs_a and inputs_b must differ modulo the protocol's modulus; found inputs that are equal modulo "
+                f"{self.protocol.modulus}"
+            )
+
+    def require_sound(self, waivers: Waivers) -> None:
+        """Refuses a protocol that sends nothing, or nothing to the coalition, or reads no inputs; and equal values."""
+        runs = {name: list(_runs(self.protocol, values)) for name, values in self.inputs.items()}
+        every = [run for each in runs.values() for run in each]
+        if not any(run.message_count for run in every):
+            raise VacuousTestError(f"protocol must send messages; found none in {len(every)} runs of {self.protocol}")
+        if self.coalition and not any(views_of(run, self.coalition, ()).values.shape[1] for run in every):
+            raise VacuousTestError(
+                f"coalition must be sent something that can be looked at; found no coordinate in what "
+                f"{words(self.coalition)} received of {self.protocol}"
+            )
+        if not waivers.values:
+            self._require_unequal(every)
+        self._require_read(next(iter(runs.values())))
+
+    def require_twin_alike(self, twin: Protocol, waivers: Waivers) -> None:
+        """Refuses a twin that could be rejected for messages that the protocol does not send."""
+        values = next(iter(self.inputs.values()))
+        if waivers.trace or _traces(self.protocol, values, 1) == _traces(twin, values, 1):
+            return
+        own, others = (_traces(each, values, _TRACES) for each in (self.protocol, twin))
+        if own.isdisjoint(others):
+            raise VacuousTestError(
+                "broken_twin must send messages of the protocol's number, order, ends and sizes, so that its flaw is "
+                f"what is found; found other messages of {twin} than of {self.protocol} "
+                f"({first_difference(next(iter(own)), next(iter(others)))}): give the twin the same messages, or waive "
+                "the rule 'trace' with a reason"
+            )
+
+    def bystanders(self) -> Iterator[Party]:
+        """Who could join the coalition without bringing a difference: parties of its members' roles first."""
+        differing = np.zeros(len(next(iter(self.inputs.values()))), dtype=np.bool_)
+        if len(self.inputs) == 2:
+            a, b = self.inputs.values()
+            differing = (a != b).reshape(len(a), -1).any(axis=1)
+        seeing = {
+            party
+            for values in self.inputs.values()
+            for run in _runs(self.protocol, values)
+            for batch in (*(each.receivers for each in run.messages), *(each.owners for each in run.private))
+            for party in np.unique(batch).tolist()
+        }
+        parties = [self.protocol.parties.party_of(each) for each in sorted(seeing)]
+        roles = {member.role for member in self.coalition}
+        for party in sorted(parties, key=lambda each: each.role not in roles):
+            if party not in self.coalition and not differing[self.protocol.rows_of([party])].any():
+                yield party
+
+    def _require_unequal(self, runs: list[Transcript]) -> None:
+        senders = {party for run in runs for batch in run.messages for party in np.unique(batch.senders).tolist()}
+        sends = self.protocol.rows_of([self.protocol.parties.party_of(each) for each in sorted(senders)])
+        honest = sends & ~self.protocol.rows_of(self.coalition)
+        values = [each[honest] for each in self.inputs.values()]
+        if all(each.size > 1 and (each == each.reshape(-1)[0]).all() for each in values):
+            found = " and ".join(str(each.reshape(-1)[0]) for each in values)
+            raise VacuousTestError(
+                f"{' and '.join(self.inputs)} must hold different values of those who send, or what cancels between "
+                f"equal values stays unseen; found {found} everywhere: take different ones, or waive the rule 'values' "
+                "with a reason"
+            )
+
+    def _require_read(self, runs: list[Transcript]) -> None:
+        """Two inputs give two transcripts on the same coins, or nobody could ever tell them apart."""
+        first, *others = self.inputs.values()
+        others = others or list(_moved(self.protocol, first, self.coalition))
+        if others and all(_same(runs, list(_runs(self.protocol, other))) for other in others):
+            moduli = sorted({draw.modulus for draw in self._draws()}, reverse=True)
+            modulus = next((each for each in moduli if each > 1 and self._equal_modulo(each)), None)
+            why = f": they are equal modulo {modulus}" if modulus else ": it reads none of them"
+            raise VacuousTestError(
+                f"protocol must depend on its inputs; found no message of {self.protocol} that differs between two "
+                f"inputs on the same coins{why}"
+            )
+
+    def _draws(self) -> list[Any]:
+        coins = CountingCoins((1,) if self.protocol.batched else ())
+        self.protocol.run_once(next(iter(self.inputs.values())), coins, Recording())
+        return coins.draws
+
+    def _equal_modulo(self, modulus: int) -> bool:
+        values = list(self.inputs.values())
+        if len(values) != 2 or any(each.dtype.kind not in "iu" for each in values):
+            return False
+        return bool((values[0] % modulus == values[1] % modulus).all())
+
+
+def require_fair(probe: Probe, twin: Protocol, waivers: Waivers, sees: Callable[[Party], bool] | None = None) -> None:
+    """All rules together, the cheap ones first.
+
+    Args:
+        probe: the protocol on its inputs.
+        twin: broken on purpose.
+        waivers: of the test.
+        sees: whether the coalition with one party more finds what it looks for; None where that is not asked.
+
+    Raises:
+        VacuousTestError: a rule is broken that the test does not waive.
+    """
+    probe.require_sound(waivers)
+    if probe.coalition:
+        probe.require_twin_alike(twin, waivers)
+    if sees is not None:
+        require_maximal(probe, sees, waivers)
+
+
+def require_maximal(probe: Probe, sees: Callable[[Party], bool], waivers: Waivers) -> None:
+    """Refuses a coalition that somebody can join, and that sees no more whoever does.
+
+    Args:
+        probe: the protocol on its two inputs.
+        sees: whether the coalition with this party can tell the inputs apart.
+        waivers: of the test.
+    """
+    if waivers.coalition:
+        return
+    tried = None
+    for party in probe.bystanders():
+        try:
+            if sees(party):
+                return
+        except (InputError, VacuousTestError):  # of this party nothing was recorded that could be looked at
+            continue
+        tried = tried or party
+    if tried is not None:
+        raise VacuousTestError(
+            f"coalition must be as large as may be; found {words(probe.coalition)}, which with {tried}, or anybody "
+            "else alone, still sees no difference: test that larger one, or waive the rule 'coalition' with a reason"
+        )
+
+
+def require_leakage(allowed: object, inputs: Inputs, own: NDArray[np.bool_]) -> None:
+    """Refuses leakage that hands over every honest row as it is."""
+    honest = inputs[~own]
+    for found in _arrays(allowed):
+        for rows in (inputs, honest):
+            if rows.size and found.size == rows.size and np.array_equal(found.reshape(-1), rows.reshape(-1)):
+                raise VacuousTestError(
+                    "leakage must keep something of the inputs from the simulator; found a function that returns them "
+                    "as they are, from which any view can be made up"
+                )
+
+
+def _arrays(value: object) -> Iterator[NDArray[Any]]:
+    """All arrays of numbers in nested containers, the containers of numbers among them."""
+    if isinstance(value, Mapping):
+        yield from _arrays(list(value.values()))
+        return
+    if is_dataclass(value) and not isinstance(value, type):
+        yield from _arrays([getattr(value, each.name) for each in fields(value)])
+        return
+    if isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _arrays(each)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # rows of different length
+        return
+    if array.dtype.kind in "biuf":
+        yield array
+
+
+def _moved(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, ...]) -> Iterator[Inputs]:
+    """Other inputs of the honest that a protocol for these inputs should take."""
+    honest = ~protocol.rows_of(coalition)
+    for rows in (np.roll(inputs[honest], 1, axis=0), np.zeros_like(inputs[honest])):
+        if not np.array_equal(rows, inputs[honest]):
+            other = inputs.copy()
+            other[honest] = rows
+            yield other
+
+
+def _runs(protocol: Protocol, inputs: Inputs) -> Iterator[Transcript]:
+    """A few runs whose coins are the same for all inputs."""
+    for seed in range(1 if protocol.batched else _RUNS):
+        coins: Coins = SimulationCoins(seed)
+        coins = BatchCoins(coins, _TAPES) if protocol.batched else coins
+        yield protocol.run_once(inputs, coins, Recording.everything())[0]
+
+
+def _same(some: list[Transcript], others: list[Transcript]) -> bool:
+    pairs = (
+        (a, b) for one, other in zip(some, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
+    )
+    return all(a is not None and b is not None and _same_batch(a, b) for a, b in pairs)
+
+
+def _same_batch(a: MessageBatch, b: MessageBatch) -> bool:
+    if (a.phase, a.step, a.item_bytes, a.repeats) != (b.phase, b.step, b.item_bytes, b.repeats):
+        return False
+    if not (np.array_equal(a.senders, b.senders) and np.array_equal(a.receivers, b.receivers)):
+        return False
+    here, there = a.fields or {}, b.fields or {}
+    return here.keys() == there.keys() and all(
+        here[name].dtype == there[name].dtype and here[name].tobytes() == there[name].tobytes() for name in here
+    )
+
+
+def _traces(protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
+    found: set[Trace] = set()
+    for seed in range(runs):
+        coins: Coins = SimulationCoins(seed)
+        coins = BatchCoins(coins, 1) if protocol.batched else coins
+        found.add(trace_of(protocol.run_once(inputs, coins, Recording())[0]))
+    return found
