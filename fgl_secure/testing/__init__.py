@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fgl_secure.testing.affine import assert_affinely_private
     from fgl_secure.testing.coins import BatchCoins, CountingCoins, Tapes
     from fgl_secure.testing.evidence import (
         Evidence,
@@ -32,18 +33,19 @@ _HOME = {
     "BatchCoins": "coins",
     "CountingCoins": "coins",
     "Evidence": "evidence",
-    "NotPrivateError": "errors",
-    "NotSimulatableError": "errors",
-    "PrivacyAssertionError": "errors",
+    "NotPrivateError": "evidence",
+    "NotSimulatableError": "evidence",
+    "PrivacyAssertionError": "evidence",
     "Protocol": "protocol",
     "Tapes": "coins",
-    "TraceDiffersError": "errors",
-    "VacuousTestError": "errors",
+    "TraceDiffersError": "evidence",
+    "VacuousTestError": "evidence",
+    "assert_affinely_private": "affine",
     "assert_exactly_private": "exactly",
     "assert_same_trace": "trace",
     "assert_simulatable": "simulation",
     "assert_statistically_private": "statistically",
-    "protocol_of": "schemes",
+    "protocol_of": "protocol",
 }
 
 __all__ = [
@@ -57,6 +59,7 @@ __all__ = [
     "Tapes",
     "TraceDiffersError",
     "VacuousTestError",
+    "assert_affinely_private",
     "assert_exactly_private",
     "assert_same_trace",
     "assert_simulatable",
