@@ -5,6 +5,6 @@ from __future__ import annotations
 from fgl_secure.museum.catalogue import EXHIBITS
 from fgl_secure.museum.examination import Finding, examine
 from fgl_secure.museum.exhibit import Exhibit, Hiding, Releasing
-from fgl_secure.museum.visit import table, visit
+from fgl_secure.museum.visit import HEADER, records, table, visit
 
-__all__ = ["EXHIBITS", "Exhibit", "Finding", "Hiding", "Releasing", "examine", "table", "visit"]
+__all__ = ["EXHIBITS", "HEADER", "Exhibit", "Finding", "Hiding", "Releasing", "examine", "records", "table", "visit"]

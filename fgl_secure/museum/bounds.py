@@ -19,7 +19,7 @@ from fgl_secure.statistics.lower_bounds import classic_bound
 
 Reals = NDArray[np.float64]
 
-RUNS = 2 * 40_000
+RUNS = 2 * 80_000
 """Of each input; the first half chooses thresholds, and the second is counted."""
 
 PILOT = 10_000

@@ -105,7 +105,7 @@ EXHIBITS = (
         sound=True,
         flaw="the same on a sparse graph (`pairwise-masking[degree=4]`)",
         source="Bell et al., CCS 2020, theorem 3.6",
-        scale=f"6 clients with 4 neighbours each, one colludes, two drop out, F_31, {_IDEAL}",
+        scale=f"6 clients with 4 neighbours each, 2 collude, two drop out, F_31, {_IDEAL}",
         subject=subjects.bell,
     ),
     Exhibit(

@@ -16,7 +16,7 @@ from fgl_secure.museum.bounds import lower_bound
 from fgl_secure.museum.exhibit import Exhibit, Hiding, Releasing, Subject
 from fgl_secure.museum.questions import Coalition, Pair, questions_of
 from fgl_secure.museum.twins import louder, saying
-from fgl_secure.runtime import Recording
+from fgl_secure.runtime import Recording, Transcript
 from fgl_secure.testing import (
     PrivacyAssertionError,
     Protocol,
@@ -26,10 +26,10 @@ from fgl_secure.testing import (
     assert_statistically_private,
 )
 from fgl_secure.testing.affine import Judges, NotAffineError
-from fgl_secure.testing.arms import Arm
+from fgl_secure.testing.arms import Arm, Views, views_of
 from fgl_secure.testing.coins import BatchCoins, tape_count
 from fgl_secure.testing.evidence import Evidence
-from fgl_secure.testing.protocol import words
+from fgl_secure.testing.protocol import Inputs, words
 
 MOST_TAPES = 2**19
 """Beyond that a run on all tapes takes seconds, and row spaces or samples answer instead."""
@@ -105,23 +105,23 @@ def _released(subject: Releasing, seed: int | None) -> _Result:
 
 def _hidden(subject: Hiding, seed: int | None) -> _Result:
     """Every coalition that the promises name, about inputs that it may not tell apart, until it tells two apart."""
-    views, asked, coalitions, last = _Views(subject, seed), 0, 0, "nothing was asked"
-    for coalition, pairs in questions_of(subject):
-        if not views.has_some(coalition):
-            continue  # its own inputs and coins are all that it has
-        coalitions += 1
-        if coalitions == 1:
+    views = _Views(subject, seed)
+    questions = [(each, views.some(pairs)) for each, pairs in questions_of(subject) if views.received_by(each)]
+    questions = sorted((each for each in questions if each[1]), key=lambda each: -views.received_by(each[0]))
+    asked, statistic = 0, "nothing was asked"
+    for coalition, pairs in questions:
+        if not asked:
             try:
                 assert_same_trace(subject.protocol, *pairs[0], broken_twin=views.louder(pairs[0]))
             except PrivacyAssertionError as error:
                 return True, "an observer of the network", "traces", _statistic(error), 1
-        for pair in views.some(pairs):
+        for pair in pairs:
             asked += 1
             try:
-                last = views.compare(pair, coalition).statistic
+                statistic = views.compare(pair, coalition).statistic
             except PrivacyAssertionError as error:
                 return True, *views.smallest(pair, coalition, error), asked
-    return False, f"{coalitions} coalitions", f"traces; {views.kind}", last, asked
+    return False, f"{len(questions)} coalitions", f"traces; {views.kind}", statistic, asked
 
 
 class _Views:
@@ -134,19 +134,21 @@ class _Views:
 
     def __init__(self, subject: Hiding, seed: int | None) -> None:
         self._protocol, self._zero, self._seed = subject.protocol, subject.zero, seed
-        self._judges, self._twins = Judges(), dict[int, Protocol]()
+        self._judges, self._twins, self._runs = Judges(), dict[int, Protocol](), dict[bytes, Views]()
+        self._everybody = tuple(map(self._protocol.parties.party_of, range(len(self._protocol.parties))))
         self._tapes = tape_count(Arm(self._protocol, self._zero, ()).draws())
         self.kind = EXACTLY if self._tapes <= MOST_TAPES else ROW_SPACES if self._is_affine() else SAMPLES
-        self._seen = self._protocol.transcript(self._zero, self._one_run(), Recording.everything())
+        self._seen = self._run(self._zero)
 
-    def has_some(self, coalition: Coalition) -> bool:
-        """Whether a coalition is sent anything."""
-        return any(len(rows.senders) for rows in self._seen.view(coalition).received)
+    def received_by(self, coalition: Coalition) -> int:
+        """How many numbers a coalition is sent."""
+        return int(views_of(self._seen, coalition, ()).values.shape[1])
 
     def some(self, pairs: list[Pair]) -> list[Pair]:
-        """As many questions as there is time for, from all over the list."""
-        most = {EXACTLY: max(_TAPES_A_COALITION // self._tapes, 3), ROW_SPACES: 8, SAMPLES: 2}[self.kind]
-        return [pairs[at] for at in np.unique(np.linspace(0, len(pairs) - 1, min(most, len(pairs))).astype(int))]
+        """As many questions as there is time for, from all over the list, of those that any message depends on."""
+        most = {EXACTLY: max(_TAPES_A_COALITION // self._tapes, 3), ROW_SPACES: 4, SAMPLES: 2}[self.kind]
+        read = [pair for pair in pairs if self._depends(pair)]
+        return [read[at] for at in np.unique(np.linspace(0, len(read) - 1, min(most, len(read))).astype(int))]
 
     def compare(self, pair: Pair, coalition: Coalition) -> Evidence:
         """Asks one question; the twin says the entry in which the two inputs differ."""
@@ -165,7 +167,7 @@ class _Views:
         """The smallest coalition inside one that still tells two inputs apart, the check, and its statistic."""
         for member in coalition:
             smaller = tuple(each for each in coalition if each != member)
-            if not smaller or not self.has_some(smaller):
+            if not smaller or not self.received_by(smaller):
                 continue
             try:
                 self.compare(pair, smaller)
@@ -179,15 +181,24 @@ class _Views:
         return louder(self._protocol, entry, int(pair[0].reshape(-1)[entry]))
 
     def _is_affine(self) -> bool:
-        everybody = tuple(map(self._protocol.parties.party_of, range(len(self._protocol.parties))))
         try:
-            self._judges.of(self._protocol).view(self._zero, everybody)
+            self._judges.of(self._protocol).view(self._zero, self._everybody)
         except NotAffineError:
             return False
         return True
 
-    def _one_run(self) -> Coins:
-        return BatchCoins(SystemCoins(), 1) if self._protocol.batched else SystemCoins()
+    def _depends(self, pair: Pair) -> bool:
+        """Whether any message differs on the same coins; where none does nobody can tell anything."""
+        for values in pair:
+            if values.tobytes() not in self._runs:
+                self._runs[values.tobytes()] = views_of(self._run(values), self._everybody, ())
+        a, b = (self._runs[values.tobytes()] for values in pair)
+        return a.layout != b.layout or not np.array_equal(a.values, b.values)
+
+    def _run(self, inputs: Inputs) -> Transcript:
+        coins: Coins = SimulationCoins(0)
+        coins = BatchCoins(coins, 1) if self._protocol.batched else coins
+        return self._protocol.transcript(inputs, coins, Recording.everything())
 
 
 def _differing(pair: Pair) -> int:

@@ -53,18 +53,16 @@ def open_sum(channel: Channel, step: Step, values: Ints, p: int) -> Ints:
     return np.asarray(held.sum(axis=-2) % p)
 
 
-def pair_masks(channel: Channel, p: int, shape: tuple[int, ...]) -> Ints:
-    """What each pair of clients agrees on: int64 [*tapes, n, n, *shape], with 0 on the diagonal and opposite signs."""
-    clients, axes = channel.parties.ids(Role.SILO), len(channel.batch_shape)
+def pair_masks(channel: Channel, p: int) -> Ints:
+    """What each pair of clients agrees on: int64 [*tapes, n, n], with 0 on the diagonal and opposite signs."""
+    clients = channel.parties.ids(Role.SILO)
     n = len(clients)
-    out = np.zeros((*channel.batch_shape, n, n, *shape), dtype=np.int64)
-    whole = (slice(None),) * axes
+    out = np.zeros((*channel.batch_shape, n, n), dtype=np.int64)
     for first in range(n - 1):
-        rest = n - first - 1
-        drawn = channel.draw("pair masks", clients[[first]], p, (rest, *shape))
-        channel.note_learnt("pair masks", clients[first + 1 :], drawn[(*whole, 0)])
-        out[(*whole, first, slice(first + 1, n))] = drawn[(*whole, 0)]
-        out[(*whole, slice(first + 1, n), first)] = -drawn[(*whole, 0)] % p
+        drawn = channel.draw("pair masks", clients[[first]], p, (n - first - 1,))[..., 0, :]
+        channel.note_learnt("pair masks", clients[first + 1 :], drawn)
+        out[..., first, first + 1 :] = drawn
+        out[..., first + 1 :, first] = -drawn % p
     return out
 
 
@@ -83,7 +81,7 @@ def double_masking(
     """
     clients, step = channel.parties.ids(Role.SILO), Step(0)
     n = len(clients)
-    own, pairs = channel.draw("own masks", clients, p, (1,)), pair_masks(channel, p, ())
+    own, pairs = channel.draw("own masks", clients, p, (1,)), pair_masks(channel, p)
     to_server(channel, Phase.MASKED_VECTORS, step, (inputs + own + pairs.sum(axis=-1)[..., None]) % p)
     secrets = np.concatenate([own, pairs], axis=-1)  # [*tapes, n, 1 + n]: what opens u's own mask, and its key
     coefficients = channel.draw("sharing", clients, p, (threshold - 1, 1 + n))
@@ -93,7 +91,8 @@ def double_masking(
     rosters = np.array([[u in told[v] for u in range(n)] for v in range(n)], dtype=np.int64)
     channel.send(Phase.ROSTERS, step, np.zeros_like(clients), clients, _on_tapes(channel, rosters))
     if compared and (rosters != rosters[0]).any():
-        return
+        rosters = np.repeat(rosters[:1], n, axis=0)  # nobody answers before all are told the same
+        channel.send(Phase.ROSTERS, step, np.zeros_like(clients), clients, _on_tapes(channel, rosters))
     answers = np.moveaxis(shares, -3, -2).copy()  # [*tapes, to v, of u, 1 + n]
     answers[..., 0] *= rosters  # of who is there: a share of its own mask
     answers[..., 1:] *= 1 - rosters[..., None]  # of who is not: one of its key, and never both
@@ -123,7 +122,7 @@ def seeded_masks(inputs: Inputs, channel: Channel, *, modulus: int, folded: bool
 
 
 def _mersenne(modulus: int) -> Any:
-    table = np.array([np.random.RandomState(seed).randint(0, modulus, 2) for seed in range(modulus)])  # noqa: NPY002
+    table = np.array([np.random.RandomState(seed).randint(0, modulus, 2) for seed in range(modulus)])
     return lambda words: table[words[..., 0] ^ words[..., 1]]
 
 
@@ -152,7 +151,7 @@ def one_key(inputs: Inputs, channel: Channel, *, p: int, server_has_it: bool) ->
 
 
 def masks_set_up_once(inputs: Inputs, channel: Channel, *, p: int, fresh: bool) -> None:
-    """MicroSecAgg over several rounds, in the exponent: a number of each client under a mask of which the sum is opened.
+    """MicroSecAgg over several rounds, in the exponent: a number of each client under a mask; sums of masks are opened.
 
     Args:
         inputs: a number a client and round, [clients, rounds].

@@ -33,25 +33,22 @@ def candidates_of(zero: Inputs) -> list[Inputs]:
 def questions_of(subject: Hiding) -> list[tuple[Coalition, list[Pair]]]:
     """Every coalition that a promise about inputs names, with the pairs of inputs that it may not tell apart.
 
-    A coalition is left out where a larger one has the same inputs of its own and may learn the same: whatever the
-    smaller one sees, the larger one sees too.
+    A pair is asked of the largest coalitions that may not tell it apart: what a smaller one sees, they see too.
     """
-    found: dict[Hashable, list[tuple[Coalition, list[Pair]]]] = {}
     candidates = candidates_of(subject.zero)
-    named = sorted(
-        {each for guarantee in subject.guarantees for each in coalitions_of(guarantee, subject.protocol.parties)},
-        key=lambda coalition: (-len(coalition), coalition),
-    )
-    for coalition in named:
-        known = [_known(subject, values, coalition) for values in candidates]
-        first: dict[Hashable, int] = {}
-        groups = tuple(first.setdefault(what, at) for at, what in enumerate(known))
-        larger = found.setdefault(groups, [])
-        if not any(set(coalition) < set(other) for other, _ in larger):
-            pairs = [(candidates[at], values) for at, values in zip(groups, candidates, strict=True)]
-            larger.append((coalition, [pair for pair in pairs if pair[0] is not pair[1]]))
-    asked = [each for group in found.values() for each in group if each[1]]
-    return sorted(asked, key=lambda each: (len(each[0]), each[0]))
+    groups: dict[Coalition, tuple[int, ...]] = {}
+    for guarantee in subject.guarantees:
+        for coalition in coalitions_of(guarantee, subject.protocol.parties):
+            known = [_known(subject, values, coalition) for values in candidates]
+            first: dict[Hashable, int] = {}
+            groups[coalition] = tuple(first.setdefault(what, at) for at, what in enumerate(known))
+    found = []
+    for coalition, group in groups.items():
+        larger = [others for other, others in groups.items() if set(coalition) < set(other)]
+        pairs = [(a, b) for b, a in enumerate(group) if a != b and not any(each[a] == each[b] for each in larger)]
+        if pairs:
+            found.append((coalition, [(candidates[a], candidates[b]) for a, b in pairs]))
+    return found
 
 
 def coalitions_of(guarantee: Guarantee, parties: Directory) -> Iterator[Coalition]:

@@ -64,21 +64,23 @@ def masks_set_up_once(*, fresh: bool = False) -> Hiding:
 def sum_of_sparse_vectors(*, least: int = 0) -> Hiding:
     """Secure aggregation that opens every entry, or those with `least` contributors.
 
-    The promise is that of 2508.04285: how many clients contribute to an entry, and sums over two or more.
+    The promise is that of 2508.04285: all learn which entries are opened, and the server, of each how many clients
+    contribute to it, and its sum where two or more do.
     """
-    promise = _promise({Role.SERVER: 1}, "Suimon et al. 2025: sums at entries with t contributors or more, t = 2")
+    promise = _promise({Role.SERVER: 1, Role.SILO: 2}, "Suimon et al. 2025, for t = 2 contributors")
 
     def allowed(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
         counts = (values != 0).sum(axis=0)
         sums = np.where(counts >= 2, values.sum(axis=0), 0)
-        return (tuple(counts.tolist()), tuple(sums.tolist())) if SERVER in coalition else None
+        opened = tuple((counts >= 2).tolist())
+        return (opened, tuple(counts.tolist()), tuple(sums.tolist())) if SERVER in coalition else opened
 
     return _hiding(partial(masked.sum_of_sparse, p=101, least=least), 101, (3, 2), promise, allowed=allowed)
 
 
 def two_rosters(*, compared: bool = False) -> Hiding:
     """Double masking under a server that tells two of four clients that the first one is gone."""
-    promise = _promise({Role.SERVER: 1}, "Bonawitz et al. 2017, theorem 6.5, of servers that depart from the protocol")
+    promise = _promise({Role.SERVER: 1, Role.SILO: 1}, "Bonawitz et al. 2017, theorem 6.5: servers that depart from it")
     everybody, without = (0, 1, 2, 3), (1, 2, 3)
     told = {0: everybody, 1: everybody, 2: without, 3: without}
     run = partial(masked.double_masking, p=101, threshold=2, told=told, compared=compared)
@@ -86,15 +88,15 @@ def two_rosters(*, compared: bool = False) -> Hiding:
 
 
 def bell(**parts: Any) -> Hiding:
-    """Pairwise masking of six clients with four neighbours each, of which one colludes with the server.
+    """Pairwise masking of six clients with four neighbours each, of which two collude with the server.
 
-    The bound of Bell et al. is for many clients and says nothing of six; with one that colludes what they need of the
-    graph can be checked by hand: it holds fewer shares than open a secret, and the others stay connected.
+    The bound of Bell et al. is for many clients and says nothing of six; what it needs of the graph is so for these:
+    the two hold fewer shares than open a secret, and the others stay connected without them.
 
     Args:
         parts: of the scheme, where a flaw is put in.
     """
-    promise = _promise({Role.SERVER: 1, Role.SILO: 1}, "Bell et al. 2020, theorem 3.6, for a graph that is good")
+    promise = _promise({Role.SERVER: 1, Role.SILO: 2}, "Bell et al. 2020, theorem 3.6, for a graph that is good")
     return schemes.pairwise_masking(6, 4, 4, (promise,), **parts)
 
 

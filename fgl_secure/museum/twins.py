@@ -13,7 +13,7 @@ from fgl_secure.testing.protocol import Inputs, Protocol
 
 
 def saying(protocol: Protocol, entry: int) -> Protocol:
-    """The protocol with one entry of the inputs in place of all integers in all messages, which are as many and as long.
+    """The protocol with one entry of the inputs in place of all integers in all messages, which are no longer.
 
     Args:
         protocol: what is spoilt.

@@ -38,7 +38,7 @@ def visit(
 
 
 def result_of(finding: Finding) -> str:
-    """"found" or "kept", and "missed" or "REJECTED" where that is wrong."""
+    """The words `found` or `kept`, and `missed` or `REJECTED` where that is wrong."""
     right = {(False, True): "found", (True, False): "kept", (False, False): "missed", (True, True): "REJECTED"}
     return right[finding.exhibit.sound, finding.found]
 

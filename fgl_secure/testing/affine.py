@@ -62,7 +62,7 @@ class GivenTapes(Coins):
         if modulus != self._modulus:
             raise NotAffineError(f"coins must all lie below the field's {self._modulus}; found some below {modulus}")
         start, self._used = self._used, self._used + math.prod(shape)
-        return self._tapes[:, start : self._used].reshape(-1, *shape).copy()
+        return self._tapes[:, start : self._used].reshape(len(self._tapes), *shape).copy()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
