@@ -71,12 +71,14 @@ class Affine:
 
     Attributes:
         layout: of its coordinates.
-        constant: int64 [coordinates], those that no coin moves, and 0 elsewhere; as they are, not modulo p.
+        still: bool [coordinates], which of them no coin moves.
+        constant: int64 [coordinates], those as they are, not modulo p; elements elsewhere.
         offset: int64 [coordinates], the view on the zero tape, modulo p.
         matrix: int64 [coins, coordinates].
     """
 
     layout: Layout
+    still: NDArray[np.bool_]
     constant: Ints
     offset: Ints
     matrix: Ints
@@ -102,11 +104,14 @@ class Judge:
             NotAffineError: the view is not affine in the coins.
         """
         first, second, p = self.view(a, coalition), self.view(b, coalition), self._protocol.modulus
-        if first.layout != second.layout or not np.array_equal(first.constant, second.constant):
+        if first.layout != second.layout or _constants_differ(first, second, p):
             return Fraction(1)
-        both = np.concatenate([first.matrix, second.matrix])
+        same = np.array_equal(first.matrix, second.matrix)
+        both = first.matrix if same else np.concatenate([first.matrix, second.matrix])
         if not in_row_space(both, (first.offset - second.offset) % p, p):
             return Fraction(1)
+        if same:
+            return Fraction(0)
         ranks, joint = [_rank(view.matrix, p) for view in (first, second)], _rank(both, p)
         return 1 - Fraction(p ** (sum(ranks) - joint), p ** max(ranks))  # the cosets meet in p^(r + s - joint) views
 
@@ -119,12 +124,12 @@ class Judge:
         views = views_of(transcript, coalition, (Private.INPUT, Private.COINS))
         seen = np.broadcast_to(views.values, (len(tapes), views.values.shape[1]))
         still = (seen == seen[0]).all(axis=0)
-        constant, seen = np.where(still, seen[0], 0), seen % p
+        constant, seen = seen[0], np.where(still, seen % p, seen)
         coins = tapes.shape[1]
         offset, matrix = seen[0], (seen[1 : coins + 1] - seen[0]) % p
-        if not (seen[coins + 1 :] == (offset + tapes[coins + 1 :] @ matrix) % p).all():
+        if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + tapes[coins + 1 :] @ matrix) % p).any():
             raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
-        return Affine(views.layout, constant, offset, matrix)
+        return Affine(views.layout, still, constant, offset, matrix)
 
     def _run(self, inputs: Inputs) -> tuple[Transcript, Ints]:
         counting, p = CountingCoins((1,)), self._protocol.modulus
@@ -215,6 +220,13 @@ def in_row_space(matrix: Ints, vector: Ints, p: int) -> bool:
         pivot, rows = _eliminated(rows, column, int(pivots[0]), p)
         rest = (rest - rest[column] * pivot) % p
     return True
+
+
+def _constants_differ(a: Affine, b: Affine, p: int) -> bool:
+    """Whether a coordinate that no coin moves has another value, or one that no element has where coins move it."""
+    both, either = a.still & b.still, a.still | b.still
+    lone = np.where(a.still, a.constant, b.constant)[either & ~both]
+    return bool((a.constant[both] != b.constant[both]).any() or (lone != lone % p).any())
 
 
 def _rank(matrix: Ints, p: int) -> int:

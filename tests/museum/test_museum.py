@@ -58,7 +58,7 @@ def test_flaws_are_found(name: str) -> None:
 
 @pytest.mark.parametrize("name", [exhibit.name for exhibit in EXHIBITS if exhibit.sound])
 def test_sound_protocols_are_kept(name: str) -> None:
-    """Exact comparison of many pairs of inputs finds nothing, whatever the coins: no check of these has false alarms."""
+    """Exact comparison of many pairs of inputs finds nothing, whatever the coins: it has no false alarms."""
     finding = examine(BY_NAME[name])
     assert finding.expected
     assert not finding.found
