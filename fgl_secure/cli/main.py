@@ -1,6 +1,7 @@
-"""The command line: `fgl-secure audit`, `train`, `attack`, `bench`, `reproduce`, `list`.
+"""The command line: `fgl-secure audit`, `train`, `attack`, `bench`, `reproduce`, `museum`, `list`.
 
-Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does.
+Exit status 0: done, and no evidence contradicts a claim of a scheme named with --scheme. 3: some does, or the museum
+misses a flaw or rejects what is sound.
 2: bad usage or input, with one line on the standard error stream.
 """
 
@@ -89,6 +90,11 @@ def _parser() -> argparse.ArgumentParser:
                             "the exchange of adjacency powers, or secure aggregation")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="print one JSON object")
     _add_reproduce(commands.add_parser("reproduce", help="run a table of a paper again", formatter_class=style))
+    museum = commands.add_parser("museum", help="find published flaws without hints", formatter_class=style)
+    museum.set_defaults(run=_museum)
+    museum.add_argument("exhibits", nargs="*", metavar="EXHIBIT", help="some only; all fifteen unless given")
+    museum.add_argument("--seed", type=int, default=None, metavar="S", help="repeat samples; None draws secret coins")
+    museum.add_argument("--json", action="store_true", help="print one JSON object")
     listing = commands.add_parser("list", help="what there is", formatter_class=style)
     listing.set_defaults(run=_list)
     listing.add_argument(
@@ -277,6 +283,17 @@ def _reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: AR
         done = reproduce(table, choices, chosen.datasets, started)
     _say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))
     return OK
+
+
+def _museum(chosen: argparse.Namespace, words: list[str]) -> int:
+    from fgl_secure.cli.print_museum import as_json, describe, shown_progress
+    from fgl_secure.museum import visit
+
+    with shown_progress() as before:
+        findings = visit(chosen.exhibits, seed=chosen.seed, before=before)
+    command = shlex.join(["fgl-secure", *words])
+    _say(json.dumps(as_json(findings, command), indent=2) if chosen.json else describe(findings))
+    return OK if all(finding.expected for finding in findings) else CONTRADICTED
 
 
 def _list(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands

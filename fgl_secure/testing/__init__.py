@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fgl_secure.testing.affine import assert_affinely_private
     from fgl_secure.testing.coins import BatchCoins, CountingCoins, Tapes
     from fgl_secure.testing.evidence import (
         Evidence,
@@ -41,6 +42,7 @@ _HOME = {
     "Tapes": "coins",
     "TraceDiffersError": "evidence",
     "VacuousTestError": "evidence",
+    "assert_affinely_private": "affine",
     "assert_exactly_private": "exactly",
     "assert_same_trace": "trace",
     "assert_simulatable": "simulation",
@@ -60,6 +62,7 @@ __all__ = [
     "Tapes",
     "TraceDiffersError",
     "VacuousTestError",
+    "assert_affinely_private",
     "assert_exactly_private",
     "assert_same_trace",
     "assert_simulatable",

@@ -35,7 +35,8 @@ ALLOWED: dict[str, set[str]] = {
     "methods": _HIGH | {"testing", "auditing", "schemes", "tables"},
     "flower": _MIDDLE | {"protocols", "schemes", "aggregation", "training", "methods"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},
-    "cli": _HIGH | {"auditing", "methods", "schemes", "tables", "testing"},
+    "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},
+    "cli": _HIGH | {"auditing", "methods", "schemes", "tables", "testing", "museum"},
     "__init__": {"aggregation", "auditing", "attacks", "graph", "methods", "schemes"},
 }
 

@@ -21,7 +21,9 @@ SECONDS_A_CELL = 300
 # Two components or more after a slash that no word, dot or address precedes; or a user's folder on Windows.
 MACHINE_PATH = re.compile(r"(?<![\w.:/~<)}\]\\-])/(?:[\w.-]+/)+[\w.-]+|\b[A-Za-z]:\\Users\\")
 
-PACKAGES = {"algebra", "auditing", "coins", "dp", "errors", "graph", "runtime", "schemes", "statistics", "testing"}
+PACKAGES = {
+    "algebra", "auditing", "coins", "dp", "errors", "graph", "museum", "runtime", "schemes", "statistics", "testing",
+}  # fmt: skip
 """Parts of the package of which a notebook may take what they export, and nothing from inside."""
 
 OPEN = {"aggregation", "attacks", "methods", "protocols"}

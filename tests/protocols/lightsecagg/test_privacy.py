@@ -33,8 +33,8 @@ from fgl_secure.testing import (
     assert_simulatable,
     assert_statistically_private,
 )
+from fgl_secure.testing.affine import Judge, distance
 from fgl_secure.testing.protocol import Inputs
-from tests.protocols.affine_views import Judge, distance
 from tests.protocols.lightsecagg import twins
 from tests.protocols.one_sum.rounds import STAGES as STAGE_OF
 from tests.protocols.one_sum.rounds import directory_of, topology_of

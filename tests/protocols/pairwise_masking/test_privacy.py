@@ -16,8 +16,8 @@ from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Channel, Party, Step
 from fgl_secure.testing import Protocol, assert_exactly_private, assert_simulatable
+from fgl_secure.testing.affine import Judge, distance, in_row_space
 from fgl_secure.testing.protocol import Inputs
-from tests.protocols.affine_views import Judge, distance, in_row_space
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.cases import NOW, SERVER, Setting, honest_of, inputs, moved, silo
 

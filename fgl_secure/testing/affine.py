@@ -1,0 +1,246 @@
+"""Exact comparison of views that are affine in their coins, at sizes that enumeration cannot reach.
+
+If a view is c(inputs) + coins M over F_p, with coins uniform, then over all tapes it is uniform on a coset of the row
+space of M. Two such distributions are compared by linear algebra, and no tape is counted: they are the same if and only
+if the row spaces are and the difference of the offsets lies in them. M is read off the protocol itself, run on the zero
+tape and on every unit tape; that the view is affine is checked on random tapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sympy import isprime
+
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Party, Private, Recording, Transcript
+from fgl_secure.testing.arms import Layout, views_of
+from fgl_secure.testing.coins import CountingCoins
+from fgl_secure.testing.evidence import Evidence, NotPrivateError
+from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
+from fgl_secure.testing.twins import judge, require_twin
+
+Ints = NDArray[np.int64]
+
+CHECKS = 24
+"""Random tapes on which affinity is checked: a view that is not affine agrees on one with probability 1/p or so."""
+
+LARGEST_MODULUS = 2**20
+"""Sums of products of so large elements fit into 64 bits."""
+
+
+class NotAffineError(InputError):
+    """A view is not affine in its coins, so that linear algebra says nothing about it."""
+
+
+class GivenTapes(Coins):
+    """Some tapes, all at once.
+
+    Args:
+        tapes: int64 [tapes, coins], all below the modulus.
+        modulus: of every draw.
+    """
+
+    __slots__ = ("_modulus", "_tapes", "_used")
+
+    def __init__(self, tapes: Ints, modulus: int) -> None:
+        self._tapes, self._modulus, self._used = tapes, modulus, 0
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(tapes,)."""
+        return (len(self._tapes),)
+
+    def uniform(self, modulus: int, shape: tuple[int, ...]) -> Ints:
+        """The next coins of every tape."""
+        if modulus != self._modulus:
+            raise NotAffineError(f"coins must all lie below the field's {self._modulus}; found some below {modulus}")
+        start, self._used = self._used, self._used + math.prod(shape)
+        return self._tapes[:, start : self._used].reshape(len(self._tapes), *shape).copy()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Affine:
+    """A view as a function of the coins.
+
+    Attributes:
+        layout: of its coordinates.
+        still: bool [coordinates], which of them no coin moves.
+        constant: int64 [coordinates], those as they are, not modulo p; elements elsewhere.
+        offset: int64 [coordinates], the view on the zero tape, modulo p.
+        matrix: int64 [coins, coordinates].
+    """
+
+    layout: Layout
+    still: NDArray[np.bool_]
+    constant: Ints
+    offset: Ints
+    matrix: Ints
+
+
+class Judge:
+    """Exact total variation of views of one protocol; every input is run once, whoever watches.
+
+    Args:
+        protocol: over a prime field of up to 2^20 elements, handling the channel's batch_shape.
+    """
+
+    def __init__(self, protocol: Protocol) -> None:
+        p = protocol.modulus
+        if not (isprime(p) and p <= LARGEST_MODULUS and protocol.batched):
+            raise NotAffineError(f"modulus must be a prime up to 2^20 of a protocol that runs all tapes; found {p}")
+        self._protocol, self._runs = protocol, dict[bytes, tuple[Transcript, Ints]]()
+
+    def distance(self, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
+        """Exact total variation of a coalition's views on two inputs.
+
+        Raises:
+            NotAffineError: the view is not affine in the coins.
+        """
+        first, second, p = self.view(a, coalition), self.view(b, coalition), self._protocol.modulus
+        if first.layout != second.layout or _constants_differ(first, second, p):
+            return Fraction(1)
+        same = np.array_equal(first.matrix, second.matrix)
+        both = first.matrix if same else np.concatenate([first.matrix, second.matrix])
+        if not in_row_space(both, (first.offset - second.offset) % p, p):
+            return Fraction(1)
+        if same:
+            return Fraction(0)
+        ranks, joint = [_rank(view.matrix, p) for view in (first, second)], _rank(both, p)
+        return 1 - Fraction(p ** (sum(ranks) - joint), p ** max(ranks))  # the cosets meet in p^(r + s - joint) views
+
+    def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> Affine:
+        """What a coalition sees of one input."""
+        key, p = inputs.tobytes(), self._protocol.modulus
+        if key not in self._runs:
+            self._runs[key] = self._run(inputs)
+        transcript, tapes = self._runs[key]
+        views = views_of(transcript, coalition, (Private.INPUT, Private.COINS))
+        seen = np.broadcast_to(views.values, (len(tapes), views.values.shape[1]))
+        still = (seen == seen[0]).all(axis=0)
+        constant, seen = seen[0], np.where(still, seen % p, seen)
+        coins = tapes.shape[1]
+        offset, matrix = seen[0], (seen[1 : coins + 1] - seen[0]) % p
+        if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + tapes[coins + 1 :] @ matrix) % p).any():
+            raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
+        return Affine(views.layout, still, constant, offset, matrix)
+
+    def _run(self, inputs: Inputs) -> tuple[Transcript, Ints]:
+        counting, p = CountingCoins((1,)), self._protocol.modulus
+        self._protocol.transcript(inputs, counting, Recording())
+        coins = sum(draw.count for draw in counting.draws)
+        zero, units = np.zeros((1, coins), dtype=np.int64), np.eye(coins, dtype=np.int64)
+        tapes = np.concatenate([zero, units, SystemCoins().uniform(p, (CHECKS, coins))])
+        return self._protocol.transcript(inputs, GivenTapes(tapes, p), Recording.everything()), tapes
+
+
+class Judges:
+    """A judge for each protocol, so that questions about one share its runs."""
+
+    def __init__(self) -> None:
+        self._of: dict[Protocol, Judge] = {}
+
+    def of(self, protocol: Protocol) -> Judge:
+        """The judge of a protocol."""
+        if protocol not in self._of:
+            self._of[protocol] = Judge(protocol)
+        return self._of[protocol]
+
+
+def assert_affinely_private(
+    protocol: Protocol,
+    inputs_a: ArrayLike,
+    inputs_b: ArrayLike,
+    coalition: Iterable[Party],
+    *,
+    broken_twin: Protocol,
+    judges: Judges | None = None,
+) -> Evidence:
+    """Proves that a coalition's joint view has the same distribution for two inputs, where it is affine in the coins.
+
+    Args:
+        protocol: what is tested, over a prime field of up to 2^20 elements from which every coin is drawn.
+        inputs_a: one row for each owner; the two inputs must give the coalition equal allowed information.
+        inputs_b: the same shape, with the same rows for the coalition's members.
+        coalition: who pools views.
+        broken_twin: the same protocol with a flaw that this check must find.
+        judges: those of earlier questions about the same protocols.
+
+    Raises:
+        NotPrivateError: the distributions differ.
+        VacuousTestError: those of the twin do not.
+        NotAffineError: linear algebra does not apply.
+        InputError: for inputs that make no fair question.
+    """
+    __tracebackhide__ = True
+    require_twin(protocol, broken_twin)
+    question = Question.about(protocol, inputs_a, inputs_b, coalition)
+    known = judges or Judges()
+
+    def check(tested: Protocol) -> Evidence:
+        seen_by = known.of(tested)
+        distance = seen_by.distance(question.a, question.b, question.coalition)
+        coins, width = seen_by.view(question.a, question.coalition).matrix.shape
+        return Evidence(
+            "exact privacy, by row spaces",
+            str(tested),
+            words(question.coalition),
+            bool(distance),
+            f"total variation {distance} ({float(distance):.4g}) of the joint views, affine in {coins} coins modulo "
+            f"{tested.modulus}, of {width} coordinates",
+            "any: all coin tapes count, by linear algebra",
+            0.0,
+        )
+
+    return judge(
+        check, protocol, broken_twin, NotPrivateError, "{protocol} lets a coalition tell inputs_a from inputs_b"
+    )
+
+
+def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
+    """One question to a judge."""
+    return Judge(protocol).distance(a, b, coalition)
+
+
+def in_row_space(matrix: Ints, vector: Ints, p: int) -> bool:
+    """Whether a vector is a combination of the rows, by elimination modulo p."""
+    rows, rest = matrix % p, vector % p
+    for column in range(matrix.shape[1]):
+        pivots = np.flatnonzero(rows[:, column])
+        if not len(pivots):
+            if rest[column]:
+                return False
+            continue
+        pivot, rows = _eliminated(rows, column, int(pivots[0]), p)
+        rest = (rest - rest[column] * pivot) % p
+    return True
+
+
+def _constants_differ(a: Affine, b: Affine, p: int) -> bool:
+    """Whether a coordinate that no coin moves has another value, or one that no element has where coins move it."""
+    both, either = a.still & b.still, a.still | b.still
+    lone = np.where(a.still, a.constant, b.constant)[either & ~both]
+    return bool((a.constant[both] != b.constant[both]).any() or (lone != lone % p).any())
+
+
+def _rank(matrix: Ints, p: int) -> int:
+    rows, rank = matrix % p, 0
+    for column in range(matrix.shape[1]):
+        pivots = np.flatnonzero(rows[:, column])
+        if len(pivots):
+            _, rows = _eliminated(rows, column, int(pivots[0]), p)
+            rank += 1
+    return rank
+
+
+def _eliminated(rows: Ints, column: int, at: int, p: int) -> tuple[Ints, Ints]:
+    """The pivot row with a 1 in a column, and all others with a 0 there."""
+    pivot = rows[at] * pow(int(rows[at, column]), -1, p) % p
+    others = np.delete(rows, at, axis=0)
+    return pivot, (others - np.outer(others[:, column], pivot)) % p
