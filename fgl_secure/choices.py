@@ -90,7 +90,7 @@ def check_choices(made: Any) -> None:  # any dataclass
         UnknownNameError: a name is none of those that are known.
         InputError: a value is of another type than its field, or a number is below its least.
     """
-    kinds = _kinds(type(made))
+    kinds = _kinds(made.__class__)
     for name, (_, each) in choices_of(type(made)).items():
         found = getattr(made, name)
         if not any(_fits(found, kind) for kind in kinds[name]):

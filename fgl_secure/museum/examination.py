@@ -39,6 +39,7 @@ FALSE_ALARM = 1e-8
 
 EXACTLY, ROW_SPACES, SAMPLES = "exact enumeration", "exact, by row spaces", "samples"
 _TAPES_A_COALITION = 2**20
+_WAIVED = {"coalition": "a promise names its coalitions, and the largest of them are asked"}
 _ADVANTAGE = 0.1
 
 
@@ -155,12 +156,14 @@ class _Views:
         entry = _differing(pair)
         twin = self._twins.setdefault(entry, saying(self._protocol, entry))
         if self.kind == EXACTLY:
-            return assert_exactly_private(self._protocol, *pair, coalition, broken_twin=twin)
+            return assert_exactly_private(self._protocol, *pair, coalition, broken_twin=twin, waived=_WAIVED)
         if self.kind == ROW_SPACES:
-            return assert_affinely_private(self._protocol, *pair, coalition, broken_twin=twin, judges=self._judges)
+            return assert_affinely_private(
+                self._protocol, *pair, coalition, broken_twin=twin, judges=self._judges, waived=_WAIVED
+            )
         return assert_statistically_private(
             self._protocol, *pair, coalition, broken_twin=twin, advantage=_ADVANTAGE, alpha=FALSE_ALARM**0.5,
-            seed=self._seed,
+            seed=self._seed, waived=_WAIVED,
         )  # fmt: skip
 
     def smallest(self, pair: Pair, coalition: Coalition, error: Exception) -> tuple[str, str, str]:

@@ -9,9 +9,10 @@ tape and on every unit tape; that the view is affine is checked on random tapes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +26,7 @@ from fgl_secure.testing.coins import CountingCoins
 from fgl_secure.testing.evidence import Evidence, NotPrivateError
 from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
 from fgl_secure.testing.twins import judge, require_twin
+from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
 
 Ints = NDArray[np.int64]
 
@@ -161,6 +163,7 @@ def assert_affinely_private(
     *,
     broken_twin: Protocol,
     judges: Judges | None = None,
+    waived: Mapping[str, str] | None = None,
 ) -> Evidence:
     """Proves that a coalition's joint view has the same distribution for two inputs, where it is affine in the coins.
 
@@ -171,22 +174,27 @@ def assert_affinely_private(
         coalition: who pools views.
         broken_twin: the same protocol with a flaw that this check must find.
         judges: those of earlier questions about the same protocols.
+        waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
+            "coalition", "trace" or "values".
 
     Raises:
         NotPrivateError: the distributions differ.
-        VacuousTestError: those of the twin do not.
+        VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
         NotAffineError: linear algebra does not apply.
         InputError: for inputs that make no fair question.
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
+    waivers = Waivers.of(waived)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
     known = judges or Judges()
+    probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
+    probe.require_different()
 
-    def check(tested: Protocol) -> Evidence:
-        seen_by = known.of(tested)
-        distance = seen_by.distance(question.a, question.b, question.coalition)
-        coins, width = seen_by.view(question.a, question.coalition).matrix.shape
+    def check(tested: Protocol, *joining: Party) -> Evidence:
+        seen_by, together = known.of(tested), (*question.coalition, *joining)
+        distance = seen_by.distance(question.a, question.b, together)
+        coins, width = seen_by.view(question.a, together).matrix.shape
         return Evidence(
             "exact privacy, by row spaces",
             str(tested),
@@ -198,8 +206,17 @@ def assert_affinely_private(
             0.0,
         )
 
+    def sees(party: Party) -> bool:
+        return check(protocol, party).rejected
+
     return judge(
-        check, protocol, broken_twin, NotPrivateError, "{protocol} lets a coalition tell inputs_a from inputs_b"
+        check,
+        protocol,
+        broken_twin,
+        NotPrivateError,
+        "{protocol} lets a coalition tell inputs_a from inputs_b",
+        fair=partial(require_fair, probe, broken_twin, waivers, sees),
+        waived=waivers.notes,
     )
 
 

@@ -51,7 +51,10 @@ def parties(count: int = 3, *, signed: bool = False, agreement: KeyAgreement | N
     known = Identities({number: identity.public for number, identity in enumerate(who)})
     ends = [(identity, known) if signed else (None, None) for identity in who]
     coins, programs = SystemCoins(), [Telling(n, count) for n in range(count)]
-    return [SealedParty(n, count, programs[n], SESSION, coins, *ends[n], agreement=agreement) for n in range(count)]
+    return [
+        SealedParty(n, count, programs[n], SESSION, coins, own, others, agreement=agreement)
+        for n, (own, others) in enumerate(ends)
+    ]
 
 
 def sorted_posts(posts: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
