@@ -1,4 +1,4 @@
-"""How much a party reads of what others send: checked before anything is made of it, so that short messages stay cheap."""
+"""How much a party reads of what others send, checked before anything is made of it: short messages stay cheap."""
 
 from __future__ import annotations
 
