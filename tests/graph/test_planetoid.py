@@ -201,7 +201,9 @@ def test_files_that_run_code_do_not_run(file: str, protocol: int, root: Path, ca
     if file.endswith(("cora.x", "cora.y")):  # nobody reads these: what is in them is in the others too
         _assert_is_the_tiny_graph(load("Cora", root, cache))
     else:
-        with pytest.raises(InputError, match=r"UnpicklingError: pickle must name arrays and lists alone; found \w+\.mkdir"):
+        with pytest.raises(
+            InputError, match=r"UnpicklingError: pickle must name arrays and lists alone; found \w+\.mkdir"
+        ):
             load("Cora", root, cache)
     assert not ran.exists()
     pickle.loads(target.read_bytes())  # it is one that would
