@@ -139,7 +139,10 @@ class SecureAggregator:
 
     @property
     def spent(self) -> float | None:
-        """Epsilon of the rounds that this process took part in, at the target's delta; None without privacy."""
+        """Epsilon of the rounds that this process took part in, at the target's delta; None without privacy.
+
+        Of neighbouring inputs that differ in one client's update, present or all zero.
+        """
         return self._ledger.epsilon
 
     @property

@@ -1,4 +1,4 @@
-"""Cora, CiteSeer and PubMed from the raw files of Planetoid, which are pickles: read without running what is in them."""
+"""Cora, CiteSeer and PubMed from the raw files of Planetoid: pickles, read without running what is in them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,22 @@ def changed_layout(data: bytes, random: Random) -> bytes:
     """A layout of which one thing is something else."""
     rows: list[Any] = json.loads(data)
     row = random.choice(rows)
-    values = (None, [], {}, "x", "int8", "\ud800", 0, -1, 2**40, 1e300, [2**31, 2**31], ["w"], ["w", "a"], ["a"] * 500)
+    values: tuple[Any, ...] = (
+        None,
+        [],
+        {},
+        "x",
+        "int8",
+        "\ud800",
+        0,
+        -1,
+        2**40,
+        1e300,
+        [2**31, 2**31],
+        ["w"],
+        ["w", "a"],
+        ["a"] * 500,
+    )
     row[random.randrange(len(row))] = random.choice(values)
     if random.random() < 0.2:
         rows += rows * random.choice((1, 500))

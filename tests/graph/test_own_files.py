@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import DataNotFoundError, InputError
-from fgl_secure.graph import read_assignment, read_graph
+from fgl_secure.graph import load, read_assignment, read_graph
 from fgl_secure.graph.own_files import plain_arrays
 from tests.graph import test_npz_archives
 
@@ -121,4 +121,4 @@ def test_published_graphs_are_looked_at_alike(tmp_path: Path) -> None:
     """A public archive whose features would be terabytes once they are dense is refused, however small it is."""
     root = test_npz_archives.written(tmp_path / "root", "Photo", attr_shape=np.array([3, 2**40]))
     with pytest.raises(InputError, match=r"features must be at most 536,870,912 numbers; found 3 \* 1,099,511,627,776"):
-        test_npz_archives.load("Photo", root, tmp_path / "cache")
+        load("Photo", root, tmp_path / "cache")
