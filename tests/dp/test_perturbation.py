@@ -125,7 +125,7 @@ SHIFTS = (3, 9, 16, 20, 27, 32, 41)
 @pytest.mark.parametrize("noise", [DiscreteGaussian(16.0), Skellam(256.0)], ids=lambda noise: type(noise).__name__)
 @pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-7])
 def test_what_is_accounted_for_covers_the_grid(noise: IntegerNoise, delta: float) -> None:
-    """At the accounted epsilon the delta of the noise, worked out exactly, leaves the part that tables are paid from."""
+    """At the accounted epsilon the delta of the noise, worked out exactly, leaves what tables are paid from."""
     released = delta * (1 - RESERVED)
     for shift in SHIFTS:
         epsilon = noise.account(1, shift, shift).epsilon(1, released)
