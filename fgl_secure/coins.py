@@ -7,9 +7,11 @@ secret coins (`SystemCoins`), repeatable ones (`SimulationCoins`) and all of the
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import os
 from abc import ABC, abstractmethod
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,16 +35,39 @@ class Coins(ABC):
         """Draws int64 [*batch_shape, *shape], uniform on 0 .. modulus - 1, never the same coins twice."""
 
 
-class SystemCoins(Coins):
-    """Secret coins: 32 bytes of the operating system's entropy key a stream cipher."""
+_forks = itertools.count(1)
+_process = 0
+"""How many forks lie between the first process and this one; process identifiers are used again."""
 
-    __slots__ = ("_stream",)
+
+def _forked() -> None:
+    global _process  # noqa: PLW0603  # what a process is, is known to the module alone
+    _process = next(_forks)
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+class SystemCoins(Coins):
+    """Secret coins: 32 bytes of the operating system's entropy key a stream cipher.
+
+    A process that was forked draws a key of its own, or parent and children would have the same masks and the same
+    noise. Coins are not copied and not pickled.
+    """
+
+    __slots__ = ("_owner", "_stream")
 
     def __init__(self) -> None:
-        self._stream = FieldStream(os.urandom(KEY_BYTES))
+        self._seed()
+
+    def _seed(self) -> None:
+        self._stream, self._owner = FieldStream(os.urandom(KEY_BYTES)), (os.getpid(), _process)
 
     def __repr__(self) -> str:
         return "SystemCoins(<secret>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError("secret coins must be made where they are used, and not be copied; found a copy asked for")
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -50,7 +75,9 @@ class SystemCoins(Coins):
         return ()
 
     def uniform(self, modulus: int, shape: tuple[int, ...]) -> NDArray[np.int64]:
-        """Draws int64 [*shape], uniform on 0 .. modulus - 1."""
+        """Draws int64 [*shape], uniform on 0 .. modulus - 1; from a fresh key in a process that was forked."""
+        if self._owner != (os.getpid(), _process):
+            self._seed()
         return self._stream.uniform(modulus, math.prod(shape)).reshape(shape)
 
 

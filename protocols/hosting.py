@@ -39,9 +39,11 @@ class Due:
         m = len(self.senders)
         if _alike(messages.senders, self.senders) and _alike(messages.receivers, self.receivers):
             return None, np.arange(m, dtype=np.int64)
-        ends = (self.senders, self.receivers, messages.senders, messages.receivers)
-        high = 1 + max((int(ids.max()) for ids in ends if len(ids)), default=0)
-        due, came = self.senders * high + self.receivers, messages.senders * high + messages.receivers
+        high = 1 + max((int(ids.max()) for ids in (self.senders, self.receivers) if len(ids)), default=-1)
+        inside = [(ids >= 0) & (ids < high) for ids in (messages.senders, messages.receivers)]
+        known = np.flatnonzero(inside[0] & inside[1])  # a pair with another number could pass for one that is due
+        due = self.senders * high + self.receivers
+        came = messages.senders[known] * high + messages.receivers[known]
         order, arrival = np.argsort(due, kind="stable"), np.argsort(came, kind="stable")
         pairs, first, counts = np.unique(came[arrival], return_index=True, return_counts=True)
         start = np.searchsorted(due[order], pairs)
@@ -49,9 +51,9 @@ class Due:
         wanted = (counts >= wanted) * wanted
         rank = np.arange(len(came)) - np.repeat(first, counts)
         kept = rank < np.repeat(wanted, counts)
-        rows, places = arrival[kept], order[(np.repeat(start, counts) + rank)[kept]]
+        rows, places = known[arrival[kept]], order[(np.repeat(start, counts) + rank)[kept]]
         by_place = np.argsort(places)
-        whole = len(rows) == len(came) and bool((rows[by_place] == np.arange(len(came))).all())
+        whole = len(rows) == len(messages) and bool((rows[by_place] == np.arange(len(messages))).all())
         return None if whole else rows[by_place], places[by_place]
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import itertools
+import os
+import pickle
+import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -12,6 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.coins import MAX_TAPES, Coins, SimulationCoins, SystemCoins, TapeCoins, distinct_elements
 from fgl_secure.errors import InputError
@@ -139,3 +147,80 @@ def test_more_distinct_elements_than_there_are_raise() -> None:
     """A field of 5 elements has no 6 distinct ones."""
     with pytest.raises(InputError, match="must not exceed the field's 5; found 6"):
         distinct_elements(SimulationCoins(0), 5, 6)
+
+
+def in_children(ask: Callable[[], bytes], children: int = 2) -> list[bytes]:
+    """What forked processes find, each by itself, and what this one finds after them."""
+    found = []
+    for _ in range(children):
+        reading, writing = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python 3.12 on: that numba's threads do not live on, who are not needed
+            child = os.fork()
+        if not child:
+            try:
+                os.write(writing, ask())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            found.append(pipe.read())
+        os.waitpid(child, 0)
+    return [*found, ask()]
+
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+@FORKS
+def test_forked_processes_have_coins_of_their_own() -> None:
+    """Parent, children and grandchildren draw different coins from one supply; simulations repeat theirs on purpose."""
+    secret, repeatable = SystemCoins(), SimulationCoins(0)
+    secret.uniform(MERSENNE_31, (3,))
+
+    def words(coins: Coins) -> bytes:
+        return coins.uniform(2**63, (4,)).tobytes()
+
+    def twice() -> bytes:
+        return words(secret) + b"".join(in_children(lambda: words(secret), 1))
+
+    drawn = [found[at : at + 32] for found in in_children(twice) for at in (0, 32, 64)]
+    assert all(len(words_) == 32 for words_ in drawn)
+    assert len(set(drawn)) == len(drawn) == 9
+    assert len(set(in_children(lambda: words(repeatable)))) == 1
+
+
+@FORKS
+def test_a_process_number_that_is_used_again_is_another_process() -> None:
+    """Whose identifier is the same as that of the process that the coins were made in."""
+    coins = SystemCoins()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: 17)
+        coins.uniform(2**63, (1,))  # made anew, for process 17
+        drawn = in_children(lambda: coins.uniform(2**63, (4,)).tobytes(), 3)
+    assert len(set(drawn)) == 4
+
+
+@FORKS
+def test_clients_that_go_on_in_forks_have_noise_and_keys_of_their_own() -> None:
+    """A state that is restored in forked processes, each with the coins that were there before, has fresh noise."""
+    noise = DistributedNoise(clip=1.0, epsilon=4.0, delta=1e-5, rounds=5)
+    mapping = {"w": np.zeros(20)}
+    for scheme in ("plaintext", "pairwise-masking"):
+        aggregator = SecureAggregator.for_clients(3, scheme, threshold=2, privacy=noise)
+        server = aggregator.server_round(Layout.of(mapping))
+        client = aggregator.client_round(0, server.session, server.number)
+        client.provide(mapping)
+        state, asked = client.state(), server.requests()[0]
+
+        def answer(aggregator: SecureAggregator = aggregator, state: bytes = state, asked: bytes = asked) -> bytes:
+            return hashlib.sha256(aggregator.restored_client(state).reply(asked)).digest()
+
+        assert len(set(in_children(answer, 3))) == 4
+
+
+def test_secret_coins_are_not_copied() -> None:
+    """Neither by pickle nor by copies, which would draw the same."""
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(InputError, match="must be made where they are used"):
+            copied(SystemCoins())

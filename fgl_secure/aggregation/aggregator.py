@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from fgl_secure.aggregation.arguments import integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.report import write_report
@@ -40,10 +42,11 @@ class SecureAggregator:
     Args:
         rules: as all parties agreed on them.
         coins: of the parties that run in this process.
+        limits: what parties of this process read of a message at most.
     """
 
-    def __init__(self, rules: Rules, coins: Coins) -> None:
-        self._rules, self._coins = rules, coins
+    def __init__(self, rules: Rules, coins: Coins, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._rules, self._coins, self._limits = rules, coins, limits
         self._session, self._next = bytes(coins.uniform(256, (SESSION_BYTES,)).tolist()), 0
         self._taken: set[Place] = set()
         self._ledger = Ledger(rules)
@@ -66,6 +69,7 @@ class SecureAggregator:
         integers: IntegerRule = IntegerRule.EXACT,
         privacy: DistributedNoise | None = None,
         coins: Coins | None = None,
+        limits: Limits | None = None,
     ) -> SecureAggregator:
         """An aggregator for so many clients.
 
@@ -81,6 +85,8 @@ class SecureAggregator:
             integers: what the mean of integers is.
             privacy: noise, and what all means together may cost.
             coins: of all parties in this process; None takes secret ones.
+            limits: what parties of this process read of a message at most; None takes the defaults of `Limits`, and
+                for the number of clients this one. Parties need not agree on them.
 
         Raises:
             UnknownNameError: there is no scheme, or no rule for integers, of that name.
@@ -102,7 +108,9 @@ class SecureAggregator:
             integers=IntegerRule(integers),
             privacy=privacy,
         )
-        return cls(rules, coins or SystemCoins())
+        limits = limits or replace(DEFAULT_LIMITS, clients=max(DEFAULT_LIMITS.clients, rules.clients))
+        limits.check_clients(rules.clients)
+        return cls(rules, coins or SystemCoins(), limits)
 
     def __repr__(self) -> str:
         return f"SecureAggregator({self._rules})"
@@ -131,7 +139,10 @@ class SecureAggregator:
 
     @property
     def spent(self) -> float | None:
-        """Epsilon of the rounds that this process took part in, at the target's delta; None without privacy."""
+        """Epsilon of the rounds that this process took part in, at the target's delta; None without privacy.
+
+        Of neighbouring inputs that differ in one client's update, present or all zero.
+        """
         return self._ledger.epsilon
 
     @property
@@ -189,7 +200,8 @@ class SecureAggregator:
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
         """
         known, number = self._begun(layout)
-        self._server = ServerRound(self._rules, layout, self._session, number, coins or self._coins, known)
+        coins = coins or self._coins
+        self._server = ServerRound(self._rules, layout, self._session, number, coins, known, limits=self._limits)
         return self._server
 
     def client_round(
@@ -218,7 +230,8 @@ class SecureAggregator:
         place = Place(session, number, index)
         if place in self._taken:
             raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
-        client = ClientRound(self._rules, place, coins or self._coins, identity, identities, self._ledger)
+        coins = coins or self._coins
+        client = ClientRound(self._rules, place, coins, identity, identities, self._ledger, self._limits)
         self._taken.add(place)
         return client
 
@@ -238,7 +251,8 @@ class SecureAggregator:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
-        client = ClientRound.restored(self._rules, state, coins or self._coins, identity, identities, self._ledger)
+        coins = coins or self._coins
+        client = ClientRound.restored(self._rules, state, coins, identity, identities, self._ledger, self._limits)
         self._taken.add(client.place)
         return client
 

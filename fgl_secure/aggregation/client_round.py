@@ -11,6 +11,7 @@ import numpy as np
 
 from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rules import Ledger, Purpose, Rules
 from fgl_secure.algebra.quantization import Integers
@@ -57,6 +58,11 @@ class ClientRound:
         identity: the key that it signs with, if clients have any.
         identities: the others' public keys, as this client knows them from elsewhere.
         ledger: counts rounds against a privacy budget; None for a fresh one.
+        limits: what this client accepts at most, whatever the rules and messages say.
+
+    Raises:
+        InputError: the rules are for more clients than the limits allow, or have none of that number, or an identity
+            comes without the others'.
     """
 
     def __init__(
@@ -67,12 +73,14 @@ class ClientRound:
         identity: Identity | None = None,
         identities: Identities | None = None,
         ledger: Ledger | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
+        limits.check_clients(rules.clients)
         if not 0 <= place.index < rules.clients:
             raise InputError(f"index must lie in 0..{rules.clients - 1}; found {place.index}")
         if (identity is None) != (identities is None):
             raise InputError("identity and identities must be given together; found one without the other")
-        self._rules, self._place, self._coins = rules, place, coins
+        self._rules, self._place, self._coins, self._limits = rules, place, coins, limits
         self._names: Names | None = None
         if identity is not None and identities is not None:
             self._names = Names({place.index: identity}, identities)
@@ -174,6 +182,7 @@ class ClientRound:
         identity: Identity | None = None,
         identities: Identities | None = None,
         ledger: Ledger | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> ClientRound:
         """A client that goes on where `state` was taken.
 
@@ -187,10 +196,10 @@ class ClientRound:
             raise InputError("identity and identities must be given again to a client that had them; found none")
         if len(session) != SESSION_BYTES:
             raise MalformedMessageError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
-        client = cls(rules, Place(session, number, index), coins, identity, identities, ledger)
+        client = cls(rules, Place(session, number, index), coins, identity, identities, ledger, limits)
         if own:
             layout, numbers = unpacked(own, 2)
-            client._mapping, client._weight = Layout.from_bytes(layout).unpacked(numbers), weight
+            client._mapping, client._weight = Layout.from_bytes(layout, limits).unpacked(numbers), weight
         if at:
             client._part = client._read_part(at)
         return client
@@ -212,7 +221,7 @@ class ClientRound:
         return part
 
     def _read(self, message: bytes) -> Request:
-        request = Request.from_bytes(message)
+        request = Request.from_bytes(message, self._limits)
         if (request.session, request.number) != (self._place.session, self._place.number):
             raise StaleMessageError(f"request must be of round {self._place.number} of this session; it is of another")
         return request
@@ -257,7 +266,7 @@ class ClientRound:
         head, opening, state = unpacked(data, 3)
         if len(head) != 1 or head[0] not in set(Purpose):
             raise MalformedMessageError("state must say which sum it is of; it does not")
-        purpose, read = Purpose(head[0]), Opening.from_bytes(opening)
+        purpose, read = Purpose(head[0]), Opening.from_bytes(opening, self._limits)
         machine = self._machine(purpose, read)
         machine.restore(named_from_bytes(state))
         return _Part(purpose, read, machine)

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,8 @@ from fgl_secure.aggregation.arrays import (
     kind_of,
     reals_of,
 )
+from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.errors import InputError, MalformedMessageError
-
-MOST_ENTRIES = 2**40
-MOST_TENSORS = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,17 +181,22 @@ class Layout:
         return json.dumps(rows, separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Layout:
+    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Layout:
         """The layout that was written, on the CPU.
 
+        Args:
+            data: as it arrived.
+            limits: of the party that reads it.
+
         Raises:
-            MalformedMessageError: it is none.
+            MalformedMessageError: it is none, or beyond a limit.
         """
+        limits.check_layout(data)
         try:
             rows = json.loads(data)
-            entries = [_read_entry(*row) for row in rows]
-            if len(entries) > MOST_TENSORS or sum(entry.size for entry in entries) > MOST_ENTRIES:
-                raise MalformedMessageError(f"layout must have at most {MOST_ENTRIES:,} entries; it has more")
+            limits.check_sizes(len(rows), 0)
+            entries = [_read_entry(limits, *row) for row in rows]
+            limits.check_sizes(len(entries), sum(entry.size for entry in entries))
             return _layout(entries)
         except (ValueError, TypeError, RecursionError) as error:  # InputError is a ValueError
             raise MalformedMessageError("layout must be a list of paths, shapes and types; it is not") from error
@@ -208,13 +212,14 @@ def _layout(entries: list[Entry]) -> Layout:
     names = [entry.name for entry in entries]
     if not names:
         raise InputError("mapping must hold at least one array; found none")
-    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
-    if twice is not None:
+    by_name = dict(sorted(zip(names, entries, strict=True), key=lambda named: named[0]))
+    if len(by_name) < len(names):
+        twice = next(name for name, after in pairwise(sorted(names)) if name == after)
         raise InputError(f"names must differ, nested ones joined by dots; found {twice!r} twice")
-    nests = {entry.path[:depth] for entry in entries for depth in range(1, len(entry.path))}
-    if nests & {entry.path for entry in entries}:
+    paths = sorted(entry.path for entry in entries)  # one that others begin with stands before the first of them
+    if any(below[: len(path)] == path for path, below in pairwise(paths)):
         raise InputError("names must not be those of nested mappings too; one is")
-    return Layout(tuple(sorted(entries, key=lambda entry: entry.name)), tuple(names))
+    return Layout(tuple(by_name.values()), tuple(names))
 
 
 def _walk(mapping: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Array]]:
@@ -239,9 +244,10 @@ def _entry(path: tuple[str, ...], value: Array) -> Entry:
     return Entry(path, tuple(int(n) for n in value.shape), dtype, kind, device)
 
 
-def _read_entry(path: object, shape: object, dtype: object, kind: object) -> Entry:
+def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind: object) -> Entry:
     if not (isinstance(path, list) and path and all(isinstance(key, str) for key in path)):
         raise MalformedMessageError("paths must be lists of keys; one is not")
+    limits.check_path(path)
     if not (isinstance(shape, list) and len(shape) <= 64 and all(type(n) is int and n >= 0 for n in shape)):
         raise MalformedMessageError("shapes must be lists of lengths; one is not")
     if dtype not in DTYPES or kind not in tuple(Kind) or (dtype == "bfloat16" and kind == Kind.NUMPY):

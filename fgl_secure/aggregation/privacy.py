@@ -26,7 +26,7 @@ from fgl_secure.dp import (
     rounded_at_random,
     rounded_norm,
 )
-from fgl_secure.dp.perturbation import SAMPLING_PART
+from fgl_secure.dp.perturbation import RESERVED
 from fgl_secure.errors import InputError, ProtocolError
 
 
@@ -45,7 +45,7 @@ class NoiseKind(StrEnum):
         return DiscreteGaussianFamily() if self is NoiseKind.DISCRETE_GAUSSIAN else SkellamFamily()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DistributedNoise:
     """What all released means together may cost, and how.
 
@@ -54,7 +54,8 @@ class DistributedNoise:
     adds integer noise of variance sigma^2 / (threshold - colluding). A sum has at least `threshold` vectors, of whose
     noise `colluding` clients know their own: what is left has variance sigma^2 or more.
 
-    Neighbouring inputs differ in one client's update, present or all zero; who takes part is public. Clipping is part
+    Neighbouring inputs differ in one client's update, present or all zero; who takes part is public. For an update that
+    is another one the same noise has a larger epsilon (`Perturbation.replacing_epsilon`). Clipping is part
     of the mechanism and moves the mean where updates are longer than the clip: average differences from the last model
     rather than models. Weights would make one client count for several, so there are none.
 
@@ -81,6 +82,10 @@ class DistributedNoise:
             raise InputError(f"colluding must not be negative; found {self.colluding}")
         _ = self.target
 
+    def __repr__(self) -> str:
+        of = f"clip={self.clip:g}, kind={self.kind}, colluding={self.colluding}"
+        return f"DistributedNoise({self.target}; {of})"
+
     @classmethod
     def of_multiplier(
         cls,
@@ -98,7 +103,7 @@ class DistributedNoise:
 
         Skellam noise gets what it needs for the same epsilon, which is a little more.
         """
-        epsilon = epsilon_spent(noise_multiplier, rounds, delta * (1 - SAMPLING_PART))
+        epsilon = epsilon_spent(noise_multiplier, rounds, delta * (1 - RESERVED))
         return cls(clip, epsilon, delta, rounds, kind, colluding)
 
     @property

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Messages, decode, encode
@@ -36,14 +37,20 @@ class Opening:
         return packed([self.layout.to_bytes(), bounds])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Opening:
+    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Opening:
         """What was written.
 
+        Args:
+            data: as it arrived.
+            limits: of the party that reads it.
+
         Raises:
-            MalformedMessageError: it is no opening, or its bounds are not one positive number for each float tensor.
+            MalformedMessageError: it is no opening, is beyond a limit, or its bounds are not one positive number for
+                each float tensor.
         """
         layout, bounds = unpacked(data, 2)
-        opening = cls(Layout.from_bytes(layout), _bounds(bounds) if bounds else None)
+        limits.check_layout(bounds)
+        opening = cls(Layout.from_bytes(layout, limits), _bounds(bounds) if bounds else None)
         if opening.bounds is not None and set(opening.bounds) != {entry.name for entry in opening.layout.floats}:
             raise MalformedMessageError("bounds must be given for all float tensors and for nothing else; they are not")
         return opening
@@ -74,18 +81,23 @@ class Request:
         return packed([head, opening, packed(self.batches)])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Request:
+    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Request:
         """What was written.
 
+        Args:
+            data: as it arrived.
+            limits: of the party that reads it.
+
         Raises:
-            MalformedMessageError: it is no request.
+            MalformedMessageError: it is no request, or beyond a limit.
         """
+        limits.check_message(data)
         head, opening, batches = unpacked(data, 3)
         if len(head) != _HEAD.size or head[-1] not in set(Purpose):
             raise MalformedMessageError("request must say of which round its sum is, and what it is for; it does not")
         session, number, purpose = _HEAD.unpack(head)
-        read = Opening.from_bytes(opening) if opening else None
-        return cls(session, number, Purpose(purpose), read, tuple(unpacked(batches)))
+        read = Opening.from_bytes(opening, limits) if opening else None
+        return cls(session, number, Purpose(purpose), read, tuple(unpacked(batches, most=limits.batches)))
 
 
 def batches_to_bytes(batches: Iterable[Messages], session: bytes) -> tuple[bytes, ...]:
@@ -93,7 +105,7 @@ def batches_to_bytes(batches: Iterable[Messages], session: bytes) -> tuple[bytes
     return tuple(encode(messages, session) for messages in batches)
 
 
-def batches_from_bytes(data: Sequence[bytes], session: bytes, sender: int, receiver: int) -> list[Messages]:
+def batches_from_bytes(data: Iterable[bytes], session: bytes, sender: int, receiver: int) -> list[Messages]:
     """The messages that one party sent another.
 
     Raises:

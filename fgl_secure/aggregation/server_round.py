@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.record import RoundRecord, recording_for
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rules import Purpose, Rules
@@ -42,6 +43,7 @@ class ServerRound:
         coins: of the server.
         bounds: as a round before found them; None where there was none.
         recording: what is kept of messages; None keeps them as long as they are not too large.
+        limits: what is read of an answer at most.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class ServerRound:
         coins: Coins,
         bounds: Mapping[str, float] | None = None,
         recording: Recording | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._rules, self._layout, self._coins = rules, layout, coins
+        self._rules, self._layout, self._coins, self._limits = rules, layout, coins, limits
         self._session, self._number = session, number
         self._bounds = bounds if rules.finds_ranges(layout) else None
         self._clients, (self._server,) = rules.parties.ids(Role.SILO), rules.parties.ids(Role.SERVER).tolist()
@@ -134,7 +137,9 @@ class ServerRound:
         if self.done or not 0 <= client < self._rules.clients:
             raise ProtocolError(f"answer must be of a client in a round that is not done; found client {client}")
         sender = int(self._clients[client])
-        batches = batches_from_bytes(unpacked(message), self._session, sender, self._server)
+        self._limits.check_message(message)
+        answers = unpacked(message, most=self._limits.batches)
+        batches = batches_from_bytes(answers, self._session, sender, self._server)
         if not batches:
             raise MalformedMessageError(f"answer must hold a message; that of client {client} holds none")
         before = self._machine.state() if len(batches) > 1 else None

@@ -33,7 +33,7 @@ class PrivacyTarget:
         check_budget(self.epsilon, self.delta, self.releases)
 
     def __str__(self) -> str:
-        return f"epsilon={self.epsilon:g}, delta={self.delta:g} for {self.relation} over {self.releases} releases"
+        return f"epsilon={self.epsilon:g}, delta={self.delta:g} of {self.relation}, over {self.releases} releases"
 
 
 class Budget:

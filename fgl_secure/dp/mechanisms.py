@@ -17,9 +17,10 @@ from fgl_secure.errors import InputError
 LARGEST_SIGMA = 2.0**12
 """Grid units: a table of 2^17 entries."""
 SMALLEST_GAUSSIAN_SHARE = 16.0
-"""Grid units. From here on epsilon is the continuous Gaussian's within one in 2000 (worked out exactly in one
-dimension, where the grid matters most; the difference falls with the square of the width), and sums of shares are
-discrete Gaussian to hundreds of digits."""
+"""Grid units. From here on delta is at most 1.013 times the continuous Gaussian's at the same epsilon, and epsilon the
+same within one in 2000 at the same delta (worked out in one dimension, where the grid matters most; the difference
+falls with the square of the width; `perturbation.GRID_PART` pays for it), and sums of shares are discrete Gaussian to
+hundreds of digits."""
 
 
 class IntegerNoise(ABC):

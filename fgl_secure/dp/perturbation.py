@@ -12,8 +12,14 @@ from fgl_secure.dp.mechanisms import LARGEST_SIGMA, DiscreteGaussianFamily, Fami
 from fgl_secure.dp.sensitivity import Relation
 from fgl_secure.errors import InputError
 
-SAMPLING_PART = 1 / 16
-"""The part of delta that is set aside for the distance between what is drawn and what is accounted for."""
+TABLE_PART = 1 / 24
+"""The part of delta that is set aside for the distance between what is drawn and its distribution."""
+GRID_PART = 1 / 48
+"""The part that is set aside for the distance between a discrete Gaussian and the continuous one that is accounted for.
+
+At the same epsilon a discrete Gaussian of sigma >= 16 grid units has up to 1.013 times the delta of the continuous one
+(one coordinate, where the grid matters most; epsilon to 32, delta from 1e-12); this pays for 1.022 times."""
+RESERVED = TABLE_PART + GRID_PART
 FINEST_GRID = 40
 
 
@@ -44,7 +50,7 @@ class Perturbation:
         _check_counts(self.width, self.honest)
         if not 0 <= self.fraction_bits <= FINEST_GRID:
             raise InputError(f"fraction_bits must lie in 0..{FINEST_GRID}; found {self.fraction_bits}")
-        slack, allowed = self.sampling_delta, SAMPLING_PART * self.target.delta
+        slack, allowed = self.sampling_delta, TABLE_PART * self.target.delta
         if slack > allowed:
             raise InputError(
                 f"fraction_bits must be so few that tables of 63 bits cost at most {allowed:g} of delta; found "
@@ -77,11 +83,11 @@ class Perturbation:
             share = family.share(target.epsilon, delta, target.releases, l2, l1, honest) * (1 + 1e-6)
             if share <= LARGEST_SIGMA:
                 noise = family.of_sigma(share)
-                if _sampling_delta(target, noise, width, honest) <= SAMPLING_PART * target.delta:
+                if _sampling_delta(target, noise, width, honest) <= TABLE_PART * target.delta:
                     return cls(target, clip, width, fraction_bits, honest, noise)
         raise InputError(
             f"noise for {target} must fit tables of 63 bits, with sigma up to {LARGEST_SIGMA:g} grid units and a cost "
-            f"of at most {SAMPLING_PART:g} of delta; found clip={clip:g}, whose shares need {share:g} units at the "
+            f"of at most {TABLE_PART:.2g} of delta; found clip={clip:g}, whose shares need {share:g} units at the "
             f"coarsest grid tried: ask for fewer releases, a larger epsilon or delta, or scale the rows"
         )
 
@@ -119,13 +125,22 @@ class Perturbation:
         """What all releases of the target cost at its delta, when sums hold at least that many shares."""
         return self.account(shares).epsilon(self.target.releases, _release_delta(self.target))
 
+    def replacing_epsilon(self, shares: int) -> float:
+        """The same where neighbouring inputs differ in a unit whose rows are others, and not in one that is all zero.
+
+        Such a change is two of the others one after the other, so that it moves sums by up to twice as much.
+        """
+        l2, l1 = (2 * each for each in _sensitivities(self.target.relation, self.clip, self.fraction_bits, self.width))
+        l1 = min(l1, l2 * l2)
+        return self.noise.account(shares, l2, l1).epsilon(self.target.releases, _release_delta(self.target))
+
     def open_budget(self) -> Budget:
         """A fresh budget of one run."""
         return Budget(self.target, self.account(self.honest), _release_delta(self.target))
 
 
 def _release_delta(target: PrivacyTarget) -> float:
-    return target.delta * (1 - SAMPLING_PART)
+    return target.delta * (1 - RESERVED)
 
 
 def _sensitivities(relation: Relation, clip: float, fraction_bits: int, width: int) -> tuple[float, float]:

@@ -30,7 +30,10 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """The neighbouring relation of a claim.
+    """The neighbouring relation of a claim: present or all zero.
+
+    Inputs in which a unit's messages are others, and not zero, are two such steps apart: what is said of epsilon here
+    holds for them with twice the sensitivity (`Perturbation.replacing_epsilon`), and not as it stands.
 
     Attributes:
         unit: what one of the two inputs lacks.
@@ -47,7 +50,8 @@ class Relation:
             raise InputError(f"cap must be at least 1 message; found {self.cap}")
 
     def __str__(self) -> str:
-        return str(self.unit) if self.cap is None else f"{self.unit} with at most {self.cap} messages a pass"
+        unit = str(self.unit) if self.cap is None else f"{self.unit} with at most {self.cap} messages a pass"
+        return f"{unit}, present or all zero"
 
     @property
     def messages(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.graph.attributed_graph import Graph
+from fgl_secure.graph.own_files import MOST_ENTRIES, plain_arrays
 from fgl_secure.graph.raw_files import RawFiles, load_raw
 
 
@@ -60,20 +61,25 @@ def load_archive(archive: NpzArchive, data_root: Path | None, cache: Path) -> Gr
 
 
 def _parse(name: str, file_name: str, raw: Path) -> Graph:
-    # Opened here, because np.load leaves the file open when it turns out not to be an archive.
-    with (raw / file_name).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        # Compared before it is made dense: Physics has 290 million features, which as float32 are 1.2 GB.
-        features = (_sparse(stored, "attr") > 0).toarray()
-        source, target = _sparse(stored, "adj").nonzero()
-        edges: NDArray[np.int64] = np.stack([np.append(source, target), np.append(target, source)]).astype(np.int64)
-        return Graph.from_arrays(name, features, stored["labels"], edges)
+    stored = plain_arrays(raw / file_name, [*(f"{m}_{part}" for m in ("adj", "attr") for part in _CSR), "labels"])
+    # Compared before it is made dense: Physics has 290 million features, which as float32 are 1.2 GB.
+    features = (_sparse(stored, "attr") > 0).toarray()
+    source, target = _sparse(stored, "adj").nonzero()
+    edges: NDArray[np.int64] = np.stack([np.append(source, target), np.append(target, source)]).astype(np.int64)
+    return Graph.from_arrays(name, features, stored["labels"], edges)
+
+
+_CSR = ("data", "indices", "indptr", "shape")
 
 
 def _sparse(stored: Mapping[str, NDArray[Any]], prefix: str) -> Any:
     from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
 
     parts = (stored[f"{prefix}_data"], stored[f"{prefix}_indices"], stored[f"{prefix}_indptr"])
-    matrix = csr_array(parts, shape=tuple(stored[f"{prefix}_shape"]))
+    rows, columns = stored[f"{prefix}_shape"].tolist()
+    if prefix == "attr" and rows * columns > MOST_ENTRIES:
+        raise ValueError(f"features must be at most {MOST_ENTRIES:,} numbers; found {rows:,} * {columns:,}")
+    matrix = csr_array(parts, shape=(rows, columns))
     matrix.check_format(full_check=True)  # an index outside of the matrix would be read from foreign memory
     return matrix
 

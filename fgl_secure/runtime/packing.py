@@ -16,6 +16,9 @@ from fgl_secure.runtime.messages import KINDS, MOST_AXES, MOST_ENTRIES
 Array = NDArray[Any]
 Arrays = Mapping[str, Array]
 
+MOST_STRINGS = 2**20
+"""In one message. An empty one takes 8 bytes of it, and five times as many once it is an object."""
+
 _LENGTH = struct.Struct(">Q")
 _HEAD = struct.Struct(">BB")
 
@@ -25,18 +28,22 @@ def packed(fields: Sequence[bytes]) -> bytes:
     return b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
 
 
-def unpacked(data: bytes, count: int | None = None) -> list[bytes]:
+def unpacked(data: bytes, count: int | None = None, *, most: int = MOST_STRINGS) -> list[bytes]:
     """What was packed.
 
     Args:
         data: as it arrived.
         count: how many strings there must be; None for any number.
+        most: how many there may be, where their number is not given.
 
     Raises:
         MalformedMessageError: lengths do not add up, or there are more or fewer.
     """
-    fields, at = [], 0
+    fields: list[bytes] = []
+    at, most = 0, most if count is None else count
     while at < len(data):
+        if len(fields) == most:
+            raise MalformedMessageError(f"message must have {most:,} fields{'' if count else ' at most'}; found more")
         if len(data) - at < _LENGTH.size:
             raise MalformedMessageError("message must end with its last field; it is cut")
         (length,) = _LENGTH.unpack_from(data, at)
@@ -77,9 +84,10 @@ def array_from_bytes(data: bytes) -> Array:
         raise MalformedMessageError(f"array must have at most {MOST_ENTRIES:,} entries, empty axes aside; it has more")
     if size != len(data) - start:
         raise MalformedMessageError(f"array must have the {size:,} bytes of its shape; found {len(data) - start:,}")
-    if KINDS[kind] == "|b1" and max(data[start:], default=0) > 1:
+    value = np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+    if KINDS[kind] == "|b1" and value.size and int(value.view(np.uint8).max()) > 1:
         raise MalformedMessageError("array of yes and no must hold 0 and 1 alone; it does not")
-    return np.frombuffer(data, dtype=dtype, offset=start).reshape(shape)
+    return value
 
 
 def named_to_bytes(arrays: Arrays) -> bytes:

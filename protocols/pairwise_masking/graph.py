@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,8 +41,8 @@ class Neighbours:
     @classmethod
     def complete(cls, senders: int) -> Neighbours:
         """Everybody is everybody's neighbour."""
-        everyone = np.arange(senders)
-        return cls(np.array([np.delete(everyone, u) for u in range(senders)], dtype=np.int64))
+        places = np.arange(senders - 1)
+        return cls(places + (places >= np.arange(senders)[:, None]))
 
     @classmethod
     def ring(cls, order: Ids, degree: int) -> Neighbours:
@@ -140,6 +141,7 @@ def _tail(population: int, marked: int, drawn: int, least: int) -> float:
     return ways / math.comb(population, drawn)
 
 
+@lru_cache(maxsize=64)
 def degree_for(senders: int, threshold: int) -> int:
     """The degree rule: the least even k whose three bounds hold, or m - 1 for the complete graph.
 

@@ -7,6 +7,7 @@ import hashlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ _KEPT = 4
 COMMITMENT_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Circles:
     """Who masks with whom in one step, and who holds shares of whose secrets.
 
@@ -40,15 +41,11 @@ class Circles:
         near: int64 [n, k], the neighbours of each client, ascending.
         all: int64 [n, k + 1], the neighbours and the client itself, ascending.
         own: int64 [n], the place of each client in its own circle.
-        back: int64 [n, k], at which place a client stands among the neighbours of its j-th neighbour.
-        back_all: int64 [n, k + 1], the same in circles.
     """
 
     near: Ids
     all: Ids
     own: Ids
-    back: Ids
-    back_all: Ids
 
     @classmethod
     def of(cls, graph: Neighbours) -> Circles:
@@ -56,7 +53,17 @@ class Circles:
         n = len(graph.table)
         everybody = np.arange(n)[:, None]
         circles = np.sort(np.concatenate([graph.table, everybody], axis=1), axis=1)
-        return cls(graph.table, circles, (circles < everybody).sum(axis=1), _places(graph.table), _places(circles))
+        return cls(graph.table, circles, (circles < everybody).sum(axis=1))
+
+    @cached_property
+    def back(self) -> Ids:
+        """At which place a client stands among the neighbours of its j-th neighbour: int64 [n, k], for servers."""
+        return _places(self.near)
+
+    @cached_property
+    def back_all(self) -> Ids:
+        """The same in circles: int64 [n, k + 1]."""
+        return _places(self.all)
 
     def others(self, client: int) -> NDArray[np.bool_]:
         """Bool [k + 1], which places in a client's circle are not its own."""

@@ -95,6 +95,9 @@ class Held:
 _COLUMNS = ("names", "tags", "numbers", "attempts", "seeds")
 
 
+_OPTIONAL = (wire.NUMBER, wire.SEED)
+
+
 class Arrivals:
     """Headers and shares at one relay, as they arrive.
 
@@ -137,6 +140,8 @@ class Arrivals:
                 raise MalformedMessageError(
                     f"rows must have 1 to {wire.MOST_COORDINATES:,} coordinates; at least one has not"
                 )
+        if self._headers and any((name in messages.fields) != (name in self._headers[0].fields) for name in _OPTIONAL):
+            raise MalformedMessageError("headers of one step must all have numbers and seeds, or none; they do not")
         self._headers.append(messages)
 
     def _slots(self, messages: Messages) -> Array:

@@ -58,6 +58,7 @@ class Devices(StepwiseMachine):
         if messages[PAYLOAD].dtype != self._setting.field.dtype:
             raise MalformedMessageError(f"messages must hold {self._setting.field.dtype}; they do not")
         if messages.phase is Phase.PARAMETERS and shape == (self._setting.mu_width,):
+            self._check_points(messages[PAYLOAD])
             self._keep(COPIES, self._mu_due(), messages)
         elif messages.phase is Phase.CODES and len(shape) == 2 and shape[0] == self._setting.T + 1:
             self._keep(CODES, part.due, messages)
@@ -138,6 +139,13 @@ class Devices(StepwiseMachine):
                 f"{due.receivers[lost]} in round {self.now.round} did not arrive"
             )
         return copies
+
+    def _check_points(self, mu: Array) -> None:
+        """Raises unless the points of every mu are different elements, without which nothing can be coded."""
+        points = np.sort(mu[(0,) * self._axis][..., : self._setting.points])
+        outside = mu.dtype.kind != "i" or bool(((points < 0) | (points >= self._setting.field.modulus)).any())
+        if outside or bool((points[..., 1:] == points[..., :-1]).any()):
+            raise MalformedMessageError("points of mu must be different elements of the field; they are not")
 
     def _note_mu(self) -> None:
         """Keeps one mu of each silo: all copies of one are alike, so the first that arrived stands for all."""

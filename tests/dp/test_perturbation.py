@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fgl_secure.dp import (
     BudgetExhaustedError,
     DiscreteGaussian,
     DiscreteGaussianFamily,
     Family,
+    IntegerNoise,
     Perturbation,
     PrivacyTarget,
     Relation,
+    Skellam,
     SkellamFamily,
     Unit,
+    gaussian_delta,
+    gaussian_epsilon,
 )
+from fgl_secure.dp.perturbation import GRID_PART, RESERVED, TABLE_PART
 from fgl_secure.errors import InputError
 
 DELTA = 1e-5
@@ -95,3 +103,65 @@ def test_counts_outside_their_range_are_refused(width: int, honest: int, bits: i
     """There must be a coordinate, a share, and a grid of 0 to 40 bits."""
     with pytest.raises(InputError):
         Perturbation(target(), 1.0, width, bits, honest, DiscreteGaussian(100.0))
+
+
+def exact_delta(noise: IntegerNoise, shift: int, epsilon: float) -> float:
+    """Delta of one release of one coordinate under this noise, by its definition, from the table that is drawn from."""
+    pmf = np.diff(np.append(0, table_pmf_steps(noise)))
+    padded = np.pad(pmf, shift)
+    return float(np.clip(padded - math.exp(epsilon) * np.roll(padded, shift), 0, None).sum())
+
+
+def table_pmf_steps(noise: IntegerNoise) -> NDArray[np.float64]:
+    """The distribution function on -largest .. largest."""
+    table: Any = noise
+    steps = np.array([int(c) / 2**63 for c in table._table.cumulative[: 2 * noise.largest]])
+    return np.append(steps, 1.0)
+
+
+SHIFTS = (3, 9, 16, 20, 27, 32, 41)
+
+
+@pytest.mark.parametrize("noise", [DiscreteGaussian(16.0), Skellam(256.0)], ids=lambda noise: type(noise).__name__)
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-7])
+def test_what_is_accounted_for_covers_the_grid(noise: IntegerNoise, delta: float) -> None:
+    """At the accounted epsilon the delta of the noise, worked out exactly, leaves what tables are paid from."""
+    released = delta * (1 - RESERVED)
+    for shift in SHIFTS:
+        epsilon = noise.account(1, shift, shift).epsilon(1, released)
+        assert exact_delta(noise, shift, epsilon) <= delta * (1 - TABLE_PART)
+
+
+def test_a_discrete_gaussian_is_not_quite_the_continuous_one() -> None:
+    """The reserve is needed, and is enough: delta is more than the continuous Gaussian's, by up to a part in 80."""
+    ratios = [
+        exact_delta(DiscreteGaussian(16.0), shift, epsilon) / gaussian_delta(16 / shift, epsilon)
+        for shift in SHIFTS
+        for epsilon in (gaussian_epsilon(16 / shift, 1e-6) + step * shift / 256 for step in (0, 0.25, 0.5, 0.75))
+    ]
+    assert 1.005 < max(ratios) < 1 + GRID_PART / (1 - RESERVED)
+    coarse = [exact_delta(DiscreteGaussian(6.0), 16, e) / gaussian_delta(6 / 16, e) for e in np.linspace(15, 15.5, 8)]
+    assert max(coarse) > 1 + GRID_PART / (1 - RESERVED)  # what `SMALLEST_GAUSSIAN_SHARE` is for
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_replacing_a_row_costs_more_than_leaving_it_out(family: Family) -> None:
+    """Epsilon 4 for a row that is present or zero is about 9 for one that is another, the cost of twice the norm."""
+    settings = Perturbation.calibrated(target(4.0), clip=1.0, width=30, honest=4, family=family)
+    replaced = settings.replacing_epsilon(4)
+    assert 8.9 < replaced < 9.6
+    if isinstance(settings.noise, DiscreteGaussian):
+        assert replaced == pytest.approx(gaussian_epsilon(settings.multiplier / 2, DELTA * (1 - RESERVED)), rel=1e-3)
+    assert settings.replacing_epsilon(8) < replaced
+
+
+@pytest.mark.parametrize(
+    "relation", [MESSAGE, NODE, Relation(Unit.EDGE), Relation(Unit.CLIENT)], ids=lambda relation: relation.unit
+)
+def test_wherever_an_epsilon_is_printed_the_relation_is(relation: Relation) -> None:
+    """Targets, budgets and noise say what neighbouring inputs differ in, and that it is there or all zero."""
+    aim = target(4.0, relation)
+    settings = Perturbation.calibrated(aim, clip=1.0, width=4, honest=2)
+    for said in (str(aim), repr(settings.open_budget())):
+        assert f"epsilon=4, delta=1e-05 of {relation.unit}" in said
+        assert "present or all zero" in said

@@ -5,14 +5,17 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import pickle
 import shutil
 import threading
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import Graph, load
@@ -177,6 +180,80 @@ def test_damaged_raw_files_are_refused(root: Path, cache: Path) -> None:
     with pytest.raises(InputError, match=r"the raw files of Cora must be Planetoid's; those in .* can't be read"):
         load("Cora", root, cache)
     assert not cache.exists()
+
+
+class Running:
+    """Something that makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("file", [name for name in FILES if not name.endswith("test.index")])
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_files_that_run_code_do_not_run(file: str, protocol: int, root: Path, cache: Path, tmp_path: Path) -> None:
+    """A raw file that would run something when it is unpickled is refused, and nothing has run."""
+    target, ran = root / RAW / file, tmp_path / "it ran"
+    target.write_bytes(pickle.dumps({"x": Running(ran)}, protocol=protocol))
+    if file.endswith(("cora.x", "cora.y")):  # nobody reads these: what is in them is in the others too
+        _assert_is_the_tiny_graph(load("Cora", root, cache))
+    else:
+        with pytest.raises(
+            InputError, match=r"UnpicklingError: pickle must name arrays and lists alone; found \w+\.mkdir"
+        ):
+            load("Cora", root, cache)
+    assert not ran.exists()
+    pickle.loads(target.read_bytes())  # noqa: S301  # it is one that would
+    assert ran.exists()
+
+
+def test_downloads_that_run_code_do_not_run(served: Path, cache: Path, tmp_path: Path) -> None:
+    """The same from the network, where PyTorch Geometric's own reader would run it, and nothing is kept."""
+    (served / "ind.cora.graph").write_bytes(pickle.dumps(Running(tmp_path / "it ran")))
+    with pytest.raises(DataNotFoundError, match=r"could not be downloaded .*UnpicklingError"):
+        load("Cora", cache_dir=cache)
+    assert not (tmp_path / "it ran").exists()
+    assert list(cache.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("allx", b"cscipy.sparse.csr\ncsr_matrix\n)\x81."),
+        ("allx", b"cnumpy\ndtype\n(S'O'\ntR."),
+        ("allx", pickle.dumps(np.zeros((517, 3), dtype=object), protocol=2)),
+        ("allx", pickle.dumps(np.zeros(517), protocol=2)),
+        ("ally", pickle.dumps(np.zeros((516, 3)), protocol=2)),
+        ("ty", pickle.dumps(np.zeros((4, 3)), protocol=2)),
+        ("graph", pickle.dumps([[1, 2]], protocol=2)),
+        ("graph", pickle.dumps(defaultdict(list, {0: [10**9]}), protocol=2)),
+        ("graph", pickle.dumps(defaultdict(list, {0: ["a"]}), protocol=2)),
+        ("graph", pickle.dumps(defaultdict(list, {0: 7}), protocol=2)),
+        ("graph", b"ccollections\ndefaultdict\n(c__builtin__\nlist\ntR(d(S'a'\nI1\nstb."),
+        ("graph", b"ccollections\ndefaultdict\n(S'a'\nI1\ndb."),
+        ("graph", b"c_codecs\nencode\n(Vabc\nVutf8\ntR."),
+        ("test.index", b"517\n518\n9999999999\n"),
+    ],
+)
+def test_pickles_of_something_else_are_refused(file: str, content: bytes, root: Path, cache: Path) -> None:
+    """Matrices without their parts, objects, other shapes, numbers that are no nodes, states where none belong."""
+    (root / RAW / f"ind.cora.{file}").write_bytes(content)
+    with pytest.raises(InputError, match=r"the raw files of Cora must be Planetoid's; those in .* can't be read"):
+        load("Cora", root, cache)
+
+
+def test_a_sparse_matrix_that_points_outside_is_refused(root: Path, cache: Path) -> None:
+    """Columns beyond the matrix, which would be read from foreign memory, and a matrix of terabytes."""
+    matrix = csr_matrix(FEATURES[:-3])
+    for change in ({"indices": matrix.indices + 5}, {"_shape": (517, 2**40)}):
+        other = csr_matrix(FEATURES[:-3])
+        other.__dict__.update(change)
+        (root / RAW / "ind.cora.allx").write_bytes(pickle.dumps(other, protocol=2))
+        with pytest.raises(InputError, match="can't be read"):
+            load("Cora", root, cache)
 
 
 @pytest.mark.usefixtures("served")

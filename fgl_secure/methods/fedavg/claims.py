@@ -51,7 +51,7 @@ def _private(noise: DistributedNoise) -> Guarantee:
         Secret.SUMMAND,
         {Role.SERVER: 1},
         Strength.DIFFERENTIAL_PRIVACY,
-        f"({noise.epsilon:.4g}, {noise.delta:g})-differential privacy of one client's updates, over {noise.rounds} "
-        "rounds",
+        f"({noise.epsilon:.4g}, {noise.delta:g})-differential privacy of one client's updates, present or all zero, "
+        f"over {noise.rounds} rounds",
         "Kairouz, Liu and Steinke (ICML 2021), Theorem 1",
     )

@@ -146,7 +146,8 @@ def test_a_gallery_shows_the_same_nodes_under_each_protection(monkeypatch: pytes
     captions = [panel.caption for panel in shown.panels]
     assert captions[0] == "original"
     assert captions[3:] == [
-        "sum over 4 silos (pairwise-masking)", "gradients of 2 nodes each in the clear", "noise z = 1, epsilon 4.62"
+        "sum over 4 silos (pairwise-masking)", "gradients of 2 nodes each in the clear",
+        "noise z = 1, epsilon 4.62 (present or zero)",
     ]  # fmt: skip
     assert shown.panels[0].scores.exact == 1
     assert shown._repr_html_().count("<svg") == 4 * len(captions)

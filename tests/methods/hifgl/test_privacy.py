@@ -124,7 +124,7 @@ def test_train_prints_epsilon_its_accountant_the_lower_bound_and_the_price(
     assert privacy["epsilon"] == pytest.approx(4.0, abs=0.01)
     assert 0.5 < privacy["epsilon_lower_bound"] < privacy["epsilon"]
     assert privacy["accountant"] == "privacy loss distributions"
-    assert privacy["relation"] == "one undirected edge"
+    assert privacy["relation"] == "one undirected edge, present or all zero"
     assert privacy["releases"] == releases(replace(HONEST, epochs=2), 2)
     assert 0 <= privacy["test_accuracy_without_noise"] <= 1
     assert main([*TRAIN, "--dp-epsilon", "4"]) == OK

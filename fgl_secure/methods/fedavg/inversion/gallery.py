@@ -130,7 +130,7 @@ def gallery(
     for each in noises:
         noise = GradientNoise(each)
         rows = cut.found(few, targets, 1, noise=noise)
-        panels.append(panel(f"noise z = {each:g}, epsilon {cut.epsilon(few, noise):.3g}", rows))
+        panels.append(panel(f"noise z = {each:g}, epsilon {cut.epsilon(few, noise):.3g} (present or zero)", rows))
     return Gallery(tuple(panels), whole.image_shape)
 
 

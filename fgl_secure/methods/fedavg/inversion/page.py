@@ -11,6 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from fgl_secure.dp import Relation, Unit
 from fgl_secure.methods.fedavg.inversion.invert import Inversion, Rows
 from fgl_secure.methods.fedavg.inversion.print import as_json, heading, structure_means
 
@@ -84,7 +85,8 @@ def _subject(result: Inversion) -> list[tuple[str, str]]:
     pairs = [(name.capitalize(), str(getattr(chosen, name)))
              for name in ("dataset", "backbone", "silos", "batch", "scheme", "attack", "seed")]  # fmt: skip
     if result.epsilon is not None:
-        pairs.append(("Noise", f"z = {chosen.noise:g}, epsilon {result.epsilon:.3g} at delta {chosen.delta:g}"))
+        cost = f"epsilon {result.epsilon:.3g} at delta {chosen.delta:g} of {Relation(Unit.CLIENT)}"
+        pairs.append(("Noise", f"z = {chosen.noise:g}, {cost}"))
     return pairs
 
 

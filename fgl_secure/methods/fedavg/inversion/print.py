@@ -46,7 +46,11 @@ def heading(result: Inversion) -> str:
     """What was attacked, in one line."""
     chosen = result.options
     what = f"the sum of gradients of {chosen.silos} silos" if result.summed else f"gradients of {chosen.silos} silos"
-    noise = "" if result.epsilon is None else f", noise z = {chosen.noise:g} (epsilon {result.epsilon:.3g})"
+    noise = (
+        ""
+        if result.epsilon is None
+        else f", noise z = {chosen.noise:g} (epsilon {result.epsilon:.3g}, present or zero)"
+    )
     nodes = "1 node" if chosen.batch == 1 else f"{chosen.batch} nodes"
     return f"{chosen.attack} on {what}, {nodes} each: {chosen.dataset}, {chosen.backbone}, {chosen.scheme}{noise}"
 

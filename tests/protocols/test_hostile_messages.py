@@ -1,0 +1,68 @@
+"""Messages that somebody who means harm makes of genuine ones: every machine takes or refuses them, and that is all."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.protocols.hosting import Due
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, decode, encode
+from tests.protocols.hostile import SESSION, arrivals, chance, changed, refused_or_taken, trials
+from tests.protocols.test_roles import ALL
+
+SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3))
+
+
+@pytest.fixture
+def traced() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("traced")
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_changed_messages_are_taken_or_refused(scheme: Scheme) -> None:
+    """Cut, flipped, resent, readdressed, with other fields, shapes, entries: typed errors alone, in little memory."""
+    genuine = arrivals(scheme)
+    taken = 0
+    for seed in range(trials()):
+        random = chance(f"{scheme.name} {seed}")
+        arrival = random.choice(genuine)
+        data = changed(arrival.data, random)
+        with refused_or_taken():
+            arrival.hear(data)
+            taken += 1
+    assert 0 < taken < trials()
+
+
+def test_parties_with_impossible_numbers_are_nobody() -> None:
+    """A pair of numbers beyond those that are due passes for none that is, and costs no error of arithmetic."""
+    due = Due(np.array([1, 2, 2]), np.array([3, 3, 4]))
+    for sender, receiver in ((2**63 - 1, 3), (-1, 3), (1, 8), (1, -2), (-(2**63), 2**63 - 1)):
+        senders, receivers = np.array([sender, 1, 2, 2]), np.array([receiver, 3, 3, 4])
+        messages = Messages(Phase.VALUES, Step(0), senders, receivers, {})
+        rows, places = due.found(messages)
+        assert rows is not None
+        assert (rows.tolist(), places.tolist()) == ([1, 2, 3], [0, 1, 2])
+
+
+@pytest.mark.parametrize("point", [None, -1, 2**31 - 1], ids=["twice", "negative", "beyond"])
+def test_points_that_code_nothing_are_refused(point: int | None) -> None:
+    """Coding parameters with a point twice, or one outside the field, are refused by the device that is sent them."""
+    arrival = next(each for each in arrivals(SecretMessagePassing()) if decode(each.data).phase is Phase.PARAMETERS)
+    messages = decode(arrival.data)
+    arrival.machine.restore(arrival.state)
+    arrival.machine.take(messages)
+    mu = messages[PAYLOAD].copy()
+    mu[:, 0] = mu[:, 1] if point is None else point
+    with pytest.raises(MalformedMessageError, match="points of mu must be different elements of the field"):
+        arrival.hear(encode(replace(messages, fields={PAYLOAD: mu}), SESSION))
