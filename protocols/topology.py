@@ -135,11 +135,6 @@ class Route:
             Direction.BACKWARD: cls.along(forward.reversed(), minimum),
         }
 
-    def check_values(self, values: Reals) -> None:
-        """Raises unless there is one row of values for each row of the pass; compiled loops check no bounds."""
-        if values.ndim != 2 or len(values) != len(self.way.row_owner):
-            raise InputError(f"values must be [{len(self.way.row_owner)}, d]; found {list(values.shape)}")
-
     def arrived(self, delivery: Delivery) -> Segments:
         """The delivered messages by group: all of them, or those that a lossy network let through."""
         if delivery.rows is None:

@@ -344,7 +344,7 @@ def test_integers_through_silos_may_add_up_beyond_one_rows_bound() -> None:
         channel = channel_of(triangle().directory)
         found = Collective(Plaintext(Path.SILO), topology, channel).sum(rows, step)
         way = topology.grouping if step is FORWARD else topology.grouping.reversed()
-        assert found.tolist() == ideal(way, rows).tolist()
+        assert found.tolist() == ideal(way, rows.astype(np.float64)).tolist()
         assert not channel.transcript.incidents
 
 
