@@ -17,9 +17,6 @@ from fgl_secure.errors import ProtocolError
 Asked = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
-NO_SHARE = -1
-"""Stands where a share is missing; no element is negative."""
-
 
 class Ask(IntEnum):
     """What the aggregator may ask about one sender; the sum of both is what nobody may ask."""
