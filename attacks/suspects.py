@@ -107,8 +107,3 @@ class Population:
 def _root_of_inverse(covariance: Floats) -> Floats:
     """W with W.T @ W the inverse of a covariance."""
     return np.asarray(np.linalg.inv(np.linalg.cholesky(covariance)), dtype=np.float64)
-
-
-def expected_accuracy(width: int, clients: int) -> float:
-    """Phi(mu / 2) with mu^2 = 2 d / (n - 1): for d independent entries and n clients whose updates are drawn alike."""
-    return float(stats.norm.cdf(np.sqrt(2 * width / (clients - 1)) / 2))

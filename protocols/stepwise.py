@@ -1,8 +1,13 @@
-"""What machines of sums have in common: they count their turns in a step, and all that changes are arrays by name."""
+"""What machines of sums have in common: each step once, and states of arrays that say whose they are."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import struct
+from abc import ABC
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar
 
@@ -12,14 +17,35 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Direction, Messages, Step
 
 Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+DIGEST = "digest"
+"""The name of what says whose a state is."""
+STEP, DONE_STEPS, TURNS = "step", "done", "turns"
+"""Names in every state: the step at hand, those that are used up, and the turns in the step at hand."""
 
 _WORDS = 6
+_WHEN = struct.Struct(">IHIBBI")
 
 
-def step_array(step: Step) -> Array:
+def step_bytes(step: Step) -> bytes:
+    """16 bytes that name a step, different for different ones.
+
+    Raises:
+        InputError: a number of the step is negative or too large.
+    """
+    kind = 4 * step.final + 2 * (step.direction is Direction.BACKWARD) + step.evaluation
+    try:
+        return _WHEN.pack(step.round, step.layer + 1, step.part, kind, 0, 0)
+    except struct.error as error:
+        raise InputError(f"step must have round < 2^32, layer in -1..65534 and part < 2^32; found {step}") from error
+
+
+def step_array(step: Step) -> Ids:
     """Round, layer, direction, evaluation, part and whether it is final: int64 [6]."""
     backward = step.direction is Direction.BACKWARD
     return np.array([step.round, step.layer, backward, step.evaluation, step.part, step.final], dtype=np.int64)
@@ -31,82 +57,236 @@ def step_of(array: Array) -> Step:
     Raises:
         MalformedMessageError: it is none.
     """
-    if array.shape != (_WORDS,):
-        raise MalformedMessageError(f"step must be {_WORDS} numbers; found shape {list(array.shape)}")
+    if array.shape != (_WORDS,) or array.dtype != np.int64:
+        raise MalformedMessageError(f"step must be int64 [{_WORDS}]; found {array.dtype} {list(array.shape)}")
     number, layer, backward, evaluation, part, final = array.tolist()
+    if not {backward, evaluation, final} <= {0, 1}:
+        raise MalformedMessageError("step must say yes or no as 0 or 1; it does not")
     direction = Direction.BACKWARD if backward else Direction.FORWARD
     return Step(number, layer, direction, bool(evaluation), part, bool(final))
 
 
-def done_array(steps: Iterable[Step]) -> Array:
-    """Steps in any order, int64 [k, 6]."""
-    return np.array([step_array(step) for step in steps], dtype=np.int64).reshape(-1, _WORDS)
+def done_array(steps: Iterable[Step]) -> Ids:
+    """Steps in ascending order of their numbers, int64 [k, 6]."""
+    return np.array(sorted(step_array(step).tolist() for step in steps), dtype=np.int64).reshape(-1, _WORDS)
 
 
 def done_steps(array: Array) -> set[Step]:
-    """The steps of such an array."""
+    """The steps of such an array.
+
+    Raises:
+        MalformedMessageError: it is none.
+    """
     return {step_of(row) for row in array}
 
 
-Ids = NDArray[np.int64]
+def sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """Copies of arrays, and their digest.
 
-PROGRESS = "progress"
-"""The name of the step and the turn in a state."""
-_IDLE, _BUSY = 0, 7
+    Args:
+        owner: what parties agree on, and which machine of which parties it is.
+        arrays: all that changes.
+    """
+    kept = {name: value.copy() for name, value in arrays.items()}
+    kept[DIGEST] = np.frombuffer(_digest(owner, kept), dtype=np.uint8)
+    return kept
 
 
-class StepwiseMachine(SumMachine):
+def opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
+    """The arrays of a state, as copies.
+
+    Args:
+        owner: as it was sealed with.
+        state: to be read.
+
+    Raises:
+        MalformedMessageError: it is no state of this machine, or not whole.
+    """
+    arrays = {name: value for name, value in state.items() if name != DIGEST}
+    whole = DIGEST in state and all(isinstance(value, np.ndarray) for value in state.values())
+    if not whole or not hmac.compare_digest(state[DIGEST].tobytes(), _digest(owner, arrays)):
+        raise MalformedMessageError("state must be that of this machine in a sum under these terms, whole; it is not")
+    return {name: value.copy() for name, value in arrays.items()}
+
+
+def check_arrays(arrays: Mapping[str, Array], like: Mapping[str, Array]) -> None:
+    """Raises MalformedMessageError unless arrays have the names, types and numbers of axes of others."""
+    if {name: (a.dtype, a.ndim) for name, a in arrays.items()} != {name: (a.dtype, a.ndim) for name, a in like.items()}:
+        raise MalformedMessageError("state must have the arrays of such a machine; it has not")
+
+
+def _digest(owner: bytes, arrays: Mapping[str, Array]) -> bytes:
+    found = hashlib.sha256(b"fgl-secure machine state 1" + hashlib.sha256(owner).digest())
+    for name in sorted(arrays):
+        value = np.ascontiguousarray(arrays[name])
+        found.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
+        found.update(value.data if value.size else b"")
+    return found.digest()
+
+
+class SteppedMachine(SumMachine, ABC):
+    """A machine that sums each step once.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+        tape_axes: of all fields.
+    """
+
+    def __init__(self, parties: Ids, tape_axes: int) -> None:
+        super().__init__(parties)
+        self._tape_axes = tape_axes
+        self._step: Step | None = None
+        self._done: set[Step] = set()
+
+    def _check_new(self, step: Step) -> None:
+        """Raises unless a step may begin.
+
+        Raises:
+            InputError: a number of it is negative or too large.
+            ProtocolError: it was used up before; see `_used_up`.
+        """
+        step_bytes(step)
+        if step in self._done:
+            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
+
+    def _used_up(self) -> None:
+        """Notes that what the step at hand is for leaves now, so that it cannot be begun again."""
+        if self._step is not None:
+            self._done.add(self._step)
+
+    def _check_ends(self, messages: Messages) -> None:
+        """Raises MalformedMessageError unless messages are on as many tapes as here, for parties hosted here."""
+        self._check_tapes(messages)
+        if not np.isin(messages.receivers, self.parties).all():
+            raise MalformedMessageError("messages must be for parties hosted here; at least one is not")
+
+    def _check_tapes(self, messages: Messages) -> None:
+        if messages.tape_axes != self._tape_axes:
+            raise MalformedMessageError(f"messages must have {self._tape_axes} tape axes; found {messages.tape_axes}")
+
+    def _steps(self) -> dict[str, Array]:
+        """The step at hand, int64 [0 or 1, 6], and those that are used up, int64 [k, 6]."""
+        return {STEP: done_array([] if self._step is None else [self._step]), DONE_STEPS: done_array(self._done)}
+
+    def _take_steps(self, arrays: Mapping[str, Array]) -> None:
+        """Goes on from such arrays."""
+        now, done = done_steps(arrays[STEP]), done_steps(arrays[DONE_STEPS])
+        self._step, self._done = next(iter(now), None), done
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SumTerms:
+    """What all parties of sums know before they start, and what states are bound to.
+
+    Attributes:
+        scheme: its name and all of its parameters.
+        topology: who adds what for whom.
+        session: 16 public bytes or more.
+        tapes: leading axes of every field.
+    """
+
+    scheme: str
+    topology: Topology
+    session: bytes
+    tapes: tuple[int, ...]
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+        topology, found = self.topology, hashlib.sha256(b"fgl-secure terms of sums 1")
+        backward = topology.grouping.reversed()
+        numbers = (topology.width, topology.bound, topology.aggregator, self.tapes)
+        for part in (self.scheme, topology.name, str(numbers)):
+            found.update(hashlib.sha256(part.encode()).digest())
+        found.update(hashlib.sha256(self.session).digest())
+        g = topology.grouping
+        ends = (g.row_owner, g.group_owner, g.source, g.target, g.row_custodian, g.group_custodian)
+        for ids in (*ends, backward.source, backward.target, topology.helpers):
+            found.update(struct.pack(">Q", len(ids)))
+            found.update(np.ascontiguousarray(ids, dtype="<i8").tobytes())
+        return found.digest()
+
+
+class StepwiseMachine(SteppedMachine):
     """A machine whose memory is a step, the number of turns in it, and arrays by name.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+        terms: of the sums.
 
     Attributes:
         keeps: names of arrays that last for a step.
         lasting: names of arrays that last longer.
+        always: names of arrays that are there as soon as a step has begun.
     """
 
     keeps: ClassVar[frozenset[str]] = frozenset()
     lasting: ClassVar[frozenset[str]] = frozenset()
+    always: ClassVar[frozenset[str]] = frozenset()
 
-    def __init__(self, parties: Ids) -> None:
-        super().__init__(parties)
-        self._step: Step | None = None
+    def __init__(self, parties: Ids, terms: SumTerms) -> None:
+        super().__init__(parties, len(terms.tapes))
+        self._terms = terms
         self._turns = 0
         self._kept: dict[str, Array] = {}
+        self._owned: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(parties={self.parties.tolist()}, step={self._step}, <secrets>)"
+
+    @property
+    def _owner(self) -> bytes:
+        """What states are bound to; worked out when one is asked for, as the edges of a large graph take their time."""
+        if self._owned is None:
+            names = hashlib.sha256(self.parties.astype("<i8").tobytes()).digest()
+            self._owned = self._terms.digest + names + type(self).__name__.encode()
+        return self._owned
 
     def state(self) -> Mapping[str, Array]:
-        """Step, turn, and all arrays; none of them changes any more."""
-        return MappingProxyType({PROGRESS: _progress(self._step, self._turns), **self._kept})
+        """Steps, turns and all arrays, as copies, with the digest that says whose they are."""
+        turns = np.array([self._turns], dtype=np.int64)
+        return MappingProxyType(sealed_state(self._owner, {TURNS: turns, **self._steps(), **self._kept}))
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """See `Machine.restore`."""
-        if not {*state} <= {PROGRESS} | self.keeps | self.lasting or PROGRESS not in state:
+        arrays = opened_state(self._owner, state)
+        own = {TURNS: np.empty(0, dtype=np.int64), **self._steps()}
+        needed = own.keys() | (self._kept.keys() & self.lasting)
+        if not needed <= arrays.keys() <= own.keys() | self.keeps | self.lasting:
             raise MalformedMessageError("state must be one of such a machine; its arrays have other names")
-        self._step, self._turns = _read(state[PROGRESS])
-        self._kept = {name: value for name, value in state.items() if name != PROGRESS}
+        check_arrays({name: arrays[name] for name in own}, own)
+        if len(arrays[STEP]) and not self.always <= arrays.keys():
+            raise MalformedMessageError("state must be one of such a machine; an array of its step is missing")
+        self._take_steps(arrays)
+        self._turns = int(arrays[TURNS][0])
+        self._kept = {name: value for name, value in arrays.items() if name not in own}
 
     @property
     def now(self) -> Step:
         """The step at hand.
 
         Raises:
-            ProtocolError: none was begun.
+            StaleMessageError: none was begun.
         """
         if self._step is None:
-            raise ProtocolError("a step must have begun before anybody talks; none has")
+            raise StaleMessageError("a step must have begun before anybody talks; none has")
         return self._step
 
     def _start(self, step: Step, rows: Array | None, count: int, width: int) -> None:
         """Forgets the step before, and keeps the rows, if there have to be any."""
+        self._check_new(step)
         if rows is None and count:
             raise InputError(f"rows must be given for {count} hosted owners; found none")
-        if rows is not None and (rows.ndim != 2 or len(rows) != count or rows.shape[1] > width):
-            raise InputError(f"rows must be [{count}, d] with d <= {width}; found {list(rows.shape)}")
+        if rows is not None and (rows.ndim != 2 or len(rows) != count or not 1 <= rows.shape[1] <= width):
+            raise InputError(f"rows must be [{count}, d] with 1 <= d <= {width}; found {list(rows.shape)}")
         self._step, self._turns = step, 0
         self._kept = {name: value for name, value in self._kept.items() if name in self.lasting}
         if rows is not None:
             self._kept["rows"] = rows
 
     def _next(self) -> int:
-        """Counts a turn, from 1."""
+        """Counts a turn, from 1; with the first one the step is used up."""
+        self._used_up()
         self._turns += 1
         return self._turns
 
@@ -114,8 +294,10 @@ class StepwiseMachine(SumMachine):
         """The messages, if they are of the step at hand.
 
         Raises:
-            StaleMessageError: they are of another one.
+            MalformedMessageError: they are on other tapes.
+            StaleMessageError: they are of another one, or none is at hand.
         """
+        self._check_tapes(messages)
         if messages.step != self._step:
             raise StaleMessageError("messages must be of the step at hand; found some of another")
         return messages
@@ -147,20 +329,3 @@ class StepwiseMachine(SumMachine):
             order = np.argsort(places)
             values, places = np.take(values, order, axis=axis), places[order]
         self._kept[name], self._kept[at] = values, places
-
-
-def _progress(step: Step | None, turns: int) -> Array:
-    if step is None:
-        return np.empty(_IDLE, dtype=np.int64)
-    back = step.direction is Direction.BACKWARD
-    return np.array([step.round, step.layer, back, step.evaluation, step.part, step.final, turns], dtype=np.int64)
-
-
-def _read(progress: Array) -> tuple[Step | None, int]:
-    if progress.dtype != np.int64 or progress.shape not in ((_IDLE,), (_BUSY,)):
-        raise MalformedMessageError("state must say where its machine was; it does not")
-    if not len(progress):
-        return None, 0
-    number, layer, back, evaluation, part, final, turns = progress.tolist()
-    direction = Direction.BACKWARD if back else Direction.FORWARD
-    return Step(number, layer, direction, bool(evaluation), part, bool(final)), turns

@@ -58,9 +58,19 @@ class Together(SumMachine):
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """See `Machine.restore`."""
-        for place, machine in enumerate(self._parts):
-            lead = f"{place} "
-            machine.restore({name.removeprefix(lead): value for name, value in state.items() if name.startswith(lead)})
+        leads = [f"{place} " for place in range(len(self._parts))]
+        if not all(name.startswith(tuple(leads)) for name in state):
+            raise MalformedMessageError("state must be that of two machines together; its arrays have other names")
+        first, second = (
+            {name.removeprefix(lead): value for name, value in state.items() if name.startswith(lead)} for lead in leads
+        )
+        before = self._parts[0].state()
+        self._parts[0].restore(first)
+        try:
+            self._parts[1].restore(second)
+        except MalformedMessageError:
+            self._parts[0].restore(before)
+            raise
 
     @property
     def sums(self) -> Array | None:

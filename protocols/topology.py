@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, Segments
 from fgl_secure.errors import FglSecureError, InputError
-from fgl_secure.runtime import Delivery, Direction, Directory, Role
+from fgl_secure.runtime import Direction, Directory, Role
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.floating[Any]]
@@ -134,17 +134,6 @@ class Route:
             Direction.FORWARD: cls.along(forward),
             Direction.BACKWARD: cls.along(forward.reversed(), minimum),
         }
-
-    def check_values(self, values: Reals) -> None:
-        """Raises unless there is one row of values for each row of the pass; compiled loops check no bounds."""
-        if values.ndim != 2 or len(values) != len(self.way.row_owner):
-            raise InputError(f"values must be [{len(self.way.row_owner)}, d]; found {list(values.shape)}")
-
-    def arrived(self, delivery: Delivery) -> Segments:
-        """The delivered messages by group: all of them, or those that a lossy network let through."""
-        if delivery.rows is None:
-            return self.segments
-        return Segments.by_group(self.way.target[delivery.rows], len(self.way.group_owner))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

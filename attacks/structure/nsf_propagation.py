@@ -67,49 +67,6 @@ def eccentric_best(scores: sparse.csr_array) -> Ids:
     return best
 
 
-def propagate(left: sparse.csr_array, right: sparse.csr_array, seeds: Ids) -> Ids:
-    """Matches nodes that are each other's eccentric best, again and again until there are no more.
-
-    Args:
-        left: 0/1 [n, n], symmetric.
-        right: 0/1 [k, k], symmetric.
-        seeds: int64 [n], the right nodes of the seeds, -1 elsewhere.
-
-    Returns:
-        int64 [n], the right node of each left node, -1 where none is found.
-    """
-    mapping = seeds.copy()
-    while True:
-        inverse = _inverse(mapping, right.shape[0])
-        free, there = mapping < 0, inverse < 0
-        forth = eccentric_best(_between(_scores(left, right, mapping), free, there))
-        back = eccentric_best(_between(_scores(right, left, inverse), there, free))
-        found = np.flatnonzero(forth >= 0)
-        found = found[back[forth[found]] == found]
-        if not len(found):
-            return mapping
-        mapping[found] = forth[found]
-
-
-def _scores(left: sparse.csr_array, right: sparse.csr_array, mapping: Ids) -> sparse.csr_array:
-    return over_root_degree(common_neighbours(left, right, mapping), right)
-
-
-def _inverse(mapping: Ids, size: int) -> Ids:
-    inverse = np.full(size, -1, dtype=np.int64)
-    known = np.flatnonzero(mapping >= 0)
-    inverse[mapping[known]] = known
-    return inverse
-
-
-def _between(scores: sparse.csr_array, rows: NDArray[np.bool_], columns: NDArray[np.bool_]) -> sparse.csr_array:
-    """Scores of some rows and columns, all others left out."""
-    outer, inner = (sparse.diags_array(each.astype(np.float64)) for each in (rows, columns))
-    kept = sparse.csr_array(outer @ scores @ inner)
-    kept.eliminate_zeros()
-    return kept
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class NamedNeighbours:
     """Whom clients take their external neighbours for.

@@ -255,11 +255,6 @@ class FixedPoint:
         bits = min(most_fraction_bits(bound, (field.modulus - 1) // 2 // max(terms, 1)), FINEST)
         return cls(field, bound, max(bits, 0), terms)  # raises, with the figures, where not even whole numbers fit
 
-    @property
-    def resolution(self) -> float:
-        """Distance between neighbouring representable values."""
-        return 2.0**-self.fraction_bits
-
     @overload
     def encode(self, values: torch.Tensor) -> torch.Tensor: ...
     @overload

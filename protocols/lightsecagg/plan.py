@@ -18,7 +18,8 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.lightsecagg.code import MaskCode
-from fgl_secure.protocols.one_sum.terms import OneSum, step_bytes
+from fgl_secure.protocols.one_sum.terms import OneSum
+from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
 
 LABEL = b"fgl-secure lightsecagg/v2"

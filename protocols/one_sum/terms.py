@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Direction, Step
+from fgl_secure.runtime import Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 
 Ids = NDArray[np.int64]
@@ -22,7 +23,6 @@ Integers = NDArray[np.int64]
 
 FEWEST = 2
 
-_WHEN = struct.Struct(">IHIBBI")
 _TERMS = struct.Struct(">QQQQQQ")
 
 
@@ -193,16 +193,3 @@ def threshold_of(chosen: int | None, clients: int, least: int) -> int:
 def as_elements(row: Integers, modulus: int) -> Integers:
     """A vector of magnitudes below the modulus, or of elements, as elements: a new array."""
     return row + (row >> 63 & modulus)
-
-
-def step_bytes(step: Step) -> bytes:
-    """16 bytes that name a step, different for different ones.
-
-    Raises:
-        InputError: a number of the step is too large.
-    """
-    kind = 4 * step.final + 2 * (step.direction is Direction.BACKWARD) + step.evaluation
-    try:
-        return _WHEN.pack(step.round, step.layer + 1, step.part, kind, 0, 0)
-    except struct.error as error:
-        raise InputError(f"step must have round < 2^32, layer in -1..65534 and part < 2^32; found {step}") from error

@@ -16,9 +16,10 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.prg import FieldStream
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.one_sum.terms import OneSum, step_bytes
+from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
+from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]

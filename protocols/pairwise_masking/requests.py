@@ -12,14 +12,10 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements
 from fgl_secure.errors import ProtocolError
 
 Asked = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
-
-NO_SHARE = -1
-"""Stands where a share is missing; no element is negative."""
 
 
 class Ask(IntEnum):
@@ -65,32 +61,6 @@ def check_request(asked: Asked, own: int, told: Flags, adjacent: Flags, threshol
         raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {vectors}")
 
 
-def shares_for(asked: Asked, held: Elements) -> Elements:
-    """A sender's role: one share at most of every other sender's secrets.
-
-    Args:
-        asked: uint8 [n], what the aggregator asks about each, checked by `check_request`.
-        held: elements [*batch, n, 2, w], the shares of self mask and mask key that it holds, NO_SHARE where none.
-
-    Returns:
-        [*batch, n, w], NO_SHARE where nothing is asked.
-
-    Raises:
-        ProtocolError: both secrets of one sender are asked for.
-    """
-    if (asked > Ask.MASK_KEY).any():
-        who = int(np.flatnonzero(asked > Ask.MASK_KEY)[0])
-        raise ProtocolError(f"a request must be for one secret of each sender; found one for both at position {who}")
-    which = np.where(asked == Ask.MASK_KEY, 1, 0)
-    chosen = held[..., np.arange(len(asked)), which, :]
-    return np.where((asked == Ask.NOTHING)[:, None], np.array(NO_SHARE, dtype=held.dtype), chosen)
-
-
 def signed(total: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
     """The receiver's role: elements as the integers of least magnitude that they stand for."""
     return np.where(total > modulus // 2, total - modulus, total)
-
-
-def mask_sign(u: int, v: int) -> int:
-    """The sign of the mask that senders u and v share in the vector of u: masks of a pair cancel in the sum."""
-    return 1 if u < v else -1

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
-from fgl_secure.protocols.stepwise import StepwiseMachine
+from fgl_secure.protocols.stepwise import StepwiseMachine, SumTerms
 from fgl_secure.protocols.topology import Topology, check_rows
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
-TOTAL, THERE, DONE = "total", "there", "done"
+TOTAL, THERE, DONE = "total", "there", "sum is done"
 
 
 class Clients(StepwiseMachine):
@@ -25,21 +25,20 @@ class Clients(StepwiseMachine):
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
-        topology: one sum of all clients.
-        tapes: leading axes of every field.
+        terms: of one sum of all clients.
     """
 
     keeps: ClassVar[frozenset[str]] = frozenset({"rows"})
 
-    def __init__(self, parties: Ids, topology: Topology, tapes: tuple[int, ...]) -> None:
-        super().__init__(parties)
-        self._topology, self._tapes = topology, tapes
+    def __init__(self, parties: Ids, terms: SumTerms) -> None:
+        super().__init__(parties, terms)
+        topology = self._topology = terms.topology
         self._owners = topology.senders[np.isin(topology.senders, parties)]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         if rows is not None:
-            _check(rows, self._topology)
+            check_values(rows, self._topology)
         self._start(step, rows, len(self._owners), self._topology.width)
 
     def take(self, messages: Messages) -> None:
@@ -51,8 +50,8 @@ class Clients(StepwiseMachine):
         if self._next() > 1:
             return ()
         rows, to = self._kept["rows"], np.full(len(self._owners), self._topology.receiver, dtype=np.int64)
-        fields = {PAYLOAD: np.broadcast_to(rows, self._tapes + rows.shape)}
-        return (Messages(Phase.VECTORS, self.now, self._owners, to, fields, len(self._tapes)),)
+        fields = {PAYLOAD: np.broadcast_to(rows, self._terms.tapes + rows.shape)}
+        return (Messages(Phase.VECTORS, self.now, self._owners, to, fields, self._tape_axes),)
 
     @property
     def over(self) -> bool:
@@ -69,16 +68,15 @@ class Adder(StepwiseMachine):
 
     Args:
         parties: int64 [1], its identifier.
-        topology: one sum of all clients.
-        tapes: leading axes of every field.
+        terms: of one sum of all clients.
         threshold: least clients whose vectors must be there.
     """
 
     keeps: ClassVar[frozenset[str]] = frozenset({TOTAL, THERE, DONE})
 
-    def __init__(self, parties: Ids, topology: Topology, tapes: tuple[int, ...], threshold: int) -> None:
-        super().__init__(parties)
-        self._topology, self._tapes, self._threshold = topology, tapes, threshold
+    def __init__(self, parties: Ids, terms: SumTerms, threshold: int) -> None:
+        super().__init__(parties, terms)
+        self._topology, self._threshold = terms.topology, threshold
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
@@ -88,18 +86,19 @@ class Adder(StepwiseMachine):
         """Takes vectors, and adds them up as they come; see `Machine.take`."""
         if self._current(messages).phase is not Phase.VECTORS or DONE in self._kept:
             raise MalformedMessageError("messages must be vectors, and come before their sum is done; they do not")
-        rows, there = messages[PAYLOAD][(0,) * len(self._tapes)], self._there
-        _check(rows, self._topology, MalformedMessageError)
+        self._check_ends(messages)
+        rows, there = messages[PAYLOAD][(0,) * self._tape_axes], self._there
+        check_values(rows, self._topology, MalformedMessageError)
         found, first = np.unique(messages.senders, return_index=True)
         if not np.isin(found, self._topology.senders).all() or np.isin(found, there).any():
             raise ProtocolError("vectors must be one of each client; found another, or a second one")
-        residues = self._topology.bound is None and rows.dtype.kind != "f"
-        total = _residue(rows[first]) if residues else rows[first].sum(axis=0)
+        modular = self._topology.bound is None and rows.dtype.kind != "f"
+        total = _residue(rows[first]) if modular else rows[first].sum(axis=0)
         if TOTAL in self._kept:
             if (self._kept[TOTAL].shape, self._kept[TOTAL].dtype) != (total.shape, total.dtype):
                 raise MalformedMessageError("vectors must be of one length and type; they are not")
             total = total + self._kept[TOTAL]
-            total = total % MERSENNE_61 if residues else total
+            total = total % MERSENNE_61 if modular else total
         self._kept[TOTAL], self._kept[THERE] = total, np.union1d(there, found)
 
     def turn(self) -> Iterable[Messages]:
@@ -138,12 +137,17 @@ class Adder(StepwiseMachine):
         return self._kept.get(THERE, np.empty(0, dtype=np.int64))
 
 
-def _check(rows: Array, topology: Topology, error: type[FglSecureError] = InputError) -> None:
-    """Raises unless rows are vectors of a topology; reals have no bound."""
-    if rows.dtype != np.float64:
+def check_values(
+    rows: Array,
+    topology: Topology,
+    error: type[FglSecureError] = InputError,
+    reals: tuple[type[np.floating[Any]], ...] = (np.float64,),
+) -> None:
+    """Raises unless rows are vectors of a topology; reals have no bound, and are finite numbers of some types."""
+    if rows.dtype not in reals:
         check_rows(rows, topology, error)
     elif rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width or not np.isfinite(rows).all():
-        raise error(f"rows must be finite [n, d] with d <= {topology.width}; found {list(rows.shape)}, or others")
+        raise error(f"rows must be finite [n, d] with 1 <= d <= {topology.width}; found {list(rows.shape)}, or others")
 
 
 def _residue(rows: Array) -> Array:

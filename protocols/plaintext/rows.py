@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.hosting import Due, Hosted
-from fgl_secure.protocols.stepwise import StepwiseMachine
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology, check_rows
+from fgl_secure.protocols.plaintext.one_sum import check_values
+from fgl_secure.protocols.stepwise import StepwiseMachine, SumTerms
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import PAYLOAD, Direction, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 ARRIVED, SUMS = "arrived", "sums"
+REALS = (np.float32, np.float64)
 
 
 class _Party(StepwiseMachine):
@@ -25,19 +29,16 @@ class _Party(StepwiseMachine):
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
-        topology: who sends what to whom.
-        tapes: leading axes of every field; rows are alike on all tapes, as no coin is drawn.
+        terms: who sends what to whom; rows are alike on all tapes, as no coin is drawn.
         minimum: least messages of a sum that is computed.
         by_custodian: whether the parties read what is for those that they administer.
     """
 
     keeps: ClassVar[frozenset[str]] = frozenset({"rows", ARRIVED, f"{ARRIVED} at", SUMS})
 
-    def __init__(
-        self, parties: Ids, topology: Topology, tapes: tuple[int, ...], minimum: int, *, by_custodian: bool = False
-    ) -> None:
-        super().__init__(parties)
-        self._topology, self._tapes = topology, tapes
+    def __init__(self, parties: Ids, terms: SumTerms, minimum: int, *, by_custodian: bool = False) -> None:
+        super().__init__(parties, terms)
+        topology = self._topology = terms.topology
         self._phase = Phase.VALUES if topology.name == NEIGHBOURS else Phase.VECTORS
         self._parts = Hosted.both_ways(topology.grouping, parties, minimum, by_custodian=by_custodian)
 
@@ -47,8 +48,8 @@ class _Party(StepwiseMachine):
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; reals have no bound."""
-        if rows is not None and rows.dtype.kind != "f":
-            check_rows(rows, self._topology)
+        if rows is not None:
+            check_values(rows, self._topology, reals=REALS)
         self._start(step, rows, self._parts[step.direction].rows, self._topology.width)
 
     @property
@@ -57,7 +58,7 @@ class _Party(StepwiseMachine):
         return self._kept.get(SUMS)
 
     def _add(self) -> Array:
-        """The sums of all that has arrived: float64 of reals, int64 of integers."""
+        """The sums of all that has arrived: float64 of reals, int64 of integers, residues where they have no bound."""
         rows, places = self._kept.get(ARRIVED), self._kept.get(f"{ARRIVED} at")
         if rows is None or places is None:
             own = self._kept.get("rows", np.empty((0, self._topology.width)))
@@ -65,24 +66,21 @@ class _Party(StepwiseMachine):
         segments = self._part.arrived(places)
         if rows.dtype.kind == "f":
             return segments.real_sums(rows)
+        if self._topology.bound is None:
+            return PrimeField(MERSENNE_61).grouped_sums(rows, segments)
         sums = np.zeros((len(segments), rows.shape[1]), dtype=np.int64)
         np.add.at(sums, self._part.target[places], rows)
         return sums
 
-    def _take_rows(self, due: Due, messages: Messages) -> None:
+    def _take_rows(self, due: Due, messages: Messages, topology: Topology | None = None) -> None:
+        payload = self._current(messages)[PAYLOAD][(0,) * self._tape_axes]
+        check_values(payload, topology or self._topology, MalformedMessageError, REALS)
         found, places = self._placed(due, messages)
-        rows = found[PAYLOAD][(0,) * len(self._tapes)]
-        if rows.ndim != 2 or rows.shape[1] > self._topology.width:
-            raise MalformedMessageError(
-                f"rows must be vectors of up to {self._topology.width} entries; found shape {list(rows.shape)}"
-            )
-        if rows.dtype.kind != "f":
-            check_rows(rows, self._topology, MalformedMessageError)
-        self._gather(ARRIVED, places, rows, 0)
+        self._gather(ARRIVED, places, found[PAYLOAD][(0,) * self._tape_axes], 0)
 
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, rows: Array) -> Messages:
-        on_every_tape = np.broadcast_to(rows, self._tapes + rows.shape)
-        return Messages(phase, self.now, senders, receivers, {PAYLOAD: on_every_tape}, len(self._tapes))
+        on_every_tape = np.broadcast_to(rows, self._terms.tapes + rows.shape)
+        return Messages(phase, self.now, senders, receivers, {PAYLOAD: on_every_tape}, self._tape_axes)
 
 
 class Owners(_Party):
@@ -107,14 +105,17 @@ class Owners(_Party):
 class Senders(_Party):
     """Owners of rows and of sums, who send rows to the silos of their receivers, and are told sums by their own."""
 
-    def __init__(self, parties: Ids, topology: Topology, tapes: tuple[int, ...], minimum: int) -> None:
-        super().__init__(parties, topology, tapes, minimum)
+    def __init__(self, parties: Ids, terms: SumTerms, minimum: int) -> None:
+        super().__init__(parties, terms, minimum)
+        topology = terms.topology
         self._answers = {way: _answers(grouping, parties) for way, grouping in _both(topology.grouping).items()}
+        most = None if topology.bound is None else topology.bound * topology.terms
+        self._told_of = replace(topology, bound=most)  # whose rows are sums
 
     def take(self, messages: Messages) -> None:
         """Takes sums; see `Machine.take`."""
         _check_phase(messages, Phase.SUMS)
-        self._take_rows(self._answers[self.now.direction], messages)
+        self._take_rows(self._answers[self.now.direction], messages, self._told_of)
 
     def turn(self) -> Iterable[Messages]:
         """Rows first, each with the device that it is for; then nothing."""
@@ -142,11 +143,9 @@ class Senders(_Party):
 class Silos(_Party):
     """Silos that read the rows for their devices, add up, and tell them the sums."""
 
-    keeps: ClassVar[frozenset[str]] = _Party.keeps | {"addresses", "addresses at"}
-
-    def __init__(self, parties: Ids, topology: Topology, tapes: tuple[int, ...], minimum: int) -> None:
-        super().__init__(parties, topology, tapes, minimum, by_custodian=True)
-        self._ways = _both(topology.grouping)
+    def __init__(self, parties: Ids, terms: SumTerms, minimum: int) -> None:
+        super().__init__(parties, terms, minimum, by_custodian=True)
+        self._ways = _both(terms.topology.grouping)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; silos have no rows, or have them in another role."""
@@ -157,6 +156,10 @@ class Silos(_Party):
         _check_phase(messages, Phase.ADDRESSES, Phase.VALUES)
         if messages.phase is Phase.VALUES:
             self._take_rows(self._part.due, messages)
+            return
+        told = self._current(messages)[PAYLOAD][(0,) * self._tape_axes]
+        if told.dtype != np.int32 or told.shape != (len(messages), 1):
+            raise MalformedMessageError(f"addresses must be int32 [m, 1]; found {told.dtype} {list(told.shape)}")
 
     def turn(self) -> Iterable[Messages]:
         """Nothing first; then the sums."""

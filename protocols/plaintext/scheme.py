@@ -16,6 +16,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.plaintext.one_sum import Adder, Clients
 from fgl_secure.protocols.plaintext.rows import Owners, Senders, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range
+from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
@@ -114,26 +115,29 @@ class Plaintext(Scheme):
     def machines(
         self,
         topology: Topology,
-        session: bytes,  # noqa: ARG002  # there are no keys
+        session: bytes,
         draws: Draws,
         hosted: Ids | None = None,
         *,
         names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
     ) -> tuple[SumMachine, ...]:
-        """See `Scheme.machines`. Clients and an adder, or all owners in one; silos beside them on the path of silos."""
+        """See `Scheme.machines`. Clients and an adder, or all owners in one; silos beside them on the path of silos.
+
+        Nothing but the states of machines is bound to the session.
+        """
         self.check_serves(topology)
         check_range(self, topology)
-        g, tapes = topology.grouping, draws.batch_shape
+        g, terms = topology.grouping, SumTerms(repr(self), topology, session, draws.batch_shape)
         owners = hosted_of(hosted, g.owners)
         least = self.minimum_group if topology.name == NEIGHBOURS else 1
-        found: tuple[SumMachine, ...] = (Owners(owners, topology, tapes, least),)
+        found: tuple[SumMachine, ...] = (Owners(owners, terms, least),)
         if topology.name in (CLIENTS, SERVER):
             clients, adder = hosted_of(hosted, g.row_owner), hosted_of(hosted, g.group_owner)
             threshold = self.threshold_for(len(g.row_owner))
-            found = (Clients(clients, topology, tapes), Adder(adder, topology, tapes, threshold))
+            found = (Clients(clients, terms), Adder(adder, terms, threshold))
         elif topology.name == NEIGHBOURS and self.path is Path.SILO:
             silos = hosted_of(hosted, g.row_custodian, g.group_custodian)
-            found = (Senders(owners, topology, tapes, least), Silos(silos, topology, tapes, least))
+            found = (Senders(owners, terms, least), Silos(silos, terms, least))
             if np.isin(owners, silos).any():
                 read = (Phase.ADDRESSES, Phase.VALUES)
                 found = (Together((found[0], (Phase.SUMS,)), (found[1], read)),)

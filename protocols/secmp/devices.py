@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.hosting import Due, Hosted
 from fgl_secure.protocols.secmp.coding import Mu, source_encode, target_aggregate
-from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, fetches
+from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, check_elements, check_points, fetches
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step
@@ -35,9 +35,10 @@ class Devices(StepwiseMachine):
         "rows", FETCHING, COPIES, f"{COPIES} at", CODES, f"{CODES} at", DECODED, f"{DECODED} at", SUMS
     })  # fmt: skip
     lasting: ClassVar[frozenset[str]] = frozenset({ROUNDS, *_SLOTS})
+    always: ClassVar[frozenset[str]] = frozenset({FETCHING})
 
     def __init__(self, parties: Ids, setting: Setting) -> None:
-        super().__init__(parties)
+        super().__init__(parties, setting.terms)
         self._setting, self._axis = setting, len(setting.tapes)
         self._parts = {way: Hosted.of(route, parties) for way, route in setting.routes.items()}
         self._silo_of = {way: np.searchsorted(setting.silos, part.custodians) for way, part in self._parts.items()}
@@ -54,18 +55,21 @@ class Devices(StepwiseMachine):
 
     def take(self, messages: Messages) -> None:
         """Takes mu, codes or decoded sums; see `Machine.take`."""
-        part, shape = self._part, messages[PAYLOAD].shape[self._axis + 1 :]
-        if messages[PAYLOAD].dtype != self._setting.field.dtype:
-            raise MalformedMessageError(f"messages must hold {self._setting.field.dtype}; they do not")
-        if messages.phase is Phase.PARAMETERS and shape == (self._setting.mu_width,):
-            self._check_points(messages[PAYLOAD])
+        setting = self._setting
+        self._current(messages)
+        width = self._kept["rows"].shape[1] if "rows" in self._kept else None
+        if messages.phase is Phase.PARAMETERS and self._fetching():
+            check_elements(setting, messages, setting.mu_width)
+            check_points(setting, messages)
             self._keep(COPIES, self._mu_due(), messages)
-        elif messages.phase is Phase.CODES and len(shape) == 2 and shape[0] == self._setting.T + 1:
-            self._keep(CODES, part.due, messages)
-        elif messages.phase is Phase.DECODED and len(shape) == 1 and shape[0] <= self._setting.width:
+        elif messages.phase is Phase.CODES:
+            check_elements(setting, messages, setting.T + 1, width)
+            self._keep(CODES, self._part.due, messages)
+        elif messages.phase is Phase.DECODED:
+            check_elements(setting, messages, width)
             self._keep(DECODED, self._answers[self.now.direction], messages)
         else:
-            raise MalformedMessageError(f"messages must be due, and of their shape; found {messages.phase.label}")
+            raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
 
     def turn(self) -> Iterable[Messages]:
         """Mu first, where it is not at hand; then codes, then sums of codes, and then the sums are there.
@@ -139,13 +143,6 @@ class Devices(StepwiseMachine):
                 f"{due.receivers[lost]} in round {self.now.round} did not arrive"
             )
         return copies
-
-    def _check_points(self, mu: Array) -> None:
-        """Raises unless the points of every mu are different elements, without which nothing can be coded."""
-        points = np.sort(mu[(0,) * self._axis][..., : self._setting.points])
-        outside = mu.dtype.kind != "i" or bool(((points < 0) | (points >= self._setting.field.modulus)).any())
-        if outside or bool((points[..., 1:] == points[..., :-1]).any()):
-            raise MalformedMessageError("points of mu must be different elements of the field; they are not")
 
     def _note_mu(self) -> None:
         """Keeps one mu of each silo: all copies of one are alike, so the first that arrived stands for all."""

@@ -28,6 +28,7 @@ from fgl_secure.protocols.secmp.coding import Points
 from fgl_secure.protocols.secmp.devices import Devices
 from fgl_secure.protocols.secmp.setting import MuDelivery, Setting
 from fgl_secure.protocols.secmp.silos import Silos
+from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
@@ -134,18 +135,23 @@ class SecretMessagePassing(Scheme):
     def machines(
         self,
         topology: Topology,
-        session: bytes,  # noqa: ARG002  # the paper binds nothing to a session
+        session: bytes,
         draws: Draws,
         hosted: Ids | None = None,
         *,
         names: Names | None = None,  # noqa: ARG002  # there is nothing to sign
     ) -> tuple[SumMachine, ...]:
-        """See `Scheme.machines`: devices and silos. Every silo draws its mu; nothing is sent yet."""
+        """See `Scheme.machines`: devices and silos. Every silo draws its mu; nothing is sent yet.
+
+        The paper binds nothing to a session; the states of machines are bound to it.
+        """
         self.check_serves(topology)
         self.fixed_point(topology.terms)
         g = topology.grouping
         self._check_size(len(g.source), topology.width)
-        setting = Setting.of(self.field, self.T, self.delivery, topology, draws.batch_shape)
+        setting = Setting.of(
+            self.field, self.T, self.delivery, SumTerms(repr(self), topology, session, draws.batch_shape)
+        )
         owners = hosted_of(hosted, g.owners)
         silos = hosted_of(hosted, setting.silos)
         devices, decoders = Devices(owners, setting), Silos(silos, setting, draws, self.points)

@@ -12,7 +12,7 @@ from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.secmp.coding import Mu, Points, silo_decode
-from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, fetches
+from fgl_secure.protocols.secmp.setting import NEVER, MuDelivery, Setting, check_elements, fetches
 from fgl_secure.protocols.stepwise import StepwiseMachine
 from fgl_secure.protocols.topology import Grouping, Route
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase, Step
@@ -35,9 +35,10 @@ class Silos(StepwiseMachine):
 
     keeps: ClassVar[frozenset[str]] = frozenset({FETCHING, REQUESTS, f"{REQUESTS} at", AGGREGATES, f"{AGGREGATES} at"})
     lasting: ClassVar[frozenset[str]] = frozenset({ROUNDS, MU})
+    always: ClassVar[frozenset[str]] = frozenset({FETCHING})
 
     def __init__(self, parties: Ids, setting: Setting, draws: Draws, points: Points | None) -> None:
-        super().__init__(parties)
+        super().__init__(parties, setting.terms)
         self._setting, self._axis = setting, len(setting.tapes)
         self._requests = {way: _requests(route, parties) for way, route in setting.routes.items()}
         self._aggregates = {way: _aggregates(route.way, parties) for way, route in setting.routes.items()}
@@ -51,13 +52,14 @@ class Silos(StepwiseMachine):
 
     def take(self, messages: Messages) -> None:
         """Takes requests for mu, or sums of codes; see `Machine.take`."""
-        shape = messages[PAYLOAD].shape[self._axis + 1 :]
-        if messages.phase is Phase.PARAMETER_REQUEST and self._kept[FETCHING][0] and shape == (0,):
+        empty = self._current(messages)[PAYLOAD].shape[self._axis + 1 :] == (0,)
+        if messages.phase is Phase.PARAMETER_REQUEST and self._kept[FETCHING][0] and empty:
             name, due = REQUESTS, self._requests[self.now.direction]
-        elif messages.phase is Phase.AGGREGATE and len(shape) == 2 and shape[0] == self._setting.T + 1:
+        elif messages.phase is Phase.AGGREGATE:
+            check_elements(self._setting, messages, self._setting.T + 1, None)
             name, due = AGGREGATES, self._aggregates[self.now.direction]
         else:
-            raise MalformedMessageError(f"messages must be due, and of their shape; found {messages.phase.label}")
+            raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
         found, places = self._placed(due, messages)
         self._gather(name, places, found[PAYLOAD], self._axis)
 

@@ -17,7 +17,6 @@ from fgl_secure.flower.silos import KEY, TOLD, WHO, SiloMailbox, Turn, fresh_ses
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
-from fgl_secure.methods.silos.neighbour_sums import ClearSums
 from fgl_secure.methods.silos.parcels import Array
 from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
 from fgl_secure.methods.silos.sealing import SealedParty
@@ -31,7 +30,15 @@ from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.parties import hierarchy_of
 from tests.flower.fake_federation import FakeGrid
 from tests.graphs import two_communities
-from tests.methods.silos.runs import FEDSTRUCT, HIFGL, fedstruct_makes, hifgl_makes, same_everywhere, together
+from tests.methods.silos.runs import (
+    FEDSTRUCT,
+    HIFGL,
+    clear_sums,
+    fedstruct_makes,
+    hifgl_makes,
+    same_everywhere,
+    together,
+)
 
 SILOS = 3
 SCHEME = PairwiseMasking()
@@ -117,7 +124,7 @@ def test_the_link_does_not_see_what_silos_send_each_other(graph: FederatedGraph)
     def make(context: Context, session: bytes) -> SealedParty:
         silo, coins = number_of(context), SystemCoins()
         share = SiloShare.of(graph, silo)
-        program = HiFGLSilo(share, task, Company(SILOS, SCHEME, session), ClearSums(share), coins)
+        program = HiFGLSilo(share, task, Company(SILOS, SCHEME, session), clear_sums(share, coins), coins)
         return SealedParty(silo, SILOS, program, session, coins)
 
     channel = Channel(hierarchy_of(graph), SystemCoins(), Recording.everything())

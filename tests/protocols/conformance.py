@@ -255,19 +255,24 @@ class SchemeConformance(ABC):
     def test_delivery_decides_the_sum(self) -> None:
         """The sums come from what the channel delivered, not from what was handed in: tampering shows."""
         case = self.fit(triangle())
-        channel = Channel(case.directory, SimulationCoins(0), tamper=doubling(self.lossy_phase))
+        channel = Channel(
+            case.directory, SimulationCoins(0), tamper=doubling(self.lossy_phase, self.scheme.public.modulus)
+        )
         session = opened(self.scheme, channel, case.grouping, 1)
         assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
 
-def doubling(phase: Phase) -> Tamper:
-    """A network that doubles what messages of one phase carry, as their senders might."""
+def doubling(phase: Phase, modulus: int | None) -> Tamper:
+    """A network that doubles what messages of one phase carry, as their senders might: reals, or elements."""
+
+    def twice(value: NDArray[Any]) -> NDArray[Any]:
+        return value * 2 if modulus is None else (value.astype(np.int64) * 2 % modulus).astype(value.dtype)
 
     def tamper(messages: Messages) -> Tampered | None:
         if messages.phase is not phase:
             return None
         carried = (PAYLOAD, "share")
-        fields = {name: value * 2 if name in carried else value for name, value in messages.fields.items()}
+        fields = {name: twice(value) if name in carried else value for name, value in messages.fields.items()}
         return Tampered(np.arange(len(messages)), fields)
 
     return tamper

@@ -60,7 +60,7 @@ class SecmpConformance(SchemeConformance):
     def allowed_error(self, grouping: Grouping) -> float:
         """Half a resolution a term."""
         terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
-        return terms * self.scheme.fixed_point(terms).resolution / 2
+        return terms * 2.0 ** -self.scheme.fixed_point(terms).fraction_bits / 2
 
     def codes_and_answers(self, grouping: Grouping, width: int) -> Traffic:
         """T + 1 codes a message; T + 1 sums and one answer a device that has neighbours (4.2.3)."""

@@ -45,13 +45,10 @@ class FedStructBaseline:
 
 
 CENTRAL_GNN = FedStructBaseline("Central GNN", FeatureModelKind.SAGE, Sharing.EVERYTHING)
-CENTRAL_DGCN = FedStructBaseline("Central DGCN", FeatureModelKind.DGCN, Sharing.EVERYTHING)
 CENTRAL_MLP = FedStructBaseline("Central MLP", FeatureModelKind.MLP, Sharing.EVERYTHING)
 FEDSGD_GNN = FedStructBaseline("FedSGD GNN", FeatureModelKind.SAGE, Sharing.GRADIENTS)
 FEDSGD_DGCN = FedStructBaseline("FedSGD DGCN", FeatureModelKind.DGCN, Sharing.GRADIENTS)
-FEDSGD_MLP = FedStructBaseline("FedSGD MLP", FeatureModelKind.MLP, Sharing.GRADIENTS)
 LOCAL_GNN = FedStructBaseline("Local GNN", FeatureModelKind.SAGE, Sharing.NOTHING)
-LOCAL_DGCN = FedStructBaseline("Local DGCN", FeatureModelKind.DGCN, Sharing.NOTHING)
 LOCAL_MLP = FedStructBaseline("Local MLP", FeatureModelKind.MLP, Sharing.NOTHING)
 
 

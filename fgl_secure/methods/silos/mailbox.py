@@ -1,4 +1,4 @@
-"""Programs of all parties in one process, turn by turn; every message goes over a channel as the bytes that it is."""
+"""What programs of all parties send each other in a turn, sorted; a channel records every message as its bytes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Parcel, parcels_from_bytes, parcels_to_bytes
-from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, Program
+from fgl_secure.methods.silos.parcels import Parcel, parcels_from_bytes, parcels_to_bytes
+from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.runtime import Channel, Role
-
-MOST_TURNS = 10**6
 
 
 class Mailbox:
@@ -62,27 +59,3 @@ class Mailbox:
         if number < self._silos:
             return int(parties.ids(Role.SILO)[number])
         return int(parties.ids(Role.RELAY)[number - self._silos])
-
-
-def run_together(
-    programs: Mapping[int, Program], server: SumServer, channel: Channel | None = None
-) -> dict[int, dict[str, Array]]:
-    """Runs programs to their end.
-
-    Args:
-        programs: of silos 0 .. K - 1, and of relays from K on.
-        server: leads sums.
-        channel: carries and records; its parties are a server, the silos, whatever devices, and the relays.
-
-    Returns:
-        The report of every silo, by number.
-    """
-    mailbox = Mailbox(server.silos, channel)
-    inboxes: dict[int, Inbox] = {}
-    for _ in range(MOST_TURNS):
-        outboxes = {party: program.turn(inboxes.get(party, {})) for party, program in programs.items()}
-        reports = {party: programs[party].report for party in range(server.silos)}
-        if None not in reports.values():
-            return {silo: report for silo, report in reports.items() if report is not None}
-        inboxes = mailbox.served(outboxes, server)
-    raise ProtocolError(f"programs must end within {MOST_TURNS:,} turns; they did not")

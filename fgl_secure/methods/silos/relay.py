@@ -22,8 +22,9 @@ from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.ways import Neighbours
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
+from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Reals, Topology
-from fgl_secure.runtime import Direction, OwnDraws, Step
+from fgl_secure.runtime import Direction, OwnDraws, Role, Step
 
 UNKNOWN = -1
 
@@ -88,27 +89,25 @@ class _Due(IntEnum):
     SUMS = 2
 
 
-class RelaySums(NeighbourSums):
-    """One silo's part, with the machines of its devices.
+class HostedSums(NeighbourSums):
+    """One silo's part under a scheme whose devices add up, with the machines of its devices.
 
     Args:
         share: what it holds.
-        scheme: its parameters; relays are parties K .. K + R - 1.
+        scheme: its parameters; relays, if it has any, are parties K .. K + R - 1.
         session: 16 public bytes, different in every run.
         coins: its own, secret.
+        width: most entries of a row, for schemes that must know.
 
     Raises:
-        InputError: the scheme hides who sends: silos know whose every message is.
         FieldRangeError: the field cannot hold the sums.
     """
 
-    def __init__(self, share: SiloShare, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
-        if scheme.profile is not Profile.BASE:
-            raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
+    def __init__(self, share: SiloShare, scheme: Scheme, session: bytes, coins: Coins, width: int = 1) -> None:
         self._share, self._scheme, self._session, self._draws = share, scheme, session, OwnDraws(coins)
         self._fixed = scheme.fixed_point(max(share.facts.largest_degree, 1))
-        self._neighbours = Neighbours(share, scheme.k_min)
-        self._numbering = Numbering(share.facts.silos, scheme.R)
+        self._neighbours, self._width = Neighbours(share, least_group(scheme)), width
+        self._numbering = Numbering(share.facts.silos, scheme.helpers.get(Role.RELAY, 0))
         self._due = _Due.FORWARD
         self._hosting: Hosting | None = None
         self.result = np.empty((0, 0))
@@ -123,7 +122,7 @@ class RelaySums(NeighbourSums):
         Raises:
             ProtocolError: the step was summed before, so that masks would be used again.
         """
-        hosting, q = self._sums, self._fixed.encode(values)
+        hosting, q = self._sums, values if self._fixed is None else self._fixed.encode(values)
         for machine in hosting.machines:
             machine.begin(step, q)
         return hosting.turn({})
@@ -134,7 +133,7 @@ class RelaySums(NeighbourSums):
             out, sums = self._sums.turn(inbox), self._sums.machines[0].sums
             if sums is None:
                 return out
-            self.result = self._fixed.decode(sums)
+            self.result = sums if self._fixed is None else self._fixed.decode(sums)
             return None
         if self._due is _Due.FORWARD:
             self._neighbours.hear(inbox, Direction.FORWARD)
@@ -157,7 +156,7 @@ class RelaySums(NeighbourSums):
         owners, silos = numbering.device(ends), numbering.silo(share.owners(ends)[0])
         (there, back) = (np.searchsorted(ends, edges) for edges in self._neighbours.agreed())
         grouping = AgreedGrouping(owners, owners, there[0], there[1], silos, silos, back[1], back[0])
-        topology = Topology(NEIGHBOURS, grouping, 1, helpers=numbering.all_relays)
+        topology = Topology(NEIGHBOURS, grouping, self._width, helpers=numbering.all_relays)
         here = np.append(numbering.silo(np.array([share.silo])), numbering.device(share.nodes))
         machines = self._scheme.machines(topology, self._session, self._draws, here)
         return Hosting(machines, share.silo, self._process_of, self._session)
@@ -187,6 +186,20 @@ class RelaySums(NeighbourSums):
         if self._due is _Due.SUMS:
             self._hosting = self._hosted()
             self._hosting.restore(within("hosting", state))
+
+
+class RelaySums(HostedSums):
+    """One silo's part under the relay-coded scheme; see `HostedSums`.
+
+    Raises:
+        InputError: the scheme hides who sends: silos know whose every message is.
+        FieldRangeError: the field cannot hold the sums.
+    """
+
+    def __init__(self, share: SiloShare, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
+        if scheme.profile is not Profile.BASE:
+            raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
+        super().__init__(share, scheme, session, coins)
 
 
 class RelayProgram(Program):

@@ -11,10 +11,10 @@ import torch
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedstruct.baselines import (
-    CENTRAL_DGCN,
     CENTRAL_GNN,
+    CENTRAL_MLP,
+    FEDSGD_DGCN,
     FEDSGD_GNN,
-    FEDSGD_MLP,
     LOCAL_GNN,
     FedStructBaseline,
     LocalModels,
@@ -30,7 +30,7 @@ GRAPH = two_communities()
 QUICK = FedStructPreset("quick", 4, 0.02, 0.02, 1e-3, 0.0, (6,), 2, (6, 5), (7,), 3)
 
 
-@pytest.mark.parametrize("baseline", [CENTRAL_GNN, CENTRAL_DGCN, FEDSGD_GNN, FEDSGD_MLP, LOCAL_GNN])
+@pytest.mark.parametrize("baseline", [CENTRAL_GNN, CENTRAL_MLP, FEDSGD_GNN, FEDSGD_DGCN, LOCAL_GNN])
 def test_baselines_train(baseline: FedStructBaseline) -> None:
     """Every baseline runs its rounds and has an accuracy."""
     result = train_baseline(baseline, GRAPH, QUICK)
@@ -47,9 +47,9 @@ def test_central_and_fedsgd_agree_for_one_client() -> None:
 
 def test_a_perceptron_does_not_care_who_has_what() -> None:
     """With labelled nodes weighed alike, FedSGD without edges is central training."""
-    central = replace(FEDSGD_MLP, sharing=CENTRAL_GNN.sharing)
+    federated = replace(CENTRAL_MLP, sharing=FEDSGD_GNN.sharing)
     preset = replace(QUICK, averaging=Averaging.POOLED)
-    ours, theirs = train_baseline(FEDSGD_MLP, GRAPH, preset), train_baseline(central, GRAPH, preset)
+    ours, theirs = train_baseline(federated, GRAPH, preset), train_baseline(CENTRAL_MLP, GRAPH, preset)
     assert np.allclose(ours.losses, theirs.losses, atol=1e-6)
 
 

@@ -12,14 +12,15 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
-from fgl_secure.methods.silos.mailbox import run_together
-from fgl_secure.methods.silos.neighbour_sums import ClearSums, NeighbourSums
+from fgl_secure.methods.silos.mailbox import Mailbox
+from fgl_secure.methods.silos.neighbour_sums import NeighbourSums
 from fgl_secure.methods.silos.parcels import Array, Arrays
 from fgl_secure.methods.silos.program import Inbox, Outbox, Program
-from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
+from fgl_secure.methods.silos.relay import HostedSums, RelayProgram, RelaySums
 from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.methods.silos.sums import Company
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
@@ -27,6 +28,7 @@ from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
 from fgl_secure.training.presets import HONEST, Preset
 
 SESSION = bytes(range(16))
+WIDEST = 1000
 
 Make = Callable[[], Program]
 
@@ -76,13 +78,18 @@ def fedstruct_makes(graph: FederatedGraph, task: FedStructTask, scheme: Scheme) 
     return {silo: make(silo) for silo in range(graph.num_silos)}
 
 
+def clear_sums(share: SiloShare, coins: Coins, minimum: int = 1) -> NeighbourSums:
+    """The machines that sum neighbours' rows in the clear, hosted by a silo."""
+    return HostedSums(share, Plaintext(minimum_group=minimum), SESSION, coins, width=WIDEST)
+
+
 def hifgl_makes(
     graph: FederatedGraph, task: HiFGLTask, scheme: Scheme, relays: RelayCoded | None = None, minimum: int = 1
 ) -> dict[int, Make]:
     """What makes each silo's program, and each relay's where there are any."""
 
     def neighbours(share: SiloShare, coins: Coins) -> NeighbourSums:
-        return ClearSums(share, minimum) if relays is None else RelaySums(share, relays, SESSION, coins)
+        return clear_sums(share, coins, minimum) if relays is None else RelaySums(share, relays, SESSION, coins)
 
     def silo_make(silo: int) -> Make:
         share, coins = SiloShare.of(graph, silo), SystemCoins()
@@ -96,6 +103,21 @@ def hifgl_makes(
     if relays is not None:
         makes |= {graph.num_silos + j: relay_make(j, relays) for j in range(relays.R)}
     return makes
+
+
+def run_together(
+    programs: Mapping[int, Program], server: SumServer, channel: Channel | None = None
+) -> dict[int, dict[str, Array]]:
+    """The reports of all silos, from programs of silos 0 .. K - 1 and of relays from K on, in one process."""
+    mailbox = Mailbox(server.silos, channel)
+    inboxes: dict[int, Inbox] = {}
+    for _ in range(10**6):
+        outboxes = {party: program.turn(inboxes.get(party, {})) for party, program in programs.items()}
+        reports = {party: programs[party].report for party in range(server.silos)}
+        if None not in reports.values():
+            return {silo: report for silo, report in reports.items() if report is not None}
+        inboxes = mailbox.served(outboxes, server)
+    raise AssertionError("programs must end; they did not")
 
 
 def together(

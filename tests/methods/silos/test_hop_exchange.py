@@ -12,7 +12,6 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.hop_exchange import exchanged_rows
 from fgl_secure.methods.silos import rooms
 from fgl_secure.methods.silos.hop_exchange import HopExchange
-from fgl_secure.methods.silos.mailbox import run_together
 from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, within
 from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program
 from fgl_secure.methods.silos.share import SiloShare
@@ -24,7 +23,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Step
 from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
-from tests.methods.silos.runs import PutDown, company
+from tests.methods.silos.runs import PutDown, company, run_together
 
 
 class Exchanging(Program):

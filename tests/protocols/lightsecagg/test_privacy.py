@@ -24,7 +24,8 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
-from fgl_secure.protocols.one_sum.terms import Stage, step_bytes
+from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Channel, Draws, Messages, OwnDraws, Party, Phase, Recording, Role, Step, Tampered
 from fgl_secure.testing import (
     NotPrivateError,

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.pairwise_masking.requests import NO_SHARE, Ask, check_request, request_of, shares_for, signed
+from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request, request_of, signed
 
 Bytes = NDArray[np.uint8]
 
@@ -43,9 +43,6 @@ def test_a_request_for_both_secrets_of_one_sender_is_refused_by_everybody(target
     for own in range(5):
         with pytest.raises(ProtocolError, match=f"one secret of each sender; found one for both of sender {target}"):
             check(asking(**{f"s{target}": Ask.SELF_MASK + Ask.MASK_KEY}), own)
-    held = np.zeros((5, 2, 3), dtype=np.int64)
-    with pytest.raises(ProtocolError, match="found one for both at position"):
-        shares_for(asking(**{f"s{target}": 3}), held)
 
 
 def test_a_second_request_is_refused() -> None:
@@ -78,13 +75,6 @@ def test_the_aggregator_asks_for_one_secret_of_each() -> None:
     """The self mask where the vector came, the mask key where only the shares did, and nothing of the others."""
     shared, survived = np.array([1, 1, 0], dtype=np.bool_), np.array([1, 0, 0], dtype=np.bool_)
     assert request_of(shared, survived).tolist() == [Ask.SELF_MASK, Ask.MASK_KEY, Ask.NOTHING]
-
-
-def test_one_share_at_most_is_handed_out() -> None:
-    """Of each sender the share that is asked for, and no share where nothing is asked."""
-    held = np.arange(3 * 2 * 2).reshape(3, 2, 2)
-    given_out = shares_for(np.array([1, 2, 0], dtype=np.uint8), held)
-    assert given_out.tolist() == [[0, 1], [6, 7], [NO_SHARE, NO_SHARE]]
 
 
 def test_elements_become_signed_integers() -> None:
