@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
+
+import numpy as np
 
 from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of
 from fgl_secure.errors import InputError
@@ -65,8 +68,16 @@ class RecordedRun:
         return attack.card.scenario == self.scenario and attack.card.truth in by_type("truths", self.truths)
 
     def guess(self, attack: Attack[Guess, Any]) -> Guess | None:
-        """What an attack infers, every party of its role alone; None where it sees, or knows, too little."""
+        """What an attack infers, every party of its role alone; None where it sees, or knows, too little.
+
+        Raises:
+            InputError: a truth can be reached from what the attack is given, so that its guess would be no evidence.
+        """
         view = self.transcript.views(attack.card.observer)
+        for name, given in (("attack", attack), ("view", view), ("public", self.public), ("knowledge", self.knowledge)):
+            found = truth_within(given)
+            if found is not None:
+                raise InputError(f"{name} must not lead to the truth; found a {type(found).__name__} in what is given")
         return guess_of(attack, view, self.public, self.knowledge)
 
     def score(self, attack: Attack[Guess, Any], guess: Guess, shuffle: int | None = None) -> tuple[Measurement, ...]:
@@ -82,6 +93,32 @@ class RecordedRun:
         """
         truth = _only("truths", self.truths, attack.card.truth)
         return attack.score(guess, truth if shuffle is None else truth.permuted(shuffle))
+
+
+def truth_within(given: object) -> Truth | None:
+    """The first truth that can be reached from an object: by attributes, items, bases of arrays and closures.
+
+    Modules, classes and what functions find by name there are not searched.
+    """
+    seen: set[int] = set()
+    left = [given]
+    while left:
+        each = left.pop()
+        if id(each) in seen or isinstance(each, (type, ModuleType, str, bytes, int, float)):
+            continue
+        seen.add(id(each))
+        if isinstance(each, Truth):
+            return each
+        left += _referred(each)
+    return None
+
+
+def _referred(each: object) -> list[object]:
+    if isinstance(each, np.ndarray):
+        return [*([] if each.base is None else [each.base]), *(each.flat if each.dtype == np.object_ else ())]
+    if isinstance(each, FunctionType):
+        return [each.__closure__, each.__defaults__, each.__kwdefaults__]
+    return gc.get_referents(each)
 
 
 def by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:

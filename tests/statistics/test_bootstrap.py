@@ -20,9 +20,9 @@ Ints = npt.NDArray[np.int64]
 
 def korn_graubard(value: float, shares: list[float], clusters: int, kish: float, units: int) -> Interval:
     """The exact interval of as many independent units as vary like the shares, for clusters of fifteen or more."""
-    n = value * (1 - value) / (np.var(shares, ddof=1) * clusters / (clusters - 1))
+    n = min(value * (1 - value) / (float(np.var(shares, ddof=1)) * clusters / (clusters - 1)), float(units))
     few = (15 / clusters) ** 2
-    n = 1 / ((1 - few) / min(n, units) + few / min(n, units, kish))
+    n = 1 / ((1 - few) / n + few / min(n, kish))
     n *= (stats.norm.ppf(0.975) / stats.t.ppf(0.975, clusters - 1)) ** 2
     return clopper_pearson(value * n, n)
 
