@@ -49,12 +49,10 @@ AGREEMENTS = sorted({KeyAgreement.X25519, KeyAgreement.best()})
 def parties(count: int = 3, *, signed: bool = False, agreement: KeyAgreement | None = None) -> list[SealedParty]:
     who = [Identity.generate(SystemCoins()) for _ in range(count)]
     known = Identities({number: identity.public for number, identity in enumerate(who)})
+    ends: list[tuple[Identity | None, Identities | None]]
     ends = [(identity, known) if signed else (None, None) for identity in who]
     coins, programs = SystemCoins(), [Telling(n, count) for n in range(count)]
-    return [
-        SealedParty(n, count, programs[n], SESSION, coins, own, others, agreement=agreement)
-        for n, (own, others) in enumerate(ends)
-    ]
+    return [SealedParty(n, count, programs[n], SESSION, coins, *ends[n], agreement) for n in range(count)]
 
 
 def sorted_posts(posts: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
