@@ -100,7 +100,7 @@ FIVE = (
     Compared(
         FedSpray(epochs=30),
         "pairwise-masking",
-        ("proxy-classes", "proxy-singletons", "proxy-label-changes"),
+        ("proxy-counts", "proxy-singletons", "proxy-label-changes"),
         Data(partition="louvain"),
     ),
     Compared(

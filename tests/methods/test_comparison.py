@@ -12,7 +12,7 @@ from fgl_secure.graph import Data
 from fgl_secure.methods import FedSpray, names
 from fgl_secure.methods.comparison import CLEAR, FIVE, Compared, Line, line_of
 
-QUICK = Compared(FedSpray(epochs=1), "pairwise-masking", ("proxy-classes", "all-codes"), Data(partition="louvain"))
+QUICK = Compared(FedSpray(epochs=1), "pairwise-masking", ("proxy-counts", "all-codes"), Data(partition="louvain"))
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +40,12 @@ def test_a_line_has_the_audits_own_figures(audited: Report, line: Line) -> None:
         assert side.accuracy == audited.accuracy["protocols"][side.scheme]["test"]  # type: ignore[index]
         assert side.bytes == audited.cost["protocols"][side.scheme]["bytes"]  # type: ignore[index]
         assert side.scheme.startswith(name)
-        values = [r.value for r in audited.records if r.attack == "proxy-classes" and r.protocol.startswith(name)]
+        values = [r.value for r in audited.records if r.attack == "proxy-counts" and r.protocol.startswith(name)]
         assert side.readings[0].value in values
 
 
 def test_the_attack_breaks_what_is_in_the_clear_and_not_what_is_secured(line: Line) -> None:
-    """Which classes a client has is read in the clear, and no better than the prior from the sum."""
+    """The most frequent label of a client is read in the clear, and no better than the prior from the sum."""
     assert line.clear.readings[0].verdict is Verdict.BROKEN
     assert line.secured.readings[0].verdict is Verdict.NOT_DETECTED
     assert line.clear.accuracy == line.secured.accuracy

@@ -15,7 +15,6 @@ from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import contradictions
-from fgl_secure.auditing.verdict import Verdict
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import FedSpray
@@ -53,8 +52,9 @@ def found(protocol: str, attack: str, metric: str = "") -> list[Record]:
 
 @pytest.mark.parametrize("attack", ["proxy-classes", "proxy-counts"])
 def test_classes_and_counts_are_read_in_the_clear_and_not_under_masks(attack: str) -> None:
-    """Every client's labels show in its summand; in the sum they do not."""
-    assert all(record.verdict is Verdict.BROKEN for record in found("plaintext", attack))
+    """Every client's labels show in its summand; in the sum they do not. Five clients may be too few for a verdict."""
+    clear = found("plaintext", attack)
+    assert all(record.value > record.prior + 0.2 and record.n <= 5 for record in clear)
     masked = found("pairwise-masking", attack)
     assert masked
     assert not any(record.verdict.is_exposure for record in masked)
@@ -75,13 +75,16 @@ def test_masks_are_not_contradicted() -> None:
 
 @pytest.mark.parametrize(("preset", "broken"), [("paper", True), ("honest", False)])
 def test_one_sum_of_exact_shares_is_explained_and_one_on_the_grid_is_not(preset: str, broken: bool) -> None:
-    """Under masks nearly all counts of all clients are read off the exact sum, which is declared; none off the grid."""
+    """Under masks nearly all counts of all clients are read off the exact sum, which is declared; none off the grid.
+
+    They are those of five clients, which are too few for a verdict.
+    """
     method = replace(QUICK, preset=preset)
     records = audit(method, DATA, "pairwise-masking", "proxy-partial-fractions").records
     read = [each for each in records if each.attack == "proxy-partial-fractions"]
     first = next(each for each in read if each.protocol == "pairwise-masking")
     assert first.value == (0.9 if broken else 0)
-    assert first.verdict.is_exposure is broken
+    assert first.n == 5
     assert not any(record.contradicts_claim for record in records)
 
 
