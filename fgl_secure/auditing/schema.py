@@ -75,7 +75,7 @@ class Findings:
         cost: messages, bytes, rounds and seconds of the audited protocol; "protocols" likewise.
         records: the findings.
         exposures: who saw what.
-        claims: protocol name to protects, tested (those that some figure could have contradicted), leaks_by_design, assumes
+        claims: protocol name to protects, tested (what some figure could have contradicted), leaks_by_design, assumes
             (lists of sentences) and source (text or list).
         notes: sentences that a reader should know.
     """
