@@ -84,7 +84,7 @@ def audit(
             records += [record for each in chosen for record in _records(each, run, subject, plan, positive)]
     if named:
         _check_measured(plan, records)
-    return _report(plan, results, records, exposures, command)
+    return _report(plan, results, records, exposures, command, _tested(plan, records, chosen))
 
 
 def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
@@ -106,6 +106,25 @@ def _check_measured(plan: Plan, records: list[Record]) -> None:
     if not any(record.protocol in names and record.verdict.is_measured for record in records):
         runs = " or ".join(subject.name for subject in plan.subjects)
         raise InputError(f"attack must name at least one that can read a run of {runs}; those chosen measured nothing")
+
+
+def _tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
+    """By scheme, the sentences of its claim that some figure could have contradicted.
+
+    That takes an attack on what is promised, by those against whom, with controls that hold, and enough units for a
+    full break to be seen.
+    """
+    cards = {each.card.name: each.card for each in chosen}
+    claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        card, claim = cards.get(record.attack), claims.get(record.protocol)
+        able = record.verdict.is_measured and record.controls_hold and record.detectable_advantage <= 1
+        if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
+            continue
+        borne = claim.borne_on(card.secret, card.coalition, card.circumstance)
+        found.setdefault(record.protocol, {}).update((_sentence(each), None) for each in borne)
+    return {name: list(sentences) for name, sentences in found.items()}
 
 
 def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
@@ -253,6 +272,7 @@ def _report(
     records: list[Record],
     exposures: list[Exposure],
     command: str,
+    tested: Mapping[str, list[str]],
 ) -> Report:
     main = next(iter(results))
     return Report(
@@ -284,7 +304,11 @@ def _report(
         },
         records=tuple(records),
         exposures=tuple(exposures),
-        claims={name: _claim(claim) for subject in plan.subjects for name, claim in subject.claims.items()},
+        claims={
+            name: {**_claim(claim), "tested": tested.get(name, [])}
+            for subject in plan.subjects
+            for name, claim in subject.claims.items()
+        },
         notes=_notes(plan),
     )
 

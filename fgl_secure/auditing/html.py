@@ -107,6 +107,7 @@ def _section(report: Findings, protocol: str, axis: Axis, numbers: Mapping[int, 
     mine = [record for record in report.records if record.protocol == protocol]
     headings = (
         ("protects", "Claims to protect"),
+        ("tested", "Tested by some attack here"),
         ("leaks_by_design", "Leaks by design"),
         ("assumes", "Assumes"),
         ("source", "Source"),

@@ -14,7 +14,7 @@ SCHEMA = 1
 
 ACCURACY_KEYS = ("test", "validation", "per_silo")
 COST_KEYS = ("messages", "bytes", "rounds", "seconds")
-CLAIM_KEYS = ("protects", "leaks_by_design", "assumes", "source")
+CLAIM_KEYS = ("protects", "tested", "leaks_by_design", "assumes", "source")
 
 
 class Score(StrEnum):
@@ -75,7 +75,8 @@ class Findings:
         cost: messages, bytes, rounds and seconds of the audited protocol; "protocols" likewise.
         records: the findings.
         exposures: who saw what.
-        claims: protocol name to protects, leaks_by_design, assumes (lists of sentences) and source (text or list).
+        claims: protocol name to protects, tested (what some figure could have contradicted), leaks_by_design, assumes
+            (lists of sentences) and source (text or list).
         notes: sentences that a reader should know.
     """
 

@@ -168,6 +168,17 @@ def claimed(report: Findings, protocol: str, key: str) -> list[str]:
     return [statements] if isinstance(statements, str) else [str(item) for item in statements]
 
 
+def _tested(report: Findings, protocol: str) -> str:
+    """How many claims a finding could have contradicted, behind a comma; empty where the report doesn't say."""
+    claim = report.claims.get(protocol)
+    if not isinstance(claim, dict) or "tested" not in claim:
+        return ""
+    tested, all_of_them = len(claimed(report, protocol, "tested")), len(claimed(report, protocol, "protects"))
+    if tested == all_of_them:
+        return ", each of which an attack has tested"
+    return f", of which attacks have tested {tested or 'none'}"
+
+
 def protocol_summary(report: Findings, protocol: str) -> str:
     """One sentence: how many of the protocol's claims the findings contradict, or that none was tested."""
     mine = [record for record in report.records if record.protocol == protocol]
@@ -183,7 +194,7 @@ def protocol_summary(report: Findings, protocol: str) -> str:
     if claims and not any(record.verdict.is_measured for record in mine):
         return f"Nothing was measured under {protocol}, which says nothing of its {plural(len(claims), 'claim')}."
     if claims:
-        return f"No finding contradicts the {plural(len(claims), 'claim')} of {protocol}."
+        return f"No finding contradicts the {plural(len(claims), 'claim')} of {protocol}{_tested(report, protocol)}."
     exposed = sum(record.verdict.is_exposure and record.controls_hold for record in mine)
     shown = "no finding shows" if exposed == 0 else f"{plural(exposed, 'finding')} show{'s' if exposed == 1 else ''}"
     return f"No protection is claimed by {protocol}; {shown} what it exposes."

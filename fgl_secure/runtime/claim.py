@@ -118,10 +118,16 @@ class Claim:
     assumptions: tuple[str, ...]
 
     def broken_by(self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance) -> Guarantee | None:
-        """The first promise that a finding contradicts, or None.
+        """The first promise that a finding contradicts, or None; see `borne_on`."""
+        return next(iter(self.borne_on(secret, coalition, circumstance)), None)
+
+    def borne_on(
+        self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance
+    ) -> tuple[Guarantee, ...]:
+        """All promises that a finding would contradict.
 
         Args:
-            secret: what a coalition found out.
+            secret: what a coalition looks for.
             coalition: how many parties of each role pooled their views.
             circumstance: under which condition.
         """
@@ -131,6 +137,4 @@ class Claim:
             and coalition.get(leak.role, 0) > 0
             for leak in self.leaks_by_design
         )
-        if declared:
-            return None
-        return next((g for g in self.guarantees if g.secret is secret and g.covers(coalition)), None)
+        return () if declared else tuple(g for g in self.guarantees if g.secret is secret and g.covers(coalition))

@@ -40,6 +40,21 @@ def test_claims_that_nothing_measured_are_untested() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tested", "text"),
+    [
+        ([], "No finding contradicts the 2 claims of secmp, of which attacks have tested none."),
+        (["One."], "No finding contradicts the 2 claims of secmp, of which attacks have tested 1."),
+        (["One.", "Two."], "No finding contradicts the 2 claims of secmp, each of which an attack has tested."),
+    ],
+)
+def test_the_summary_says_how_many_claims_were_tested(tested: list[str], text: str) -> None:
+    """Claims that no attack bears on are not counted as kept."""
+    kept = replace(RECORD, contradicts_claim=False, claim="")
+    claims = {"secmp": {"protects": ["One.", "Two."], "tested": tested}}
+    assert text in wording.summary(replace(REPORT, records=(kept,), claims=claims))
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [
         (0, "0 B"),
