@@ -251,8 +251,7 @@ class StepwiseMachine(SteppedMachine):
         """See `Machine.restore`."""
         arrays = opened_state(self._owner, state)
         own = {TURNS: np.empty(0, dtype=np.int64), **self._steps()}
-        needed = own.keys() | (self._kept.keys() & self.lasting)
-        if not needed <= arrays.keys() <= own.keys() | self.keeps | self.lasting:
+        if not own.keys() <= arrays.keys() <= own.keys() | self.keeps | self.lasting:
             raise MalformedMessageError("state must be one of such a machine; its arrays have other names")
         check_arrays({name: arrays[name] for name in own}, own)
         if len(arrays[STEP]) and not self.always <= arrays.keys():

@@ -112,8 +112,10 @@ class Method(ABC):
         Raises:
             FglSecureError: a choice breaks a rule; the message names it.
         """
-        if type(seed) is not int or not 0 <= seed < SEEDS:
-            raise InputError(f"seed must be an integer in 0..2^63 - 1; found {seed!r}")
+        if type(seed) is not int:
+            raise InputError(f"seed must be an integer; found {seed!r}")
+        if not 0 <= seed < SEEDS:
+            raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
         named = several("schemes", schemes)
         runs: list[Mapping[str, Scheme]] = []
         for each in map(self._assigned, named or self.demonstrated):

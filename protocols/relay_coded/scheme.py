@@ -152,8 +152,6 @@ class RelayCoded(Scheme):
             f"T={self.T}" if self.T != default.T else "",
             f"R={self.R}" if self.T + 1 != self.R else "",
             f"k_min={self.k_min}" if self.k_min != default.k_min else "",
-            f"bound={self.bound:g}" if self.bound != default.bound else "",
-            f"fraction_bits={self.fraction_bits}" if self.fraction_bits is not None else "",
             str(self.profile) if self.profile is not default.profile else "",
             f"padding={self.padding}" if self.padding is not None else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",

@@ -147,10 +147,10 @@ def test_dropout_repeats_with_its_seed_and_is_off_when_judging() -> None:
     dropping = replace(QUICK, dropout=0.5)
     first, second = train(Plaintext(), dropping), train(Plaintext(), dropping)
     assert first.losses == second.losses != train(Plaintext()).losses
-    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
-    method = HiFGL(GRAPH, Plaintext(), channel, dropping)
-    judged = method.evaluate(0)
-    assert torch.equal(method.round(0)[1], judged)
+    judging, trained = (
+        HiFGL(GRAPH, Plaintext(), Channel(hierarchy_of(GRAPH), SimulationCoins(0)), dropping) for _ in range(2)
+    )
+    assert torch.equal(trained.round(0)[1], judging.evaluate(0))
 
 
 def test_values_beyond_the_bound_stop_training_with_round_and_layer() -> None:
