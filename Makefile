@@ -54,7 +54,7 @@ tests: $(DEVELOPMENT)
 		$(BIN)/python tests/repository/floor.py $(TEST_REPORT))
 
 notebooks: $(DEVELOPMENT)
-	$(call step,notebooks,$(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load tests/repository/test_notebooks.py)
+	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load tests/repository/test_notebooks.py)
 
 # What users get: sdist and wheel, built from a copy, tested in a second environment away from this tree.
 wheel: $(DEVELOPMENT)
