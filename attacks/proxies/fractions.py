@@ -101,7 +101,8 @@ def joined(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids
 def joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, int] | None:
     """The same where clients round their shares to multiples of a unit, by largest remainders.
 
-    Counts are guessed from the change as if it were exact, and kept if rounding their shares again gives that change.
+    Counts are guessed from the change as if it were exact, and kept if rounding their shares again gives that change. A
+    guess may miss the true counts, and others may round to the same change.
 
     Args:
         change: float64 [C], the sum of shares after less that before.
@@ -109,7 +110,7 @@ def joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, i
         unit: what shares are multiples of.
 
     Returns:
-        Counts int64 [C] before, the smallest that fit, and the class that was added; None where nothing fits.
+        Counts int64 [C] before, the smallest guess that fits, and the class that was added; None where nothing fits.
     """
     if not (np.abs(change) > rounding).any():
         return None

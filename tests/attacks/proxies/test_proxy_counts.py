@@ -157,9 +157,18 @@ def test_a_first_node_and_no_change() -> None:
     assert joined(np.zeros(3), HALF_UNIT) is None
 
 
+def test_rounding_may_speak_for_other_counts() -> None:
+    """Of 24 nodes and one more the guess from the change misses, and 27 others round to the same change."""
+    before = np.array([5, 5, 4, 5, 5])
+    change = shares_of(before + np.array([1, 0, 0, 0, 0]), 1024) - shares_of(before, 1024)
+    found = joined_on_grid(change, HALF_UNIT, 1 / 1024)
+    assert found is not None
+    assert found[0].sum() == 27
+
+
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=6).filter(any), st.data())
 def test_changes_of_rounded_shares_tell_few_labels(counts: list[int], data: st.DataObject) -> None:
-    """What is found gives the very change of rounded shares, with no more nodes than there are; none where none is."""
+    """What is found gives the very change of rounded shares, though perhaps from other counts; none where none is."""
     before, kind = np.array(counts), data.draw(st.integers(0, len(counts) - 1))
     change = shares_of(before + np.eye(len(counts), dtype=np.int64)[kind], 1024) - shares_of(before, 1024)
     found = joined_on_grid(change, HALF_UNIT, 1 / 1024)
@@ -168,7 +177,7 @@ def test_changes_of_rounded_shares_tell_few_labels(counts: list[int], data: st.D
     elif found is not None:
         more = found[0] + np.eye(len(counts), dtype=np.int64)[found[1]]
         assert (shares_of(more, 1024) - shares_of(found[0], 1024)).tolist() == change.tolist()
-        assert found[0].sum() <= before.sum()
+        assert 0 < found[0].sum() <= 32  # the square root of the grid, beyond which nothing is tried
 
 
 def test_known_change_of_rounded_shares() -> None:
