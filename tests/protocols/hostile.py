@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 SESSION = bytes(16)
 VARIABLE = "FGL_SECURE_FUZZ"
-"""How many messages are tried with each scheme, on each side; 100 unless it is set."""
+"""How many messages are tried with each scheme, on each side; 40 unless it is set."""
 MOST_BYTES = 2**26
 """That may be taken for one of these messages, all of which are below a hundred kilobytes."""
 WIDTH = 3
@@ -167,7 +167,7 @@ def chance(name: str) -> Random:
 
 def trials() -> int:
     """How many messages to try."""
-    return int(os.environ.get(VARIABLE, "100"))
+    return int(os.environ.get(VARIABLE, "40"))
 
 
 @contextmanager
