@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fgl_secure import __version__, methods
+from fgl_secure.cli import inversion
 from fgl_secure.cli.options import add_method_options, configured, data_of, escaped
 from fgl_secure.errors import FglSecureError, InputError
-from fgl_secure.methods.fedavg.inversion import cli as inversion_cli
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
             _add_method(kinds, name, add)
     attack = commands.add_parser("attack", help="attack one round and show what is seen", formatter_class=style)
     kinds = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=_Parser)
-    inversion = kinds.add_parser("gradient-inversion", help="reconstruct data from gradients", formatter_class=style)
-    inversion.set_defaults(run=_invert)
-    inversion_cli.add_arguments(inversion)
+    one = kinds.add_parser("gradient-inversion", help="reconstruct data from gradients", formatter_class=style)
+    one.set_defaults(run=_invert)
+    inversion.add_arguments(one)
     bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
     bench.set_defaults(run=_bench)
     bench.add_argument("part", choices=("field", "lcc", "secmp", "ckks", "hop-adjacency", "secagg"),
@@ -253,7 +253,7 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
 def _invert(chosen: argparse.Namespace, words: list[str]) -> int:
     if chosen.out is not None:
         _check_folder(chosen.out)
-    _say(inversion_cli.output_of(chosen, shlex.join(["fgl-secure", *words])))
+    _say(inversion.output_of(chosen, shlex.join(["fgl-secure", *words])))
     return OK
 
 

@@ -18,7 +18,7 @@ from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayCryptography
-from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography as IdealRelayCryptography
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelayCryptography
 from fgl_secure.protocols.secmp import Points, SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Guarantee, Party, Phase, Role, Step

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,10 +22,11 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime import Party, Private, Recording, Transcript
 from fgl_secure.testing.arms import Layout, views_of
 from fgl_secure.testing.coins import CountingCoins
-from fgl_secure.testing.evidence import Evidence, NotPrivateError
+from fgl_secure.testing.evidence import Evidence
+from fgl_secure.testing.exactly import judge_question
 from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
-from fgl_secure.testing.twins import judge, require_twin
-from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
+from fgl_secure.testing.twins import require_twin
+from fgl_secure.testing.vacuous import Waivers
 
 Ints = NDArray[np.int64]
 
@@ -184,21 +184,16 @@ def assert_affinely_private(
         InputError: for inputs that make no fair question.
     """
     __tracebackhide__ = True
-    require_twin(protocol, broken_twin)
-    waivers = Waivers.of(waived)
-    question = Question.about(protocol, inputs_a, inputs_b, coalition)
     known = judges or Judges()
-    probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
-    probe.require_different()
 
-    def check(tested: Protocol, *joining: Party) -> Evidence:
-        seen_by, together = known.of(tested), (*question.coalition, *joining)
-        distance = seen_by.distance(question.a, question.b, together)
-        coins, width = seen_by.view(question.a, together).matrix.shape
+    def compare(tested: Protocol, asked: Question) -> Evidence:
+        seen_by = known.of(tested)
+        distance = seen_by.distance(asked.a, asked.b, asked.coalition)
+        coins, width = seen_by.view(asked.a, asked.coalition).matrix.shape
         return Evidence(
             "exact privacy, by row spaces",
             str(tested),
-            words(question.coalition),
+            words(asked.coalition),
             bool(distance),
             f"total variation {distance} ({float(distance):.4g}) of the joint views, affine in {coins} coins modulo "
             f"{tested.modulus}, of {width} coordinates",
@@ -206,18 +201,9 @@ def assert_affinely_private(
             0.0,
         )
 
-    def sees(party: Party) -> bool:
-        return check(protocol, party).rejected
-
-    return judge(
-        check,
-        protocol,
-        broken_twin,
-        NotPrivateError,
-        "{protocol} lets a coalition tell inputs_a from inputs_b",
-        fair=partial(require_fair, probe, broken_twin, waivers, sees),
-        waived=waivers.notes,
-    )
+    require_twin(protocol, broken_twin)
+    question = Question.about(protocol, inputs_a, inputs_b, coalition)
+    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived))
 
 
 def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:

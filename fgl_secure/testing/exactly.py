@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from numpy.typing import ArrayLike
@@ -48,19 +49,45 @@ def assert_exactly_private(
         InputError: for inputs that make no fair question, or too many tapes.
     """
     __tracebackhide__ = True
+
+    def compare(tested: Protocol, asked: Question) -> Evidence:
+        a, b = (Arm(tested, values, asked.coalition) for values in (asked.a, asked.b))
+        return exact_evidence("exact privacy", a, b, ("inputs_a", "inputs_b"))
+
     require_twin(protocol, broken_twin)
-    waivers = Waivers.of(waived)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
+    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived))
+
+
+def judge_question(
+    compare: Callable[[Protocol, Question], Evidence],
+    protocol: Protocol,
+    broken_twin: Protocol,
+    question: Question,
+    waivers: Waivers,
+) -> Evidence:
+    """Judges a protocol and its twin by an exact comparison of the views for two inputs.
+
+    Args:
+        compare: what the comparison finds of a protocol.
+        protocol: what must pass.
+        broken_twin: what must not.
+        question: two inputs, and who looks.
+        waivers: of the test.
+
+    Raises:
+        NotPrivateError: the distributions differ.
+        VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
+    """
+    __tracebackhide__ = True
     probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
     probe.require_different()
 
-    def check(tested: Protocol, *joining: Party) -> Evidence:
-        together = (*question.coalition, *joining)
-        a, b = (Arm(tested, values, together) for values in (question.a, question.b))
-        return exact_evidence("exact privacy", a, b, ("inputs_a", "inputs_b"))
+    def check(tested: Protocol) -> Evidence:
+        return compare(tested, question)
 
     def sees(party: Party) -> bool:
-        return check(protocol, party).rejected
+        return compare(protocol, replace(question, coalition=(*question.coalition, party))).rejected
 
     return judge(
         check,

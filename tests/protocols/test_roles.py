@@ -25,7 +25,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.perturbed import Noisy
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography as IdealRelays
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelays
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology

@@ -11,15 +11,15 @@ import pytest
 
 from fgl_secure.attacks.gradients.matching.reconstruction import Effort
 from fgl_secure.attacks.gradients.model import Activation, Convolution
+from fgl_secure.cli import inversion as inversion_cli
+from fgl_secure.cli.inversion import options_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp.accountant import gaussian_epsilon
 from fgl_secure.errors import FglSecureError, InputError
-from fgl_secure.methods.fedavg.inversion import cli as inversion_cli
 from fgl_secure.methods.fedavg.inversion import gallery as gallery_module
 from fgl_secure.methods.fedavg.inversion.gallery import gallery
 from fgl_secure.methods.fedavg.inversion.invert import ATTACKS, invert
 from fgl_secure.methods.fedavg.inversion.options import InvertOptions
-from fgl_secure.methods.fedavg.inversion.output import options_of
 from fgl_secure.methods.fedavg.inversion.page import picture_svg, render_inversion
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.small_rounds import drawn_batches, small_trees
@@ -47,7 +47,7 @@ def test_names_on_the_command_line_are_those_that_there_are() -> None:
 
 def test_the_parser_loads_nothing_heavy() -> None:
     """Help needs neither torch nor numpy."""
-    code = "import sys, fgl_secure.methods.fedavg.inversion.cli; sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
+    code = "import sys, fgl_secure.cli.inversion; sys.exit(bool({'torch', 'numpy'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

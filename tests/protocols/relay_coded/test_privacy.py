@@ -18,7 +18,7 @@ from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.runtime import Channel, Direction, Directory, Party, Phase, Recording, Role, Step
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (

@@ -18,7 +18,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded, wire
-from fgl_secure.protocols.relay_coded.cryptography import IdealCryptography
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, Tampered

@@ -11,8 +11,9 @@ import numpy as np
 from fgl_secure.algebra import Elements, lagrange_matrix
 from fgl_secure.protocols.relay_coded import RelayCoded, Roles, wire
 from fgl_secure.protocols.relay_coded.code import source_shares
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, IdealCryptography, RealCryptography, mask_nonce
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fgl_secure.methods.fedavg.inversion.options import InvertOptions
 
 BACKBONES = ("gcn", "sage", "sgc")
 ATTACKS = ("dlg", "idlg", "inverting", "joint", "analytic", "span", "filter")
@@ -40,18 +45,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def output_of(chosen: argparse.Namespace, command: str) -> str:
-    """Runs the command and writes its files.
+    """Runs the command, writes its files where a folder was named, and gives what to print.
 
     Args:
         chosen: the parsed options.
         command: how to repeat it.
 
-    Returns:
-        What to print.
-
     Raises:
         FglSecureError: a choice breaks a rule.
     """
-    from fgl_secure.methods.fedavg.inversion.output import printed  # noqa: PLC0415  # torch takes seconds that --help has not
+    # torch takes seconds that --help has not
+    from fgl_secure.methods.fedavg.inversion.invert import invert  # noqa: PLC0415
+    from fgl_secure.methods.fedavg.inversion.page import write_inversion  # noqa: PLC0415
+    from fgl_secure.methods.fedavg.inversion.print import as_json, describe  # noqa: PLC0415
 
-    return printed(chosen, command)
+    result = invert(options_of(chosen))
+    written = () if chosen.out is None else write_inversion(result, chosen.out, command)
+    if chosen.json:
+        return json.dumps({**as_json(result), "command": command}, indent=2)
+    return describe(result) + (f"\nwritten: {written[0]} and {written[1]}" if written else "")
+
+
+def options_of(chosen: argparse.Namespace) -> InvertOptions:
+    """The choices of a parsed command line."""
+    from fgl_secure.methods.fedavg.inversion.options import InvertOptions  # noqa: PLC0415
+
+    return InvertOptions(
+        dataset=chosen.dataset,
+        backbone=chosen.backbone,
+        batch=chosen.batch,
+        silos=chosen.silos,
+        partition=chosen.partition,
+        scheme=chosen.scheme,
+        noise=chosen.noise,
+        clip=chosen.clip,
+        delta=chosen.delta,
+        attack=chosen.attack,
+        activation=chosen.activation,
+        steps=chosen.steps,
+        restarts=chosen.restarts,
+        seed=chosen.seed,
+        data_root=chosen.data_root,
+    )
