@@ -312,12 +312,13 @@ class Noisy(SumMachine):
         if rows is None:
             self._inner.begin(step)
             return
-        self._budget.spend()
-        self._spent += 1
+        self._budget.check()
         sources = self._sources[step.direction]
         noise = self._settings.noise.sample(self._draws.coins, (len(sources.row), rows.shape[1]))
+        self._inner.begin(step, self._noisy(rows, sources.row, noise))  # a step that it refuses costs nothing
+        self._budget.spend()
+        self._spent += 1
         self._draws.note_coins("noise", sources.owner, noise, step)
-        self._inner.begin(step, self._noisy(rows, sources.row, noise))
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -207,7 +207,66 @@ class SumTerms:
         return found.digest()
 
 
-class StepwiseMachine(SteppedMachine):
+class BoundMachine(SteppedMachine, ABC):
+    """A machine whose states are bound to the terms of its sums and to its parties.
+
+    Args:
+        parties: int64 [k], ascending identifiers of those hosted.
+        terms: of the sums.
+    """
+
+    def __init__(self, parties: Ids, terms: SumTerms) -> None:
+        super().__init__(parties, len(terms.tapes))
+        self._terms = terms
+        self._owned: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(parties={self.parties.tolist()}, step={self._step}, <secrets>)"
+
+    @property
+    def now(self) -> Step:
+        """The step at hand.
+
+        Raises:
+            StaleMessageError: none was begun.
+        """
+        if self._step is None:
+            raise StaleMessageError("a step must have begun before anybody talks; none has")
+        return self._step
+
+    @property
+    def _owner(self) -> bytes:
+        """What states are bound to; worked out when one is asked for, as the edges of a large graph take their time."""
+        if self._owned is None:
+            names = hashlib.sha256(self.parties.astype("<i8").tobytes()).digest()
+            self._owned = self._terms.digest + names + type(self).__name__.encode()
+        return self._owned
+
+    def state(self) -> Mapping[str, Array]:
+        """Steps and all else that changes, as copies, with the digest that says whose they are."""
+        return MappingProxyType(sealed_state(self._owner, {**self._steps(), **self._arrays()}))
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """See `Machine.restore`."""
+        arrays, own = opened_state(self._owner, state), self._steps()
+        steps = {name: arrays.pop(name) for name in own if name in arrays}
+        check_arrays(steps, own)
+        self._take_arrays(steps, arrays)
+
+    @abstractmethod
+    def _arrays(self) -> dict[str, Array]:
+        """All that changes beside the steps."""
+
+    @abstractmethod
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """Goes on from what `_steps` and `_arrays` gave.
+
+        Raises:
+            MalformedMessageError: they are not those of such a machine; it is as it was before.
+        """
+
+
+class StepwiseMachine(BoundMachine):
     """A machine whose memory is a step, the number of turns in it, and arrays by name.
 
     Args:
@@ -225,51 +284,24 @@ class StepwiseMachine(SteppedMachine):
     always: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, parties: Ids, terms: SumTerms) -> None:
-        super().__init__(parties, len(terms.tapes))
-        self._terms = terms
+        super().__init__(parties, terms)
         self._turns = 0
         self._kept: dict[str, Array] = {}
-        self._owned: bytes | None = None
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(parties={self.parties.tolist()}, step={self._step}, <secrets>)"
+    def _arrays(self) -> dict[str, Array]:
+        """Turns, and arrays by name."""
+        return {TURNS: np.array([self._turns], dtype=np.int64), **self._kept}
 
-    @property
-    def _owner(self) -> bytes:
-        """What states are bound to; worked out when one is asked for, as the edges of a large graph take their time."""
-        if self._owned is None:
-            names = hashlib.sha256(self.parties.astype("<i8").tobytes()).digest()
-            self._owned = self._terms.digest + names + type(self).__name__.encode()
-        return self._owned
-
-    def state(self) -> Mapping[str, Array]:
-        """Steps, turns and all arrays, as copies, with the digest that says whose they are."""
-        turns = np.array([self._turns], dtype=np.int64)
-        return MappingProxyType(sealed_state(self._owner, {TURNS: turns, **self._steps(), **self._kept}))
-
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """See `Machine.restore`."""
-        arrays = opened_state(self._owner, state)
-        own = {TURNS: np.empty(0, dtype=np.int64), **self._steps()}
-        if not own.keys() <= arrays.keys() <= own.keys() | self.keeps | self.lasting:
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """See `BoundMachine._take_arrays`."""
+        if not {TURNS} <= arrays.keys() <= {TURNS} | self.keeps | self.lasting:
             raise MalformedMessageError("state must be one of such a machine; its arrays have other names")
-        check_arrays({name: arrays[name] for name in own}, own)
-        if len(arrays[STEP]) and not self.always <= arrays.keys():
+        turns = arrays.pop(TURNS)
+        check_arrays({TURNS: turns}, {TURNS: np.empty(0, dtype=np.int64)})
+        if len(steps[STEP]) and not self.always <= arrays.keys():
             raise MalformedMessageError("state must be one of such a machine; an array of its step is missing")
-        self._take_steps(arrays)
-        self._turns = int(arrays[TURNS][0])
-        self._kept = {name: value for name, value in arrays.items() if name not in own}
-
-    @property
-    def now(self) -> Step:
-        """The step at hand.
-
-        Raises:
-            StaleMessageError: none was begun.
-        """
-        if self._step is None:
-            raise StaleMessageError("a step must have begun before anybody talks; none has")
-        return self._step
+        self._take_steps(steps)
+        self._turns, self._kept = int(turns[0]), arrays
 
     def _start(self, step: Step, rows: Array | None, count: int, width: int) -> None:
         """Forgets the step before, and keeps the rows, if there have to be any."""

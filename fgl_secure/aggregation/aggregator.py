@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fgl_secure.aggregation.arguments import integer_of, list_of, number_of
+from fgl_secure.aggregation.arguments import bytes_of, integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.layout import Layout
@@ -29,6 +29,7 @@ from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.schemes import server_scheme
 
 DEFAULT_SCHEME = "pairwise-masking"
+MOST_ROUNDS = 2**32
 DEFAULT_WEIGHT_BOUND = 2.0**20
 """Numbers of training examples fit; every bit of it is a bit less behind the binary point."""
 
@@ -225,9 +226,9 @@ class SecureAggregator:
             identities: the others' public keys, as this client knows them from elsewhere.
 
         Raises:
-            InputError: no such client, or it has taken part in this round already.
+            InputError: no such client, session or number, or it has taken part in this round already.
         """
-        place = Place(session, number, index)
+        place = Place(bytes_of(session, "session", SESSION_BYTES), _round(number), integer_of(index, "index"))
         if place in self._taken:
             raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
         coins = coins or self._coins
@@ -270,7 +271,7 @@ class SecureAggregator:
             The figures on the page.
 
         Raises:
-            InputError: no round was finished, or updates or labels do not fit it.
+            InputError: no round was finished, updates or labels do not fit it, or the file cannot be written.
         """
         record = self.last_round
         if record is None:
@@ -304,11 +305,20 @@ class SecureAggregator:
 
 
 def _scheme(scheme: str | Scheme, threshold: int | None) -> Scheme:
-    if not isinstance(scheme, str):
+    if not isinstance(scheme, str | Scheme):
+        raise InputError(f"scheme must be a Scheme or the name of one; found {type(scheme).__name__}")
+    if isinstance(scheme, Scheme):
         if threshold is not None:
             raise InputError(f"threshold must be the scheme's own where a scheme is given; found {threshold}")
         return scheme
     return server_scheme(scheme if threshold is None else f"{scheme}[threshold={threshold}]")
+
+
+def _round(number: int) -> int:
+    found = integer_of(number, "number")
+    if not 0 <= found < MOST_ROUNDS:
+        raise InputError(f"number must lie in 0..{MOST_ROUNDS - 1}; found {found}")
+    return found
 
 
 def _present(mappings: Sequence[Mapping[str, Any] | None], clients: int) -> dict[int, Mapping[str, Any]]:

@@ -46,3 +46,15 @@ def list_of(value: Any, name: str) -> list[Any]:
         return list(value)
     except TypeError as error:
         raise InputError(f"{name} must be a sequence; found {type(value).__name__}") from error
+
+
+def bytes_of(value: Any, name: str, length: int) -> bytes:
+    """So many bytes.
+
+    Raises:
+        InputError: it is something else; names the argument, and shows no value.
+    """
+    if not isinstance(value, bytes | bytearray | memoryview) or len(bytes(value)) != length:
+        found = f"{len(value)} bytes" if isinstance(value, bytes | bytearray) else type(value).__name__
+        raise InputError(f"{name} must be {length} bytes; found {found}")
+    return bytes(value)

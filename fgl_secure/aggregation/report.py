@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from fgl_secure.aggregation.arrays import FLOATS
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.view import SHOWN, Comparison, LabelTest, Reading, compare
+from fgl_secure.errors import InputError
 from fgl_secure.runtime import Claim
 
 PAGE = """<!doctype html>
@@ -143,7 +144,7 @@ def write_report(
     """Writes the page: one file, no script, nothing from elsewhere.
 
     Args:
-        path: of the file.
+        path: of the file; its folder is made when missing.
         record: what the server saw.
         updates: the mappings that were averaged, by client, to compare with.
         claim: what the scheme promises.
@@ -154,26 +155,28 @@ def write_report(
         The figures on the page.
 
     Raises:
-        InputError: see `view.compare`.
+        InputError: see `view.compare`; or the file cannot be written.
     """
     found = compare(record, updates, labels)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=_number, percent=_percent, bytes=_bytes)
-    Path(path).write_text(
-        environment.from_string(PAGE).render(
-            record=record,
-            found=found,
-            claim=claim,
-            spent=spent,
-            pictures=[("In the clear", _cells(found.clear)), (f"Under {record.scheme}", _cells(found.arrived))],
-            shown=min(MOST_SHOWN, len(found.clients)),
-            first=[_first(found.clear), _first(found.arrived)],
-            example=found.clients[0],
-            tensors=_tensors(record)[:MOST_TENSORS],
-            more=max(0, len(record.layout.entries) - MOST_TENSORS),
-        ),
-        encoding="utf-8",
+    page = environment.from_string(PAGE).render(
+        record=record,
+        found=found,
+        claim=claim,
+        spent=spent,
+        pictures=[("In the clear", _cells(found.clear)), (f"Under {record.scheme}", _cells(found.arrived))],
+        shown=min(MOST_SHOWN, len(found.clients)),
+        first=[_first(found.clear), _first(found.arrived)],
+        example=found.clients[0],
+        tensors=_tensors(record)[:MOST_TENSORS],
+        more=max(0, len(record.layout.entries) - MOST_TENSORS),
     )
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"path must be of a file that can be written to; found {path} ({error})") from error
     return found
 
 

@@ -85,15 +85,23 @@ class Budget:
             raise InputError(f"releases must not be negative; found {releases}")
         return self._spent + releases <= self._target.releases
 
-    def spend(self, releases: int = 1) -> None:
-        """Counts releases that are about to be made.
+    def check(self, releases: int = 1) -> None:
+        """Raises unless that many more releases stay within the target.
 
         Raises:
-            BudgetExhaustedError: they do not fit; then nothing is counted and nothing may be released.
+            BudgetExhaustedError: they do not.
         """
         if not self.affords(releases):
             raise BudgetExhaustedError(
                 f"releases must stay within the budget of {self._target}; found {self._spent} spent and "
                 f"{releases} more asked for"
             )
+
+    def spend(self, releases: int = 1) -> None:
+        """Counts releases that are about to be made.
+
+        Raises:
+            BudgetExhaustedError: they do not fit; then nothing is counted and nothing may be released.
+        """
+        self.check(releases)
         self._spent += releases

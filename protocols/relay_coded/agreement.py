@@ -69,15 +69,31 @@ class SendersKeys:
 
         Raises:
             MalformedMessageError: they are none, or for somebody who waits for none.
+            StaleMessageError: a relay has told somebody another key before.
         """
+        _check_setup(messages)
         size = PUBLIC_KEY_BYTES + self._crypto.agreement.wrapped_bytes
         keys, place = self._wire.read(messages, PAYLOAD, "|u1", size), found_among(messages.receivers, self._senders)
-        if not len(self._private) or (place < 0).any():
-            raise MalformedMessageError("public keys must be for senders that wait for them; at least one is not")
+        if not len(self._private) or (place < 0).any() or not np.isin(messages.senders, self._relays).all():
+            raise MalformedMessageError(
+                "public keys must be from relays, for senders that wait for them; at least one is not"
+            )
+        self._check_same(messages.senders, place, keys)
         for relay in np.unique(messages.senders).tolist():
             rows = np.flatnonzero(messages.senders == relay)
             heard = self._heard.setdefault(relay, np.zeros((len(self._senders), size + 1), dtype=np.uint8))
             heard[place[rows], :size], heard[place[rows], -1] = keys[rows], 1
+
+    def _check_same(self, relays: Ids, place: Ids, keys: Bytes) -> None:
+        """Raises unless what arrives twice is the same: it counts once."""
+        order = np.lexsort((place, relays))
+        next_to = (np.diff(relays[order]) == 0) & (np.diff(place[order]) == 0)
+        same = not (keys[order[1:]] != keys[order[:-1]])[next_to].any()
+        for relay, heard in self._heard.items():
+            rows = np.flatnonzero((relays == relay) & (heard[place, -1] == 1))
+            same = same and np.array_equal(heard[place[rows], :-1], keys[rows])
+        if not same:
+            raise StaleMessageError("a relay must tell each sender one public key; one has told another before")
 
     def agree(self) -> None:
         """Derives keys; private ones are not needed any more. Senders that a relay's key did not reach are left out.
@@ -154,7 +170,10 @@ class RelaysKeys:
             MalformedMessageError: they are none.
             StaleMessageError: keys have been agreed on.
         """
+        _check_setup(messages)
         self._wire.read(messages, PAYLOAD, "|u1", self._crypto.agreement.public_bytes)
+        if not self._crypto.keyed:
+            raise MalformedMessageError("keys must be told where they are agreed on; here they are not")
         if self._heard:
             raise StaleMessageError("keys must be told before they are agreed on; at least one was not")
         before = [names_of(each.senders, each.receivers) for each in self._arrived]
@@ -227,9 +246,15 @@ class RelaysKeys:
         """Goes on where a state was taken."""
         self._private, self._arrived = state["private"], numbered("arrived", state)
         self._crypto.name_session(state["session"])
+        self._heard, self._keys = {}, {}
         for relay in self._relays.tolist():
             heard = within(f"heard/{relay}", state)
             if heard:
                 self._heard[relay] = heard["senders"], heard["publics"], heard["secrets"]
             if f"keys/{relay}" in state:
                 self._keys[relay] = Keys.of(heard["senders"], [state[f"keys/{relay}"]])
+
+
+def _check_setup(messages: Messages) -> None:
+    if messages.step != SETUP:
+        raise StaleMessageError(f"keys must be told in {SETUP}, for all that follows; found some in {messages.step}")

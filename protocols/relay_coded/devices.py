@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
-from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
@@ -25,11 +25,9 @@ from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography
 from fgl_secure.protocols.relay_coded.plan import COVER, Parameters, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
-from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
-from fgl_secure.protocols.topology import Grouping, Topology
+from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Direction, Draws, Messages, Phase, Step
-from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -48,15 +46,15 @@ class _Due(IntEnum):
     ANSWERS = 5
 
 
-class Devices(SumMachine):
+class Devices(BoundMachine):
     """The owners of rows and of sums that one process hosts.
 
     Those of them that administer others forward for them as well, see `Forwarding`.
 
     Args:
         parties: int64 [k], ascending identifiers.
+        terms: of the sums; the helpers of their topology are the relays.
         scheme: its parameters.
-        topology: who adds what for whom; with its helpers, the relays.
         cryptography: what is cryptographic about it.
         draws: their coins.
         alone: whether one process hosts everybody, so that a pass without messages needs none.
@@ -68,26 +66,25 @@ class Devices(SumMachine):
     def __init__(
         self,
         parties: Ids,
+        terms: SumTerms,
         scheme: Parameters,
-        topology: Topology,
         cryptography: Cryptography,
         draws: Draws,
         *,
         alone: bool = True,
     ) -> None:
-        super().__init__(parties)
-        self._scheme, self._topology, self._crypto, self._draws = scheme, topology, cryptography, draws
-        self._alone, self._relays = alone, topology.helpers
+        super().__init__(parties, terms)
+        self._scheme, self._topology, self._crypto, self._draws = scheme, terms.topology, cryptography, draws
+        self._alone, self._relays = alone, terms.topology.helpers
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._shuffles: dict[Direction, Ids | None] = {}
         self._plans = self._planned()
-        self._forwarding = Forwarding(self._wire, SETUP)
+        self._forwarding = Forwarding(self._wire)
         senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
         expanding = self._relays[: cryptography.expanded]
         self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
         self._to: dict[tuple[int, int], Ids] = {}
-        self._done: set[Step] = set()
-        self._due, self._step = _Due.NOTHING, SETUP
+        self._due = _Due.NOTHING
         self._q: Elements = np.empty((0, 0), dtype=scheme.field.dtype)
         self._clear()
 
@@ -127,27 +124,27 @@ class Devices(SumMachine):
 
     @property
     def _plan(self) -> Plan:
-        return self._plans[self._step.direction]
+        return self._plans[self.now.direction]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         plan, field = self._plans[step.direction], self._scheme.field
-        if step in self._done:
-            raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
+        self._check_new(step)
         if len(plan.rows) and (rows is None or rows.ndim != 2 or len(rows) != len(plan.rows)):
             raise InputError(f"rows must be [{len(plan.rows)}, d]; found {None if rows is None else list(rows.shape)}")
         if int(plan.out.slots.max(initial=0)) >= self._scheme.most_slots:
             most = int(plan.out.slots.max()) + 1
             raise InputError(f"a sender must have at most {self._scheme.most_slots} messages in one step; found {most}")
+        q = np.zeros((0, 1), dtype=field.dtype) if rows is None else field_rows(rows, field.modulus, field.dtype)
         self._clear()
-        self._q = np.zeros((0, 1), dtype=field.dtype) if rows is None else field_rows(rows, field.modulus, field.dtype)
-        self._step, self._due = step, _Due.START
+        self._forwarding.clear()
+        self._q, self._step, self._due = q, step, _Due.START
         if self._alone and not len(plan.way.source):
             self._due = _Due.NOTHING
             shape = (*self._draws.batch_shape, len(plan.groups), 0 if rows is None else rows.shape[1])
             self._sums = np.zeros(shape, dtype=np.int64)
             return
-        self._done.add(step)
+        self._used_up()
 
     @property
     def sums(self) -> Array | None:
@@ -189,8 +186,8 @@ class Devices(SumMachine):
         if self._agreement.due:
             self._agreement.agree()
             for sender in self._agreement.left_out.tolist():
-                self.remark(self._step, sender, "it did not agree on keys with every relay: what it sends is left out")
-        plan, step = self._plan, self._step
+                self.remark(self.now, sender, "it did not agree on keys with every relay: what it sends is left out")
+        plan, step = self._plan, self.now
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
         own = self._crypto.tags(self._openings, len(self._relays))
         self._ask_in_order(own)
@@ -234,16 +231,16 @@ class Devices(SumMachine):
         self._told = self._told & keyed
         owners, counts = np.unique(self._plan.way.group_owner[out.groups[untold]], return_counts=True)
         for owner, count in zip(owners.tolist(), counts.tolist(), strict=True):
-            self.remark(self._step, owner, f"{count} messages to it are not sent: its tag did not reach their senders")
+            self.remark(self.now, owner, f"{count} messages to it are not sent: its tag did not reach their senders")
 
     def _shares(self) -> Iterator[Messages]:
         plan = self._plan
         if not len(plan.out):
             return
-        self._drawn = self._crypto.drawn(self._draws, self._step, plan.out.senders, self._q.shape[1])
+        self._drawn = self._crypto.drawn(self._draws, self.now, plan.out.senders, self._q.shape[1])
         order = np.arange(len(plan.out))
         if self._scheme.anonymous:
-            self._numbers = self._crypto.numbers(self._draws, self._step, plan.out.senders)
+            self._numbers = self._crypto.numbers(self._draws, self.now, plan.out.senders)
             order = np.lexsort((self._numbers, plan.out.proxies))
         sent = order[self._told[order]]
         yield from self._packets(range(len(self._relays)), self._bundles(sent))
@@ -257,7 +254,7 @@ class Devices(SumMachine):
     def masks(self) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot."""
         senders, keys = self._plan.out.senders, self._agreement.keys
-        return self._crypto.masks(self._step, senders, self._q.shape[1], self._drawn, keys)
+        return self._crypto.masks(self.now, senders, self._q.shape[1], self._drawn, keys)
 
     def shares(self, masks: list[Elements]) -> list[Elements]:
         """The values at T + 1 .. R: elements [*batch, m, d]."""
@@ -292,7 +289,7 @@ class Devices(SumMachine):
         relay, names = int(self._relays[j]), names_of(self._named[sent], slots)
         keys = self._agreement.keys
         secrets = self._drawn[SEEDS][j][sent] if keys is None else keys.secrets[j]
-        self._crypto.remember(self._step, relay, names, secrets, masks)
+        self._crypto.remember(self.now, relay, names, secrets, masks)
 
     @property
     def _named(self) -> Ids:
@@ -301,7 +298,7 @@ class Devices(SumMachine):
 
     def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
         """What one relay is sent."""
-        plan, step, scheme = self._plan, self._step, self._scheme
+        plan, step, scheme = self._plan, self.now, self._scheme
         header: dict[str, Array] = {wire.TAG: self._tags[sent], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
         body: dict[str, Array] = {wire.SHARE: share}
         if j < self._crypto.expanded:
@@ -352,20 +349,21 @@ class Devices(SumMachine):
             fields: dict[str, Array] = {wire.OPENING: self._crypto.proofs(openings, relays, place)}
             if proxied:
                 fields |= {wire.RELAY: to.astype(np.uint32)}
-                yield self._wire.say(Phase.SEALED, self._step, (owners, custodians), size, fields, sealed=True)
+                yield self._wire.say(Phase.SEALED, self.now, (owners, custodians), size, fields, sealed=True)
             else:
-                yield self._wire.say(Phase.FETCH, self._step, (owners, to), size, fields)
+                yield self._wire.say(Phase.FETCH, self.now, (owners, to), size, fields)
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
-        if self._forwarding.is_for(messages, anonymous=self._scheme.anonymous):
-            self._forwarding.take(messages)
-            return
+        self._check_ends(messages)
         if messages.phase is Phase.KEYS:
             self._agreement.take(messages)
             return
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
+        if self._forwarding.is_for(messages, anonymous=self._scheme.anonymous):
+            self._forwarding.take(messages)
+            return
         takes = {
             Phase.TAGS: self._take_tags,
             Phase.COUNTS: self._take_answers,
@@ -399,23 +397,33 @@ class Devices(SumMachine):
                 raise MalformedMessageError("answers must be under tags of sums that are asked for; one is not")
         elif not np.array_equal(owners, messages.receivers):
             raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
+        if not np.isin(messages.senders, self._relays).all():
+            raise MalformedMessageError("answers must be from relays; at least one is not")
+        found = self._said(messages)
         for answers in self._answers:
             from_it = messages.senders == answers.relay
             if from_it.all():
-                self._put(answers, messages, place)
+                self._put(answers, messages.phase, found, place)
             elif from_it.any():
                 rows = np.flatnonzero(from_it)
-                self._put(answers, messages.rows(rows), rows if place is None else place[rows])
+                part = np.take(found, rows, axis=0 if messages.phase is Phase.COUNTS else -2)
+                self._put(answers, messages.phase, part, rows if place is None else place[rows])
 
-    def _put(self, answers: Answers, messages: Messages, place: Ids | None) -> None:
+    def _said(self, messages: Messages) -> Array:
+        """Counts int64 [m] or sums [*batch, m, d] of answers."""
         if messages.phase is Phase.COUNTS:
-            answers.take_counts(self._wire.read(messages, wire.COUNT, "<u4").astype(np.int64), place)
-            return
+            return self._wire.read(messages, wire.COUNT, "<u4").astype(np.int64)
         field, width = self._scheme.field, self._q.shape[1]
         sums = self._wire.elements(messages, wire.SUM, field.dtype, field.modulus)
         if len(self._plan.rows) and sums.shape[-1] != width:
             raise MalformedMessageError(f"sums must have {width} coordinates; found {sums.shape[-1]}")
-        answers.take_sums(sums, place)
+        return sums
+
+    def _put(self, answers: Answers, phase: Phase, found: Array, place: Ids | None) -> None:
+        if phase is Phase.COUNTS:
+            answers.take_counts(found, place)
+        else:
+            answers.take_sums(found, place)
 
     def _take_request(self, messages: Messages) -> None:
         slots = self._wire.read(messages, wire.SLOT, "<u2").astype(np.int64)
@@ -431,7 +439,7 @@ class Devices(SumMachine):
         """The sums of hosted groups, from the answers that have arrived."""
         plan, self._due = self._plan, _Due.NOTHING
         found = decoded(
-            self._scheme, self._draws, self.remark, self._step, self._askers, self._answers,
+            self._scheme, self._draws, self.remark, self.now, self._askers, self._answers,
             plan.wanted[self._order] >= self._scheme.k_min, plan.expected[self._order],
             len(self._q[0]) if len(self._q) else None,
         )  # fmt: skip
@@ -440,12 +448,10 @@ class Devices(SumMachine):
         self._sums, self._answers = sums, []
         self._forwarding.clear()
 
-    def state(self) -> dict[str, Array]:
+    def _arrays(self) -> dict[str, Array]:
         """Keys, the order of messages, what was summed, and the sum at hand."""
         arrays: dict[str, Array] = {
             "due": np.asarray(self._due, dtype=np.int64),
-            "step": step_array(self._step),
-            "done": done_array(self._done),
             "q": self._q,
             "openings": self._openings,
             "tags": self._tags,
@@ -461,25 +467,24 @@ class Devices(SumMachine):
         arrays |= {} if self._sums is None else {"sums": self._sums}
         return arrays | {f"forwarding/{name}": value for name, value in self._forwarding.state().items()}
 
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on where a state was taken."""
-        self._due, self._step = _Due(int(state["due"])), step_of(state["step"])
-        self._done = done_steps(state["done"])
-        self._agreement.restore(within("agreement", state))
-        self._q, self._openings = state["q"], state["openings"]
-        self._tags, self._told = state["tags"].copy(), state["told"].copy()
-        self._numbers, self._sums = state["numbers"], state.get("sums")
-        self._silent = int(state["silent"])
-        self._drawn = within("drawn", state)
-        self._plans = self._planned({d: state.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """See `BoundMachine._take_arrays`."""
+        self._take_steps(steps)
+        self._due = _Due(int(arrays["due"]))
+        self._agreement.restore(within("agreement", arrays))
+        self._q, self._openings = arrays["q"], arrays["openings"]
+        self._tags, self._told = arrays["tags"], arrays["told"]
+        self._numbers, self._sums = arrays["numbers"], arrays.get("sums")
+        self._silent = int(arrays["silent"])
+        self._drawn = within("drawn", arrays)
+        self._plans = self._planned({d: arrays.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         if len(self._openings):
             self._ask_in_order(self._crypto.tags(self._openings, len(self._relays)))
         waiting = self._due is _Due.ANSWERS
-        groups = len(self._plan.groups)
-        self._answers = [Answers(int(relay), groups) for relay in self._relays] if waiting else []
+        self._answers = [Answers(int(relay), len(self._plan.groups)) for relay in self._relays] if waiting else []
         for j, each in enumerate(self._answers):
-            each.restore(within(f"answers{j}", state))
-        self._forwarding.restore(within("forwarding", state))
+            each.restore(within(f"answers{j}", arrays))
+        self._forwarding.restore(within("forwarding", arrays))
 
 
 def field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:

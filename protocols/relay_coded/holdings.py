@@ -117,16 +117,15 @@ class Arrivals:
         """Whether anything has arrived."""
         return bool(self._headers or self._shares)
 
-    def take(self, messages: Messages) -> None:
-        """Takes headers or shares.
+    def check(self, messages: Messages) -> None:
+        """Raises unless headers or shares are such as senders send.
 
         Raises:
-            MalformedMessageError: they are not what senders send.
+            MalformedMessageError: they are not.
         """
         self._slots(messages)
         if messages.phase is Phase.SHARES:
             self._wire.elements(messages, wire.SHARE, self._field.dtype, self._field.modulus)
-            self._shares.append(messages)
             return
         self._wire.read(messages, wire.TAG, "<i8", 2)
         self._wire.read(messages, wire.ATTEMPT, "|u1")
@@ -142,7 +141,10 @@ class Arrivals:
                 )
         if self._headers and any((name in messages.fields) != (name in self._headers[0].fields) for name in _OPTIONAL):
             raise MalformedMessageError("headers of one step must all have numbers and seeds, or none; they do not")
-        self._headers.append(messages)
+
+    def take(self, messages: Messages) -> None:
+        """Takes headers or shares that were checked."""
+        (self._shares if messages.phase is Phase.SHARES else self._headers).append(messages)
 
     def _slots(self, messages: Messages) -> Array:
         kind = "<u2" if messages[wire.SLOT].dtype == np.uint16 else "<u4"

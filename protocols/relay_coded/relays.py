@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, Segments
-from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
 from fgl_secure.protocols.relay_coded.code import find_tags, relay_sums
@@ -18,38 +18,38 @@ from fgl_secure.protocols.relay_coded.holdings import Arrivals, At, Held, Standi
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
-from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.stepwise import done_array, done_steps, step_array, step_of
-from fgl_secure.protocols.topology import Topology
+from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, Messages, Phase, Step
-from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 DIGEST_WORDS = 4
 DIGEST_BYTES = 32
-
+AGREED_ROWS = "rows"
+ROSTER_AXES, ROSTER_COLUMNS = 3, (3, 4)
+"""Of names and headers: [m, held, name and tag, and a number where senders are unnamed]."""
 
 _CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
 
 
-class Relays(SumMachine):
+class Relays(BoundMachine):
     """The relays that one process hosts.
 
     Args:
         parties: int64 [k], ascending identifiers.
+        terms: of the sums; the helpers of their topology are all relays.
         scheme: its parameters.
-        topology: whose helpers are all relays.
         cryptography: what is cryptographic about it.
         draws: their coins.
     """
 
     def __init__(
-        self, parties: Ids, scheme: Parameters, topology: Topology, cryptography: Cryptography, draws: Draws
+        self, parties: Ids, terms: SumTerms, scheme: Parameters, cryptography: Cryptography, draws: Draws
     ) -> None:
-        super().__init__(parties)
+        super().__init__(parties, terms)
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
+        topology = terms.topology
         self._everybody, grouping = topology.helpers, topology.grouping
         self._least = {
             Direction.FORWARD: scheme.least(grouping, topology.name),
@@ -57,11 +57,9 @@ class Relays(SumMachine):
         }
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
-        self._done: set[Step] = set()
-        self._open(SETUP)
+        self._clear()
 
-    def _open(self, step: Step) -> None:
-        self._step = step
+    def _clear(self) -> None:
         self._tables: dict[bytes, tuple[Ids, Segments]] = {}
         self._noted: set[int] = set()
         field = self._scheme.field
@@ -71,7 +69,12 @@ class Relays(SumMachine):
         ]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
-        """Nothing: a relay's step begins with its first message."""
+        """See `SumMachine.begin`; relays have no rows."""
+        self._check_new(step)
+        if rows is not None:
+            raise InputError("rows must be those of hosted devices, of which there are none; found some")
+        self._step = step
+        self._clear()
 
     @property
     def sums(self) -> Array | None:
@@ -80,31 +83,56 @@ class Relays(SumMachine):
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
+        self._check_ends(messages)
         if messages.phase is Phase.KEYS:
             self._keys.take(messages)
             return
         if messages.phase not in (*_CARRYING, Phase.ROSTERS, Phase.FETCH):
             raise MalformedMessageError(f"messages must be for relays; found {messages.phase.label}")
         if messages.step != self._step:
-            if messages.step in self._done:
-                raise StaleMessageError(f"messages must be of step {self._step} or of a new one; found {messages.step}")
-            self._done.add(messages.step)
-            self._open(messages.step)
-        to = messages.receivers
+            raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
         by_party = {relay.party: relay for relay in self._relays}
-        for party, rows in by_value(to):
-            self._give(by_party[party], messages if rows is None else messages.rows(rows))
+        given = [
+            (by_party[party], messages if rows is None else messages.rows(rows))
+            for party, rows in by_value(messages.receivers)
+        ]
+        for relay, part in given:
+            self._check(relay, part)
+        for relay, part in given:
+            self._give(relay, part)
+        self._used_up()
 
-    def _give(self, relay: Standing, messages: Messages) -> None:
+    def _check(self, relay: Standing, messages: Messages) -> None:
         if messages.phase in _CARRYING:
             if relay.at not in (At.GATHERING, At.RESENDS, At.RESENT):
                 raise StaleMessageError("messages must arrive before relays have agreed on them; at least one did not")
+            relay.arrivals.check(messages)
+        elif messages.phase is Phase.ROSTERS:
+            if not np.isin(messages.senders, self._others(relay)).all():
+                raise MalformedMessageError("rosters must be from other relays; at least one is not")
+            self._check_roster(messages)
+        else:
+            self._wire.read(messages, wire.OPENING, "<i8", len(self._everybody), 2)
+
+    def _check_roster(self, messages: Messages) -> None:
+        if messages.fields.keys() not in ({PAYLOAD}, {wire.AGREED}, {AGREED_ROWS}):
+            raise MalformedMessageError(f"rosters must be digests or names; found {', '.join(messages.fields)}")
+        if AGREED_ROWS not in messages.fields:
+            self._wire.read(messages, next(iter(messages.fields)), "<i8", DIGEST_WORDS)
+            return
+        whole = messages[AGREED_ROWS][(0,) * self._wire.axes]
+        if whole.dtype.str != "<i8" or whole.ndim != ROSTER_AXES or whole.shape[2] not in ROSTER_COLUMNS:
+            raise MalformedMessageError("rosters must hold names and headers; at least one does not")
+        if not (whole[:, 1:, 0] > whole[:, :-1, 0]).all():
+            raise MalformedMessageError("rosters must be in the order of names, each once; at least one is not")
+
+    def _give(self, relay: Standing, messages: Messages) -> None:
+        if messages.phase in _CARRYING:
             relay.arrivals.take(messages)
         elif messages.phase is Phase.ROSTERS:
             relay.rosters.append(messages)
             relay.told = True
         else:
-            self._wire.read(messages, wire.OPENING, "<i8", len(self._everybody), 2)
             relay.fetches.append(messages)
 
     def turn(self) -> Iterable[Messages]:
@@ -147,7 +175,7 @@ class Relays(SumMachine):
         return held.some(np.flatnonzero(found_among(held.names >> 32, self._keys.known(relay.party)) >= 0))
 
     def _remark(self, party: int, what: str) -> None:
-        self.remark(self._step, party, what)
+        self.remark(self.now, party, what)
 
     def _others(self, relay: Standing) -> Ids:
         others: Ids = self._everybody[self._everybody != relay.party]
@@ -157,7 +185,7 @@ class Relays(SumMachine):
         others = self._others(relay)
         ends = np.full(len(others), relay.party), others
         fields = {name: np.broadcast_to(digest, (len(others), DIGEST_WORDS))}
-        yield self._wire.say(Phase.ROSTERS, self._step, ends, DIGEST_BYTES, fields)
+        yield self._wire.say(Phase.ROSTERS, self.now, ends, DIGEST_BYTES, fields)
 
     def _compare(self, relay: Standing) -> Iterator[Messages]:
         """After digests: all that are heard of hold the same, or they tell each other what they hold."""
@@ -196,7 +224,7 @@ class Relays(SumMachine):
             whole = np.concatenate([whole, held.numbers[:, None]], axis=1)
         fields = {AGREED_ROWS: np.broadcast_to(whole, (len(others), *whole.shape))}
         size = whole.size * whole.itemsize
-        yield self._wire.say(Phase.ROSTERS, self._step, (np.full(len(others), relay.party), others), size, fields)
+        yield self._wire.say(Phase.ROSTERS, self.now, (np.full(len(others), relay.party), others), size, fields)
 
     def _settle_names(self, relay: Standing) -> Iterator[Messages]:
         """After rosters: what others hold is asked for, or what all hold counts."""
@@ -227,8 +255,6 @@ class Relays(SumMachine):
         for messages in relay.rosters:
             if AGREED_ROWS in messages.fields:
                 whole = messages[AGREED_ROWS][(0,) * self._wire.axes]
-                if whole.dtype.str != "<i8" or whole.ndim != 3 or whole.shape[2] not in (3, 4):
-                    raise ProtocolError("rosters must hold names and headers; at least one does not")
                 found |= dict(zip(messages.senders.tolist(), whole, strict=True))
         return found
 
@@ -244,7 +270,7 @@ class Relays(SumMachine):
                 sender, ends = int(rows[wrong[0], 0]) >> 32, sorted((relay.party, other))
                 raise ProtocolError(
                     f"{self._draws.name_of(sender)} must send the same header to every relay; those that reached "
-                    f"{self._draws.name_of(ends[0])} and {self._draws.name_of(ends[1])} in round {self._step.round} "
+                    f"{self._draws.name_of(ends[0])} and {self._draws.name_of(ends[1])} in round {self.now.round} "
                     "differ"
                 )
 
@@ -254,7 +280,7 @@ class Relays(SumMachine):
             slots = missing & (2**32 - 1)
             slot = slots.astype(np.uint32) if self._scheme.anonymous else slots.astype(np.uint16)
             ends = np.full(len(missing), relay.party), missing >> 32
-            yield self._wire.say(Phase.RESENDS, self._step, ends, slot.itemsize, {wire.SLOT: slot})
+            yield self._wire.say(Phase.RESENDS, self.now, ends, slot.itemsize, {wire.SLOT: slot})
 
     def _note_left_out(self, missing: Ids) -> None:
         if -1 in self._noted or not len(missing):
@@ -299,7 +325,7 @@ class Relays(SumMachine):
             nothing = np.zeros((*sums.shape[:-2], len(tags), sums.shape[-1]), dtype=sums.dtype)
             return np.zeros(len(tags), dtype=np.int64), nothing
         place = find_tags(tags, known)
-        answered = (place >= 0) & (sizes[place] >= self._least[self._step.direction])
+        answered = (place >= 0) & (sizes[place] >= self._least[self.now.direction])
         out = np.take(sums, np.where(answered, place, 0), axis=-2)
         if not answered.all():
             out[..., ~answered, :] = 0
@@ -329,15 +355,15 @@ class Relays(SumMachine):
     def _expanded(self, relay: Standing, held: Held) -> Elements:
         party = relay.party
         if len(held.seeds):
-            return self._crypto.expand(self._step, party, held.names, held.seeds, held.width, None)
+            return self._crypto.expand(self.now, party, held.names, held.seeds, held.width, None)
         keys = self._keys.of(party)
-        return self._crypto.expand(self._step, party, held.names, keys.secrets[0], held.width, keys)
+        return self._crypto.expand(self.now, party, held.names, keys.secrets[0], held.width, keys)
 
     def _returned(
         self, relay: Standing, messages: Messages, tags: Ids, counts: Ids, sums: Elements
     ) -> Iterator[Messages]:
         """Answers, by way of the silo that fetched, or to the owner itself."""
-        ends, step = (np.full(len(tags), relay.party), messages.senders), self._step
+        ends, step = (np.full(len(tags), relay.party), messages.senders), self.now
         told: dict[str, Array] = {wire.TAG: tags, wire.COUNT: counts.astype(np.uint32)}
         size = sums.shape[-1] * sums.itemsize
         if wire.PLACE in messages.fields:
@@ -347,28 +373,22 @@ class Relays(SumMachine):
         yield self._wire.say(Phase.COUNTS, step, ends, wire.COUNT_BYTES, told)
         yield self._wire.say(Phase.SHARE_SUMS, step, ends, size, {wire.TAG: tags, wire.SUM: sums})
 
-    def state(self) -> dict[str, Array]:
-        """Keys, the steps that were begun, and what each relay knows of the last one; not behind a tape axis."""
-        arrays: dict[str, Array] = {
-            "step": step_array(self._step),
-            "done": done_array(self._done),
-            "noted": np.array(sorted(self._noted), dtype=np.int64),
-        }
+    def _arrays(self) -> dict[str, Array]:
+        """Keys, and what each relay knows of the step at hand; not behind a tape axis."""
+        arrays: dict[str, Array] = {"noted": np.array(sorted(self._noted), dtype=np.int64)}
         arrays |= {f"keys/{name}": value for name, value in self._keys.state().items()}
         for relay in self._relays:
             arrays |= {f"relay/{relay.party}/{name}": value for name, value in relay.state().items()}
         return arrays
 
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on where a state was taken."""
-        self._open(step_of(state["step"]))
-        self._done, self._noted = done_steps(state["done"]), set(state["noted"].tolist())
-        self._keys.restore(within("keys", state))
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """See `BoundMachine._take_arrays`."""
+        self._take_steps(steps)
+        self._clear()
+        self._noted = set(arrays["noted"].tolist())
+        self._keys.restore(within("keys", arrays))
         for relay in self._relays:
-            relay.restore(within(f"relay/{relay.party}", state))
-
-
-AGREED_ROWS = "rows"
+            relay.restore(within(f"relay/{relay.party}", arrays))
 
 
 def _first_of(tags: Ids, before: Ids) -> Ids:

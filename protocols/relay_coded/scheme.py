@@ -31,12 +31,15 @@ from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters, Role
 
 Ids = NDArray[np.int64]
 
 LARGEST_T = 64
+MOST_RELAYS = 256
+"""Every message is shared among all, and every tag opened at each."""
 
 LARGEST_GRADIENT = 2.0**16
 """Bound of one coordinate of a device's parameter gradient."""
@@ -76,7 +79,7 @@ class RelayCoded(Scheme):
     Attributes:
         field: of the shares.
         T: most relays that may pool their views.
-        R: relays, at least T + 1; each one more lets one relay fail, every second one more one relay lie.
+        R: relays, T + 1 to MOST_RELAYS; each one more lets one relay fail, every second one more one relay lie.
         k_min: least messages of a sum that is computed.
         bound: largest magnitude of one value, in the values' own unit.
         fraction_bits: bits behind the binary point; None takes as many as the largest sum allows.
@@ -125,6 +128,8 @@ class RelayCoded(Scheme):
     def __post_init__(self) -> None:
         if not 1 <= self.T <= LARGEST_T:
             raise InputError(f"T must lie in 1..{LARGEST_T}; found {self.T}")
+        if self.R > MOST_RELAYS:
+            raise InputError(f"R must be at most {MOST_RELAYS}; found {self.R}")
         if self.R < self.T + 1:
             raise InputError(f"R must be at least T + 1 = {self.T + 1}, or nobody can decode; found {self.R}")
         if self.field.modulus <= self.R:
@@ -249,6 +254,7 @@ class RelayCoded(Scheme):
         untold = hosted is not None and not len(topology.grouping.source) and topology.name != MEMBERS
         if self.anonymous and self.padding is None and untold:
             raise InputError("padding must be given to a process that is told no messages; found None")
+        terms = SumTerms(repr(self), topology, session, draws.batch_shape)
         g, name = topology.grouping, None if hosted is None else session
         crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name, agreement=self.keys)
         owners = _hosted(hosted, g.owners)
@@ -256,11 +262,11 @@ class RelayCoded(Scheme):
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
-            out.append(self.roles.devices(owners, self._parameters, topology, crypto, draws, alone=hosted is None))
+            out.append(self.roles.devices(owners, terms, self._parameters, crypto, draws, alone=hosted is None))
         if len(silos):
-            out.append(self.roles.silos(silos, draws, anonymous=self.anonymous, seal_bytes=self.keys.seal_bytes))
+            out.append(self.roles.silos(silos, terms, anonymous=self.anonymous, seal_bytes=self.keys.seal_bytes))
         if len(relays):
-            out.append(self.roles.relays(relays, self._parameters, topology, crypto, draws))
+            out.append(self.roles.relays(relays, terms, self._parameters, crypto, draws))
         return tuple(out)
 
 

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import MalformedMessageError, StaleMessageError
+from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of
-from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.stepwise import step_array, step_of
-from fgl_secure.runtime import Draws, Messages, Phase, Step, decode, encode
-from fgl_secure.runtime.machine import SETUP
+from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.runtime import Messages, Phase, Step, decode, encode
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -27,12 +25,11 @@ class Forwarding:
     everything else of it is sealed, and they hand it on as it is, in the order in which it comes.
 
     Args:
-        wire: makes messages.
-        step: when.
+        wire_: makes messages.
     """
 
-    def __init__(self, wire_: Wire, step: Step) -> None:
-        self._wire, self._step = wire_, step
+    def __init__(self, wire_: Wire) -> None:
+        self._wire = wire_
         self._leaving: list[Iterable[Messages]] = []
         self.clear()
 
@@ -55,15 +52,11 @@ class Forwarding:
         return [each for messages in leaving for each in messages]
 
     def take(self, messages: Messages) -> None:
-        """Takes sealed messages, and requests.
+        """Takes sealed messages, and requests, of the step at hand.
 
         Raises:
             MalformedMessageError: they are none, or are for nobody.
-            StaleMessageError: they are of an earlier step.
         """
-        if messages.step != self._step:
-            self.clear()
-            self._step = messages.step
         if messages.phase is Phase.RESENDS:
             self._again(messages)
         elif wire.TAG in messages.fields and wire.COUNT in messages.fields:
@@ -71,8 +64,8 @@ class Forwarding:
         elif wire.OPENING in messages.fields:
             self._fetch(messages)
         else:
-            self._sent.append(messages)
             self.queue(self._passed(messages))
+            self._sent.append(messages)
 
     def _relay_of(self, messages: Messages) -> int:
         relay = self._wire.read(messages, wire.RELAY, "<u4")
@@ -111,38 +104,40 @@ class Forwarding:
                     self.queue(self._passed(batch.rows(order[at[at >= 0]])))
 
     def _fetch(self, messages: Messages) -> None:
-        relay = self._relay_of(messages)
+        relay, opening = self._relay_of(messages), messages[wire.OPENING]
+        if opening.ndim != self._wire.axes + 3:
+            raise MalformedMessageError(f"openings must be one row a relay; found shape {list(opening.shape)}")
         devices, silos = self._asked.get(relay, (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)))
         places = np.arange(len(devices), len(devices) + len(messages))
-        self._asked[relay] = (np.concatenate([devices, messages.senders]), np.concatenate([silos, messages.receivers]))
-        fields = {wire.OPENING: messages[wire.OPENING], wire.PLACE: places.astype(np.uint32)}
-        ends, size = (
-            (messages.receivers, np.full(len(messages), relay)),
-            self._wire.fetch_bytes(messages[wire.OPENING].shape[-2]),
-        )
+        fields = {wire.OPENING: opening, wire.PLACE: places.astype(np.uint32)}
+        ends, size = (messages.receivers, np.full(len(messages), relay)), self._wire.fetch_bytes(opening.shape[-2])
         self.queue([self._wire.say(Phase.FETCH, messages.step, ends, size, fields)])
+        self._asked[relay] = (np.concatenate([devices, messages.senders]), np.concatenate([silos, messages.receivers]))
 
     def _hand_back(self, messages: Messages) -> None:
         """Answers of relays, to the devices whose fetches they are for."""
         places = self._wire.read(messages, wire.PLACE, "<u4").astype(np.int64)
+        sums, step, out = messages[wire.SUM], messages.step, []
+        if sums.ndim != self._wire.axes + 2:
+            raise MalformedMessageError(f"sums must be rows; found shape {list(sums.shape)}")
         for relay, rows in by_value(messages.senders):
             part, at = (messages, places) if rows is None else (messages.rows(rows), places[rows])
             devices, silos = self._asked.get(relay, (at[:0], at[:0]))
             if (at >= len(devices)).any() or (silos[at] != part.receivers).any():
                 raise MalformedMessageError("answers must be for what was fetched by way of the silo; one is not")
-            ends, sums, step = (part.senders, devices[at]), part[wire.SUM], part.step
+            ends = part.senders, devices[at]
             counts = {wire.TAG: part[wire.TAG], wire.COUNT: part[wire.COUNT]}
-            given = {wire.TAG: part[wire.TAG], wire.SUM: sums}
+            given = {wire.TAG: part[wire.TAG], wire.SUM: part[wire.SUM]}
             size = sums.shape[-1] * sums.itemsize
-            told = self._wire.say(Phase.COUNTS, step, ends, wire.COUNT_BYTES, counts)
-            self.queue([told, self._wire.say(Phase.SHARE_SUMS, step, ends, size, given)])
+            out.append(self._wire.say(Phase.COUNTS, step, ends, wire.COUNT_BYTES, counts))
+            out.append(self._wire.say(Phase.SHARE_SUMS, step, ends, size, given))
+        self.queue(out)
 
     def state(self) -> dict[str, Array]:
         """What waits to leave, and what was forwarded; not behind a tape axis."""
         self._leaving = [self.leave()]
         arrays = {f"leaving{n}": as_array(m) for n, m in enumerate(self._leaving[0])}
         arrays |= {f"sent{n}": as_array(m) for n, m in enumerate(self._sent)}
-        arrays |= {"step": step_array(self._step)}
         return arrays | {f"asked/{relay}": np.stack(ends) for relay, ends in self._asked.items()}
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -153,26 +148,30 @@ class Forwarding:
             for name, ends in state.items()
             if name.startswith("asked/")
         }
-        self._step = step_of(state["step"])
 
 
-class Silos(SumMachine):
+class Silos(BoundMachine):
     """Silos that own neither rows nor sums, and forward for their devices.
 
     Args:
         parties: int64 [k], ascending identifiers.
-        draws: tells how many tapes there are.
+        terms: of the sums.
         anonymous: whether senders are unnamed.
         seal_bytes: what sealing for a public key adds to a message.
     """
 
-    def __init__(self, parties: Ids, draws: Draws, *, anonymous: bool, seal_bytes: int) -> None:
-        super().__init__(parties)
+    def __init__(self, parties: Ids, terms: SumTerms, *, anonymous: bool, seal_bytes: int) -> None:
+        super().__init__(parties, terms)
         self._anonymous = anonymous
-        self._forwarding = Forwarding(Wire(draws.batch_shape, seal_bytes), SETUP)
+        self._forwarding = Forwarding(Wire(terms.tapes, seal_bytes))
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
-        """Nothing: silos forward what comes."""
+        """See `SumMachine.begin`; silos have no rows."""
+        self._check_new(step)
+        if rows is not None:
+            raise InputError("rows must be those of hosted devices, of which there are none; found some")
+        self._step = step
+        self._forwarding.clear()
 
     @property
     def sums(self) -> Array | None:
@@ -181,21 +180,26 @@ class Silos(SumMachine):
 
     def take(self, messages: Messages) -> None:
         """See `Machine.take`."""
+        self._check_ends(messages)
         if not self._forwarding.is_for(messages, anonymous=self._anonymous):
             raise StaleMessageError(f"messages must be sealed for somebody else; found {messages.phase.label}")
+        if messages.step != self._step:
+            raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
         self._forwarding.take(messages)
+        self._used_up()
 
     def turn(self) -> Iterable[Messages]:
         """What came, in the order in which it came."""
         return self._forwarding.leave()
 
-    def state(self) -> dict[str, Array]:
+    def _arrays(self) -> dict[str, Array]:
         """What waits to leave, and what was forwarded."""
         return self._forwarding.state()
 
-    def restore(self, state: Mapping[str, Array]) -> None:
-        """Goes on where a state was taken."""
-        self._forwarding.restore(state)
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """See `BoundMachine._take_arrays`."""
+        self._take_steps(steps)
+        self._forwarding.restore(arrays)
 
 
 def as_array(messages: Messages) -> Array:

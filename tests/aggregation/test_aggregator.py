@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fgl_secure
 from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.coins import SimulationCoins
@@ -165,6 +166,8 @@ def test_overflow_is_never_silent() -> None:
         ({"clients": 4, "weight_bound": None}, "weight_bound must be a number; found NoneType"),
         ({"clients": 4, "weight_fraction_bits": 1.5}, "weight_fraction_bits must be an integer"),
         ({"clients": 4, "integers": "up"}, "integers must be one of exact, round; found 'up'"),
+        ({"clients": 4, "scheme": 5}, "scheme must be a Scheme or the name of one; found int"),
+        ({"clients": 4, "scheme": None}, "scheme must be a Scheme or the name of one; found NoneType"),
         ({"clients": 4, "privacy": 3}, "privacy must be a DistributedNoise; found int"),
     ],
 )
@@ -172,6 +175,26 @@ def test_settings_that_break_the_rules_are_refused(arguments: dict[str, Any], me
     """Too few clients, thresholds that privacy forbids and missing bounds are refused at set-up."""
     with pytest.raises(InputError, match=message):
         SecureAggregator.for_clients(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((4, bytes(16), 0), r"index must lie in 0\.\.3; found 4"),
+        ((0.5, bytes(16), 0), "index must be an integer; found float"),
+        ((0, bytes(15), 0), "session must be 16 bytes; found 15 bytes"),
+        ((0, "a" * 16, 0), "session must be 16 bytes; found str"),
+        ((0, bytes(16), -1), "number must lie in"),
+        ((0, bytes(16), 2**32), "number must lie in"),
+        ((0, bytes(16), 1.0), "number must be an integer; found float"),
+    ],
+)
+def test_clients_of_no_round_are_refused(arguments: tuple[Any, Any, Any], message: str) -> None:
+    """Index, session and number are checked before a client takes part, and the right ones still serve."""
+    aggregator = aggregator_of("plaintext", 4)
+    with pytest.raises(InputError, match=message):
+        aggregator.client_round(*arguments)
+    assert aggregator.client_round(0, bytes(16), 0).place == Place(bytes(16), 0, 0)
 
 
 def test_unknown_schemes_are_named() -> None:

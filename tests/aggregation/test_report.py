@@ -108,3 +108,14 @@ def test_reports_need_a_round_that_fits(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="must be"):
             aggregator.write_report(tmp_path / "report.html", updates, LabelTest(bias, REFERENCE, of))
     assert not (tmp_path / "report.html").exists()
+
+
+def test_the_page_makes_its_folder_and_names_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
+    """A folder that is missing is made; a file in its place is a clear error."""
+    aggregator, _ = measured("plaintext", set(), weight_bound=8)
+    updates, _ = updated()
+    aggregator.write_report(tmp_path / "new" / "folder" / "page.html", updates)
+    assert (tmp_path / "new" / "folder" / "page.html").exists()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"path must be of a file that can be written to; found .*page\.html"):
+        aggregator.write_report(tmp_path / "file" / "page.html", updates)

@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fgl_secure.errors import MalformedMessageError
+from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, decode, encode
-from tests.protocols.hostile import SESSION, arrivals, chance, changed, refused_or_taken, trials
+from tests.protocols.hostile import SESSION, alike, arrivals, chance, changed, refused_or_taken, trials
 from tests.protocols.test_roles import ALL
 
 SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3))
@@ -42,6 +42,18 @@ def test_changed_messages_are_taken_or_refused(scheme: Scheme) -> None:
             arrival.hear(data)
             taken += 1
     assert 0 < taken < trials()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_messages_of_another_step_move_nobody(scheme: Scheme) -> None:
+    """A genuine message under the number of a step that nobody has begun is refused, and the machine is as it was."""
+    genuine = arrivals(scheme)
+    assert genuine
+    for arrival in genuine:
+        arrival.machine.restore(arrival.state)
+        with pytest.raises(ProtocolError):
+            arrival.machine.take(replace(decode(arrival.data), step=Step(7)))
+        assert alike(arrival.machine.state(), arrival.state)
 
 
 def test_parties_with_impossible_numbers_are_nobody() -> None:

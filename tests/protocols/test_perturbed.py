@@ -27,7 +27,7 @@ from fgl_secure.dp import (
     Unit,
     grid_rows,
 )
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.collective import Collective
@@ -471,6 +471,18 @@ def test_the_budget_is_part_of_the_state(data: st.DataObject, case: Parties) -> 
         assert np.array_equal(apart.sum(rows, Step(number)), ideal(case.grouping, rows))
     with pytest.raises(BudgetExhaustedError):
         apart.sum(rows, Step(99))
+
+
+def test_a_step_that_is_refused_costs_nothing() -> None:
+    """A step that was summed before raises without a release being counted, as often as it is tried."""
+    case = triangle()
+    session = opened(Perturbed(Plaintext(), noisy()), channel_of(case.directory), case.grouping, 1)
+    session.sum(np.ones((4, 1)), Step(0))
+    for _ in range(TARGET.releases):
+        with pytest.raises(ProtocolError, match="once"):
+            session.sum(np.ones((4, 1)), Step(0))
+    for number in range(1, TARGET.releases):
+        session.sum(np.ones((4, 1)), Step(number))
 
 
 def test_skellam_noise_runs_the_same_way() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -85,21 +86,23 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
     vector = np.arange(length, dtype=np.int64) % (2 * bound + 1) - bound
     began = time.process_time()
     draws = OwnDraws(SystemCoins())
-    leader, member = (
-        scheme.machines(topology, SESSION, draws, hosted)[0] for hosted in (parties.ids(Role.SERVER), silos)
-    )
+    (leader,) = scheme.machines(topology, SESSION, draws, parties.ids(Role.SERVER))
     leader.begin(STEP)
-    member.begin(STEP, np.broadcast_to(vector, (clients, length)))
-    meter = _Meter(time.process_time() - began, silent)
+    members: list[SumMachine] = []
+    for hosted in (np.setdiff1d(silos, silent), silent):
+        if len(hosted):
+            members += scheme.machines(topology, SESSION, draws, hosted)
+            members[-1].begin(STEP, np.broadcast_to(vector, (len(hosted), length)))
+    meter = _Meter(time.process_time() - began)
     quiet = 0
     while quiet < SILENT_TURNS:  # as drivers do
-        said = [meter.handed(member, leader, up=True), meter.handed(leader, member, up=False)]
+        said = [meter.up(members, leader), meter.down(leader, members)]
         quiet = 0 if any(said) else quiet + 1
     total, stayed = leader.sums, leader.included
     assert total is not None, "a round that is timed comes to its end"
     assert stayed is not None, "and says whose vectors are in it"
     assert (total[0] == vector * len(stayed)).all(), "a round that is timed is exact"
-    up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.up, meter.down))
+    up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.sent, meter.got))
     return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down)
 
 
@@ -109,45 +112,55 @@ class _Meter:
 
     Attributes:
         began: seconds that were spent before.
-        silent: int64 [k], parties that say nothing from their vectors on.
         seconds: of processor time, before vectors are asked for (True) and from then on.
         agreed: bytes that pass until then, all together.
-        up: bytes by client that it sends.
-        down: bytes by client that it gets.
+        sent: bytes by client.
+        got: bytes by client.
     """
 
     began: float
-    silent: Ids
     seconds: dict[bool, float] = field(default_factory=dict)
     agreed: int = 0
-    up: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    down: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    sent: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    got: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _early: bool = True
 
     def __post_init__(self) -> None:
         self.seconds = {True: self.began, False: 0.0}
 
-    def handed(self, speaker: SumMachine, hearer: SumMachine, *, up: bool) -> bool:
-        """One turn of a machine, whose messages another takes; whether it had anything to say."""
-        said, start = False, time.process_time()
-        for messages in speaker.turn():
-            if up and messages.phase not in EARLY:
-                self._early = False
-                messages = messages.rows(~np.isin(messages.senders, self.silent))  # noqa: PLW2901  # what is left
-            said = True
-            self._count(messages, up=up)
-            hearer.take(messages)
-            if not up and messages.phase is Phase.SECRET_SHARES:  # what clients do next is to make their vectors
-                self._lap(start)
-                self._early, start = False, time.process_time()
+    def up(self, members: Sequence[SumMachine], leader: SumMachine) -> bool:
+        """A turn of those who stay, and of those who do not until vectors are asked for; whether anybody spoke."""
+        said = False
+        for place, member in enumerate(members):
+            if place and not self._early:
+                break
+            start = time.process_time()
+            for messages in member.turn():
+                self._early = self._early and messages.phase in EARLY
+                said = True
+                self._count(messages, self.sent, messages.senders)
+                leader.take(messages)
+            self._lap(start)
+        return said
+
+    def down(self, leader: SumMachine, members: Sequence[SumMachine]) -> bool:
+        """A turn of the server; whether it had anything to say."""
+        said, asked, start = False, False, time.process_time()
+        for messages in leader.turn():
+            said, asked = True, asked or messages.phase is Phase.SECRET_SHARES
+            self._count(messages, self.got, messages.receivers)
+            for member in members:
+                mine = np.isin(messages.receivers, member.parties)
+                if mine.any():
+                    member.take(messages.rows(mine))
         self._lap(start)
+        self._early = self._early and not asked  # what clients do next is to make their vectors
         return said
 
     def _lap(self, start: float) -> None:
         self.seconds[self._early] += time.process_time() - start
 
-    def _count(self, messages: Messages, *, up: bool) -> None:
-        moved, ends = (self.up, messages.senders) if up else (self.down, messages.receivers)
+    def _count(self, messages: Messages, moved: dict[int, int], ends: Ids) -> None:
         for party in ends.tolist():
             moved[party] += messages.item_bytes
         self.agreed += self._early * len(messages) * messages.item_bytes

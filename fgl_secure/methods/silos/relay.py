@@ -23,8 +23,9 @@ from fgl_secure.methods.silos.ways import Neighbours
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.stepwise import done_array, done_steps
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Reals, Topology
-from fgl_secure.runtime import Direction, OwnDraws, Role, Step
+from fgl_secure.runtime import Direction, OwnDraws, Phase, Role, Step
 
 UNKNOWN = -1
 
@@ -123,8 +124,8 @@ class HostedSums(NeighbourSums):
             ProtocolError: the step was summed before, so that masks would be used again.
         """
         hosting, q = self._sums, values if self._fixed is None else self._fixed.encode(values)
-        for machine in hosting.machines:
-            machine.begin(step, q)
+        for n, machine in enumerate(hosting.machines):
+            machine.begin(step, None if n else q)  # the first hosts the devices
         return hosting.turn({})
 
     def take(self, inbox: Inbox) -> Outbox | None:
@@ -222,6 +223,7 @@ class RelayProgram(Program):
         machines = scheme.machines(topology, session, OwnDraws(coins), here)
         self._hosting = Hosting(machines, silos + index, self._process_of, session, self._admit)
         self._devices: Ids = np.empty((2, 0), dtype=np.int64)
+        self._step: Step | None = None
 
     @property
     def report(self) -> dict[str, Array] | None:
@@ -234,8 +236,14 @@ class RelayProgram(Program):
         Raises:
             ProtocolError: something has arrived that honest parties do not send, or relays do not agree.
         """
-        found = self._hosting.turn(inbox)
         (machine,) = self._hosting.machines
+        steps = {each.step for parcels in inbox.values() for each in parcels if each.phase is not Phase.KEYS}
+        if len(steps) > 1:
+            raise ProtocolError(f"silos and relays must go through steps together; found {len(steps)} at once")
+        for step in steps - {self._step}:
+            machine.begin(step)
+            self._step = step
+        found = self._hosting.turn(inbox)
         if machine.remarks:
             remark = machine.remarks[0]
             raise ProtocolError(f"parties must all be heard of and agree; of party {remark.party}: {remark.what}")
@@ -260,9 +268,10 @@ class RelayProgram(Program):
 
     def state(self) -> dict[str, Array]:
         """Keys, and the messages at hand."""
-        return under("hosting", self._hosting.state()) | {"devices": self._devices}
+        step = done_array([] if self._step is None else [self._step])
+        return under("hosting", self._hosting.state()) | {"devices": self._devices, "step": step}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
-        self._devices = state["devices"]
+        self._devices, self._step = state["devices"], next(iter(done_steps(state["step"])), None)
         self._hosting.restore(within("hosting", state))

@@ -17,7 +17,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import LARGEST_T, Profile, RelayCoded, wire
+from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, RelayCoded, wire
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
@@ -265,6 +265,7 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
     [
         ({"T": 0}, InputError, r"T must lie in 1\.\.64; found 0"),
         ({"T": LARGEST_T + 1, "R": 70}, InputError, r"T must lie in 1\.\.64; found 65"),
+        ({"R": MOST_RELAYS + 1}, InputError, "R must be at most 256; found 257"),
         ({"T": 2}, InputError, r"R must be at least T \+ 1 = 3.*; found 2"),
         ({"field": PrimeField(5), "R": 5}, FieldRangeError, r"R=5 relays need R \+ 1 distinct points"),
         ({"k_min": 0}, InputError, "k_min must be at least 1; found 0"),

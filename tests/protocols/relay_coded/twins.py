@@ -15,6 +15,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryp
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.relays import Relays
+from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -115,7 +116,7 @@ class ExtraShare(Devices):
         yield from super()._packet(j, sent, slots, share)
         if j == len(self._relays) - 1:
             ends = self._plan.out.senders[sent], np.full(len(sent), self._relays[0])
-            yield self._wire.say(Phase.VALUES, self._step, ends, 0, {"share": share})
+            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": share})
 
 
 class AnsweredTwice(Relays):
@@ -149,14 +150,26 @@ class StepsSummedAgain(Devices):
 class ForgetfulRelays(Relays):
     """Relays that take a step for a new one although they had it."""
 
-    def begin(self, step: Step, rows: Array | None = None) -> None:  # noqa: ARG002  # relays own none
-        self._open(step)
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        self._done.discard(step)
+        super().begin(step, rows)
+
+
+class ForgetfulSilos(Silos):
+    """Silos that do."""
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        self._done.discard(step)
+        super().begin(step, rows)
+
+
+FORGETFUL = Roles(devices=StepsSummedAgain, silos=ForgetfulSilos, relays=ForgetfulRelays)
+"""Machines that begin a step again, whatever they have done."""
 
 
 def steps_summed_again(scheme: RelayCoded) -> RelayCoded:
     """A step may be summed twice, under masks of the step."""
-    roles = Roles(devices=StepsSummedAgain, relays=ForgetfulRelays)
-    return replace(scheme, cryptography=kept_by(lambda step: step), roles=roles)
+    return replace(scheme, cryptography=kept_by(lambda step: step), roles=FORGETFUL)
 
 
 class StaticTags(RealCryptography):
@@ -196,7 +209,7 @@ class Prying(Relays):
                 ends, swapped = (np.full(len(openings), relay.party), np.full(len(openings), other)), openings.copy()
                 swapped[:, [0, place]] = openings[:, [place, 0]]
                 for tried in (openings, swapped):
-                    yield self._wire.say(Phase.FETCH, self._step, ends, 0, {wire.OPENING: tried})
+                    yield self._wire.say(Phase.FETCH, self.now, ends, 0, {wire.OPENING: tried})
 
 
 class SendsWithoutKeys(Devices):
