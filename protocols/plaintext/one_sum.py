@@ -146,8 +146,14 @@ def check_values(
     """Raises unless rows are vectors of a topology; reals have no bound, and are finite numbers of some types."""
     if rows.dtype not in reals:
         check_rows(rows, topology, error)
-    elif rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width or not np.isfinite(rows).all():
+    elif rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width or not _finite(rows):
         raise error(f"rows must be finite [n, d] with 1 <= d <= {topology.width}; found {list(rows.shape)}, or others")
+
+
+def _finite(rows: Array) -> bool:
+    """Whether all are; a sum that is finite has no other terms, and no array of flags has to be laid out."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(rows.sum())) or bool(np.isfinite(rows).all())
 
 
 def _residue(rows: Array) -> Array:
