@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ NO_INFERENCE = ("card", "score", "permuted")
 Definitions = dict[str, list[ast.FunctionDef]]
 
 
+@cache
 def definitions(source: str) -> Definitions:
     """The functions behind each name of a module: itself, or all that a class has but how it scores."""
     found: Definitions = {}
@@ -79,8 +81,8 @@ def definitions(source: str) -> Definitions:
 
 def reached(source: str, modules: dict[str, str]) -> list[ast.FunctionDef]:
     """The functions called `infer` and `infer_with`, and all that they may call in turn, in any of some modules."""
-    known = {name: (definitions(text), dict(_handed_over(text))) for name, text in modules.items()}
-    known[""] = (definitions(source), dict(_handed_over(source)))
+    known = {name: (definitions(text), _handed_over(text)) for name, text in modules.items()}
+    known[""] = (definitions(source), _handed_over(source))
     waiting = [("", each) for name in ("infer", "infer_with") for each in known[""][0].get(name, [])]
     found = {id(function): function for _, function in waiting}
     while waiting:
@@ -96,14 +98,14 @@ def reached(source: str, modules: dict[str, str]) -> list[ast.FunctionDef]:
     return list(found.values())
 
 
-def _handed_over(source: str) -> Iterator[tuple[str, str]]:
+@cache
+def _handed_over(source: str) -> dict[str, str]:
     """Names that a module imports from modules of attacks, and from which."""
-    for name in imported(source):
-        module, _, last = name.rpartition(".")
-        if module.startswith("fgl_secure.attacks."):
-            yield last, module
+    split = [name.rpartition(".") for name in imported(source)]
+    return {last: module for module, _, last in split if module.startswith("fgl_secure.attacks.")}
 
 
+@cache
 def words_of(function: ast.FunctionDef) -> list[str]:
     """All names and attributes in a function, its signature included."""
     return [
