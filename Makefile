@@ -31,7 +31,7 @@ SEEDED = $(if $(findstring --hypothesis-seed,$(ARGS)),,--hypothesis-seed=$(SEED)
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
 
-.PHONY: audit check environment lint types tests notebooks wheel constraints clean
+.PHONY: audit check environment lint types tests notebooks mutants wheel constraints clean
 .DEFAULT_GOAL := check
 
 audit: $(RUNTIME)
@@ -55,6 +55,10 @@ tests: $(DEVELOPMENT)
 
 notebooks: $(DEVELOPMENT)
 	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load tests/repository/test_notebooks.py)
+
+# Each mutant makes one promise untrue in a copy of the source; its tests must notice. ARGS="--sample 10" takes ten.
+mutants: $(DEVELOPMENT)
+	$(call step,mutants,$(ALONE) $(BIN)/python -m tests.mutants $(ARGS))
 
 # What users get: sdist and wheel, built from a copy, tested in a second environment away from this tree.
 wheel: $(DEVELOPMENT)

@@ -137,8 +137,8 @@ class SteppedMachine(SumMachine, ABC):
         self._tape_axes = tape_axes
         self._step: Step | None = None
         self._done: set[Step] = set()
-        self._here = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is nobody
-        self._here[parties] = True
+        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is nobody
+        self._is_hosted[parties] = True
 
     def _check_new(self, step: Step) -> None:
         """Raises unless a step may begin.
@@ -159,7 +159,7 @@ class SteppedMachine(SumMachine, ABC):
     def _check_ends(self, messages: Messages) -> None:
         """Raises MalformedMessageError unless messages are on as many tapes as here, for parties hosted here."""
         self._check_tapes(messages)
-        if not self._here[np.clip(messages.receivers, -1, len(self._here) - 1)].all():
+        if not self._is_hosted[np.clip(messages.receivers, -1, len(self._is_hosted) - 1)].all():
             raise MalformedMessageError("messages must be for parties hosted here; at least one is not")
 
     def _check_tapes(self, messages: Messages) -> None:

@@ -1,0 +1,143 @@
+"""Changes to the source that each make one promise untrue, and the tests that must notice.
+
+Every TOML file in this folder holds some: a name, the promise (`property`), tests, and edits, each a file with a text
+that occurs in it once and what takes its place. `python -m tests.mutants` applies one after the other to a copy of the
+source and runs its tests there: a mutant whose tests all pass has survived, and the promise has no evidence.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parent.parent
+SOURCES = ("fgl_secure", "protocols", "attacks")
+SECONDS = 600
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+?)(?:\[.*)?(?: - .*)?$", re.MULTILINE)
+PASSED, FAILED = 0, 1
+"""What pytest exits with when tests ran, and none or some failed; anything else is no evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A text of a file, and what takes its place."""
+
+    file: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A change under which something private is no more.
+
+    Attributes:
+        name: of the mutant.
+        property: what is true without it.
+        tests: of which one at least must fail, as pytest names them.
+        edits: what changes.
+    """
+
+    name: str
+    property: str
+    tests: tuple[str, ...]
+    edits: tuple[Edit, ...]
+
+    def texts(self, root: Path) -> dict[Path, str]:
+        """The files that change, below a folder, with their new text.
+
+        Raises:
+            ValueError: the text before an edit does not occur once, or the edit changes nothing.
+        """
+        found: dict[Path, str] = {}
+        for edit in self.edits:
+            path = root / edit.file
+            text = found[path] if path in found else path.read_text(encoding="utf-8")
+            if text.count(edit.before) != 1 or edit.before == edit.after:
+                raise ValueError(f"{self.name}: {edit.file} must hold the text once; it does {text.count(edit.before)}")
+            found[path] = text.replace(edit.before, edit.after)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the tests of a mutant said.
+
+    Attributes:
+        status: of pytest.
+        by: the first test that failed; else what pytest said last.
+    """
+
+    status: int
+    by: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether tests ran, and none failed."""
+        return self.status == PASSED
+
+    @property
+    def killed(self) -> bool:
+        """Whether tests ran, and one failed."""
+        return self.status == FAILED
+
+
+def load(folder: Path = FOLDER) -> dict[str, Mutant]:
+    """All mutants, by name.
+
+    Raises:
+        ValueError: two have one name.
+    """
+    found: dict[str, Mutant] = {}
+    for file in sorted(folder.glob("*.toml")):
+        for entry in tomllib.loads(file.read_text(encoding="utf-8"))["mutant"]:
+            edits = tuple(Edit(**edit) for edit in entry["edit"])
+            mutant = Mutant(entry["name"], entry["property"], tuple(entry["tests"]), edits)
+            if mutant.name in found:
+                raise ValueError(f"mutants must have names of their own; found {mutant.name} twice")
+            found[mutant.name] = mutant
+    return found
+
+
+def copy_of_the_source(folder: Path) -> Path:
+    """Makes a copy of all that is tested, and of its tests, in which mutants may be applied."""
+    ignore = shutil.ignore_patterns("__pycache__", "golden")
+    for name in (*SOURCES, "tests"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def tried(mutant: Mutant, copy: Path) -> Outcome:
+    """Applies a mutant to a copy, runs its tests there, and takes it back."""
+    originals = {path: path.read_text(encoding="utf-8") for path in mutant.texts(copy)}
+    try:
+        _write(mutant.texts(copy))
+        return run_tests(mutant.tests, copy)
+    finally:
+        _write(originals)
+
+
+def run_tests(tests: tuple[str, ...], copy: Path) -> Outcome:
+    """Runs tests in a copy, up to the first that fails, on the same drawn examples each time."""
+    options = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-rfE")
+    command = [sys.executable, "-B", "-m", "pytest", *options, *tests]
+    try:
+        found = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return Outcome(FAILED, f"no end within {SECONDS} s")
+    failed = _FAILED.search(found.stdout)
+    last = (found.stdout + found.stderr).strip().splitlines()[-1:]
+    return Outcome(found.returncode, failed.group(1) if failed else "".join(last))
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
