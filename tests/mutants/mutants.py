@@ -116,13 +116,16 @@ def copy_of_the_source(folder: Path) -> Path:
 
 
 def tried(mutant: Mutant, copy: Path) -> Outcome:
-    """Applies a mutant to a copy, runs its tests there, and takes it back."""
+    """Applies a mutant to a copy, runs its tests there, and takes it back; the one that fails must pass then."""
     originals = {path: path.read_text(encoding="utf-8") for path in mutant.texts(copy)}
     try:
         _write(mutant.texts(copy))
-        return run_tests(mutant.tests, copy)
+        found = run_tests(mutant.tests, copy)
     finally:
         _write(originals)
+    if found.killed and not run_tests((found.by,), copy).passed:
+        return Outcome(PASSED, f"{found.by} fails without it too")
+    return found
 
 
 def run_tests(tests: tuple[str, ...], copy: Path) -> Outcome:
@@ -132,7 +135,7 @@ def run_tests(tests: tuple[str, ...], copy: Path) -> Outcome:
     try:
         found = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        return Outcome(FAILED, f"no end within {SECONDS} s")
+        return Outcome(PASSED, f"no end within {SECONDS} s")
     failed = _FAILED.search(found.stdout)
     last = (found.stdout + found.stderr).strip().splitlines()[-1:]
     return Outcome(found.returncode, failed.group(1) if failed else "".join(last))

@@ -1,0 +1,109 @@
+"""What parties draw as keys, seeds and openings leaves them in no message that anybody can read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
+from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import TOPOLOGIES
+from fgl_secure.runtime import Channel, Messages, Phase, Recording, Step, Transcript
+from fgl_secure.runtime.transcript import Private
+from tests.protocols.hostile import WIDTH, small
+from tests.protocols.test_roles import ALL
+
+SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3), RelayCoded(T=2, R=4))
+SENT = frozenset({"seeds", "numbers"})
+"""What unnamed senders draw for relays, which are sent it, sealed."""
+PART = 16
+
+
+class Telling(Devices):
+    """Senders that put their private keys beside the public ones."""
+
+    def turn(self) -> Iterable[Messages]:
+        for messages in super().turn():
+            fields: dict[str, NDArray[Any]] = dict(messages.fields)
+            if messages.phase is Phase.KEYS:
+                fields["seed"] = self._agreement._private
+            yield replace(messages, fields=fields)
+
+
+class Answering(Clients):
+    """Clients that put the seeds of their own masks beside their keys."""
+
+    def _publish(self, which: NDArray[np.int64]) -> Iterable[Messages]:
+        for messages in super()._publish(which):
+            yield replace(messages, fields={**messages.fields, "seed": self._secrets[which, 2]})
+
+
+def transcripts(scheme: Scheme) -> Iterator[Transcript]:
+    """One sum of each topology that a scheme serves."""
+    for name in TOPOLOGIES:
+        parties, topology = small(name, scheme)
+        if scheme.refuses(topology) is not None:
+            continue
+        channel = Channel(parties, SimulationCoins(5), Recording.everything())
+        reals = np.linspace(-0.5, 0.5, len(topology.grouping.row_owner) * WIDTH).reshape(-1, WIDTH)
+        rows = reals if topology.bound is None else np.rint(reals * topology.bound).astype(np.int64)
+        with suppress(ProtocolError):  # what is said until then counts
+            Collective(scheme, topology, channel).sum(rows, Step(0))
+        yield channel.transcript
+
+
+def secrets(transcript: Transcript) -> Iterator[tuple[str, bytes]]:
+    """Names and bytes of keys, seeds and openings that were drawn, in parts of 16 bytes."""
+    for batch in transcript.private:
+        if batch.kind is not Private.COINS or batch.name in SENT or batch.values.dtype.kind not in "iu":
+            continue
+        values = batch.values
+        whole = values.astype(np.uint8) if values.size and int(values.max()) < 256 else values
+        for row in whole.reshape(len(values), -1):
+            data = row.tobytes()
+            if len(data) >= PART and len(set(data)) > 4:  # no small elements
+                yield from ((batch.name, data[at : at + PART]) for at in range(0, len(data) - PART + 1, PART))
+
+
+def told(transcript: Transcript) -> list[str]:
+    """Names of what was drawn and is in a message as it is."""
+    said = b"|".join(
+        np.ascontiguousarray(value).tobytes()
+        for batch in transcript.messages
+        for value in (batch.fields or {}).values()
+    )
+    return sorted({name for name, part in secrets(transcript) if part in said})
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_no_key_seed_or_opening_is_in_a_message(scheme: Scheme) -> None:
+    """Of all that is drawn nothing is sent as it is, but what is for those whom it is sent to."""
+    runs = list(transcripts(scheme))
+    assert runs
+    for run in runs:
+        assert told(run) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        (RelayCoded(roles=Roles(devices=Telling)), "private keys"),
+        (PairwiseMasking(clients=Answering), "secrets"),
+    ],
+    ids=["relay-coded", "pairwise-masking"],
+)
+def test_a_secret_in_a_message_is_found(broken: Scheme, name: str) -> None:
+    """The broken twins of the test above: machines that do all that they should, and tell a secret with it."""
+    assert any(name in told(run) for run in transcripts(broken))
