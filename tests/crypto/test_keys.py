@@ -152,3 +152,15 @@ def test_the_hybrid_is_refused_where_the_library_lacks_it(monkeypatch: pytest.Mo
     ALONE.check_available()
     with pytest.raises(InputError, match="key agreement must be one that `cryptography` has"):
         HYBRID.check_available()
+
+
+def test_a_key_takes_both_secrets_of_a_hybrid() -> None:
+    """Whoever knows one of the two secrets alone, the agreed one or the wrapped one, can't tell the key."""
+    mine, first, second = (KeyPair(bytes([number]) * 32) for number in (1, 2, 3))
+    known = {"session": bytes(16), "context": b"test"}
+    keys = {
+        mine.agree(other.public, secret=secret, **known)
+        for other in (first, second)
+        for secret in (b"", bytes(32), b"x" * 32)
+    }
+    assert len(keys) == 6

@@ -191,3 +191,14 @@ def test_fields_too_large_to_add_in_are_refused(modulus: int) -> None:
     """Sums of two elements must fit the signed words that they are corrected in."""
     with pytest.raises(InputError, match="modulus must lie in"):
         FieldStream(KEY).add_to(np.zeros(1, dtype=np.int64), modulus, bytearray(prg.BUFFER_BYTES), negative=False)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_mask_goes_on_through_a_long_vector(sign: int) -> None:
+    """A mask over several pieces is one stream from its start to its end, and no piece of it comes again."""
+    key, modulus, count = bytes(range(32)), 2**61 - 1, 2 * prg.CHUNK + 1000
+    total = np.zeros(count, dtype=np.int64)
+    prg.add_masks(total, [key], [sign], modulus)
+    expected = FieldStream(key).uniform(modulus, count)
+    assert np.array_equal(total, expected if sign > 0 else (modulus - expected) % modulus)
+    assert len(np.unique(total)) == count

@@ -122,6 +122,22 @@ def test_skellam_bound_is_above_the_exact_divergence(variance: float, shift: int
         assert bound < 1.6 * exact
 
 
+@pytest.mark.parametrize(
+    ("variance", "l2", "l1", "order", "expected"),
+    [
+        (2.0, 1.0, 1.0, 2, 0.5 + 9 / 16),  # a l2^2 / 2v, and ((2 a - 1) l2^2 + 6 l1) / 4 v^2
+        (8.0, 2.0, 4.0, 3, 0.75 + 44 / 256),
+        (1.0, 1.0, 1.0, 2, 1.0 + 1.5),  # where 3 l1 / 2v is less
+        (1.0, 3.0, 9.0, 40, 180.0 + 13.5),
+    ],
+)
+def test_skellam_noise_costs_what_the_theorem_says(
+    variance: float, l2: float, l1: float, order: int, expected: float
+) -> None:
+    """Both branches of Theorem 3.5, worked out by hand: of many coordinates the exact cost isn't known."""
+    assert skellam_rdp(variance, l2, l1, order) == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("order", [2, 3, 10])
 def test_skellam_noise_that_is_too_narrow_breaks_the_bound(order: int) -> None:
     """The broken twin: the exact divergence of noise with half the variance exceeds what is accounted."""

@@ -277,6 +277,19 @@ def test_every_message_of_one_row_has_noise_of_its_own() -> None:
     assert (first[[0, 3]] == 0).all()
 
 
+def test_noise_comes_from_the_coins_of_whoever_adds_it() -> None:
+    """Equal coins give equal noise, and others other noise, in every coordinate: nothing public is in it."""
+    case, width = triangle(), 40
+    sums = []
+    for seed in (0, 0, 1):
+        channel = Channel(case.directory, SimulationCoins(seed), Recording.everything())
+        session = opened(Perturbed(Plaintext(), noisy(width=width)), channel, case.grouping, width)
+        sums.append(session.sum(np.zeros((4, width)), Step(0)))
+    assert np.array_equal(sums[0], sums[1])
+    reached = np.bincount(case.grouping.target, minlength=4) > 0
+    assert (sums[0] != sums[2])[reached].mean() > 0.9
+
+
 def test_nothing_is_sent_beyond_the_budget() -> None:
     """The release after the last raises before a message, a coin or a note, and so does every later one."""
     case, channel = triangle(), channel_of(triangle().directory)
