@@ -20,8 +20,9 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import TOPOLOGIES
-from fgl_secure.runtime import Channel, Messages, Phase, Recording, Step, Transcript
+from fgl_secure.runtime import Channel, Messages, OwnDraws, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.transcript import Private
+from fgl_secure.schemes import server_scheme
 from tests.protocols.hostile import WIDTH, small
 from tests.protocols.test_roles import ALL
 
@@ -94,6 +95,32 @@ def test_no_key_seed_or_opening_is_in_a_message(scheme: Scheme) -> None:
     assert runs
     for run in runs:
         assert told(run) == []
+
+
+def drawn_by_clients(scheme: Scheme) -> list[bytes]:
+    """The secrets of all clients of a sum at a server, as they are when it has begun."""
+    parties, topology = small("server", scheme)
+    (machine,) = scheme.machines(topology, bytes(16), OwnDraws(SimulationCoins(1)), parties.ids(Role.SILO))
+    machine.begin(Step(0), np.zeros((5, WIDTH), dtype=np.int64))
+    return [row.tobytes() for row in machine.state()["secrets"].reshape(-1, 32)]
+
+
+class Forgetting(Clients):
+    """Clients whose own masks are made from nothing."""
+
+    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
+        super().begin(step, rows)
+        self._secrets[:, 2] = 0
+
+
+@pytest.mark.parametrize("name", ["pairwise-masking", "lightsecagg", "ckks-shared-key"])
+def test_every_secret_of_every_client_is_drawn(name: str) -> None:
+    """Nothing that masks, keys or shares are made from is the same for two clients, or for two purposes."""
+    found = drawn_by_clients(server_scheme(name))
+    assert len(found) in (5 * 2, 5 * 3, 5 * 4)
+    assert len(set(found)) == len(found)
+    broken = drawn_by_clients(PairwiseMasking(clients=Forgetting))
+    assert len(set(broken)) < len(broken)
 
 
 @pytest.mark.parametrize(
