@@ -340,16 +340,29 @@ def test_clients_that_are_told_different_graphs_have_no_sum() -> None:
         play()
 
 
-def another_graph(sent: Sent) -> bytes:
-    """Another key in the draw, of somebody who is not in the receiver's circle, such that the circle is as it was."""
+def test_a_graph_that_is_drawn_from_other_keys_than_those_listed_is_refused() -> None:
+    """A client is told keys of a neighbour that are not those which its graph is drawn from."""
+    run = Sum.of(PairwiseMasking(7, degree=4), topology_of(9), vectors_of(9))
+    tried = 0
+    for sent in (sent for out in run.turns() for sent in out):
+        if sent.phase is Phase.KEYS and sent.sender == LEADER:
+            with pytest.raises(ProtocolError, match="a graph must be drawn from the keys that there are"):
+                run.machines[sent.receiver].take(decode(another_graph(sent, inside=True), SESSION))
+            tried += 1
+        run.hand(sent)
+    assert tried == 9
+
+
+def another_graph(sent: Sent, *, inside: bool = False) -> bytes:
+    """Another key in the draw, of somebody inside the receiver's circle or not, such that the circle is as it was."""
     fields = decode(sent.data, SESSION).fields
     commitments = fields["commitments"].copy()
     plan = PairwiseMasking(7, degree=4).plan_for(topology_of(9), SESSION)
     me = sent.receiver - 1
     circle = plan.circles(NOW, Draw(fields["published"][0], commitments[0]).seed).all[me]
-    stranger = next(v for v in range(9) if v not in circle)
+    somebody = next(v for v in range(9) if v != me and (v in circle) == inside)
     while True:
-        commitments[0, stranger] = SystemCoins().uniform(256, (32,)).astype(np.uint8)
+        commitments[0, somebody] = SystemCoins().uniform(256, (32,)).astype(np.uint8)
         made = plan.circles(NOW, Draw(fields["published"][0], commitments[0]).seed).all[me]
         if (made == circle).all():
             return changed(sent, commitments=commitments)
