@@ -167,6 +167,17 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
         unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout, None)).to_bytes())
 
 
+def test_a_sum_is_opened_once() -> None:
+    """A second opening of a sum, the same or another, is refused: masks of its step have left."""
+    layout = Layout.of(MAPPINGS[0])
+    client = aggregator_of("plaintext", 1, bound=8.0).client_round(0, bytes(16), 0)
+    client.provide(MAPPINGS[0])
+    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(layout, None)).to_bytes()
+    client.reply(opening)
+    with pytest.raises(StaleMessageError, match="must be opened once"):
+        client.reply(opening)
+
+
 def isolating(scheme: str, others: Opening) -> ServerRound:
     """A round whose server tells client 2 the ranges that were found, and all others something else."""
     server, clients = parties(scheme)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,10 +18,12 @@ from fgl_secure.crypto.keys import KeyAgreement, KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Keys, RealCryptography, mask_context, mask_nonce
 from fgl_secure.runtime import PAYLOAD, Channel, Direction, Messages, Phase, Recording, Role, Step, Tampered, Transcript
 from tests.protocols.conformance import opened
+from tests.protocols.hostile import small
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_faults import meshed
 from tests.protocols.relay_coded.twins import Twin, under
@@ -304,3 +306,35 @@ def test_no_secret_shows_in_a_repr() -> None:
     shown += [repr(Keys.of(np.array([1]), [np.frombuffer(secret, dtype=np.uint8)[None]])), repr(crypto)]
     forms = (secret.hex(), repr(secret)[2:-1], str(list(secret))[1:-1])
     assert not any(form in text for form in forms for text in shown)
+
+
+class OneMaskASender(RealCryptography):
+    """All messages of a sender in a step are under the mask of its first slot."""
+
+    def _from_keys(self, step: Step, keys: Keys, streams: KeyedStreams, senders: Any, slots: Any, width: int) -> Any:
+        return super()._from_keys(step, keys, streams, senders, 0 * slots, width)
+
+
+def repeated_shares(scheme: RelayCoded) -> int:
+    """How many shares of rows of zeros are there twice, at the relays that are sent theirs."""
+    parties, topology = small("neighbours", scheme)
+    channel = Channel(parties, SimulationCoins(0), Recording.everything())
+    collective = Collective(scheme, topology, channel)
+    for step in (Step(0), Step(0, 1), Step(1)):
+        collective.sum(np.zeros((5, 3)), step)
+    sent = [batch["share"] for batch in channel.transcript.messages if batch.phase is Phase.SHARES]
+    shares = np.concatenate(sent)
+    assert len(shares) == 3 * 15 * (scheme.R - scheme.T)
+    return len(shares) - len(np.unique(shares, axis=0))
+
+
+@pytest.mark.parametrize(
+    "scheme",
+    [RelayCoded(k_min=1), RelayCoded(k_min=1, T=2, R=4), RelayCoded(k_min=1, profile=Profile.ANON, padding=3)],
+    ids=lambda scheme: scheme.name,
+)
+def test_no_two_messages_are_under_one_mask(scheme: RelayCoded) -> None:
+    """Rows of zeros have shares that all differ, within a sender's messages and between steps; the twin's do not."""
+    assert repeated_shares(scheme) == 0
+    if not scheme.anonymous:
+        assert repeated_shares(replace(scheme, cryptography=OneMaskASender)) > 0
