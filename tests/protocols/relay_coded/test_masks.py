@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement, KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
@@ -20,8 +21,23 @@ from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.cryptography import Keys, RealCryptography, mask_context, mask_nonce
-from fgl_secure.runtime import PAYLOAD, Channel, Direction, Messages, Phase, Recording, Role, Step, Tampered, Transcript
+from fgl_secure.protocols.relay_coded.wire import Wire
+from fgl_secure.runtime import (
+    PAYLOAD,
+    Channel,
+    Direction,
+    Messages,
+    OwnDraws,
+    Phase,
+    Recording,
+    Role,
+    Step,
+    Tampered,
+    Transcript,
+)
+from fgl_secure.runtime.machine import SETUP
 from tests.protocols.conformance import opened
 from tests.protocols.hostile import small
 from tests.protocols.relay_coded import twins
@@ -338,3 +354,17 @@ def test_no_two_messages_are_under_one_mask(scheme: RelayCoded) -> None:
     assert repeated_shares(scheme) == 0
     if not scheme.anonymous:
         assert repeated_shares(replace(scheme, cryptography=OneMaskASender)) > 0
+
+
+def test_a_relay_that_tells_two_public_keys_is_named() -> None:
+    """One that could tell senders apart by the key that they took is refused before anything is sent."""
+    senders, agreement = np.array([1, 2, 3]), KeyAgreement.X25519
+    crypto = RealCryptography(PrimeField(), 1, anonymous=False, session=bytes(16), agreement=agreement)
+    keys = [np.frombuffer(KeyPair(bytes([n]) * 32).public, dtype=np.uint8) for n in (7, 8)]
+    for told, two in (([0, 0, 0], False), ([0, 1, 0], True)):
+        machine = SendersKeys(senders, np.array([9]), crypto, Wire((), 48), OwnDraws(SimulationCoins(0)))
+        machine.publish()
+        rows = np.stack([keys[which] for which in told])
+        machine.take(Messages(Phase.KEYS, SETUP, np.full(3, 9), senders, {PAYLOAD: rows}))
+        with pytest.raises(ProtocolError, match="one public key; it tells two") if two else nullcontext():
+            machine.agree()
