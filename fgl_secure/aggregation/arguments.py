@@ -54,7 +54,9 @@ def bytes_of(value: Any, name: str, length: int) -> bytes:
     Raises:
         InputError: it is something else; names the argument, and shows no value.
     """
-    if not isinstance(value, bytes | bytearray | memoryview) or len(bytes(value)) != length:
-        found = f"{len(value)} bytes" if isinstance(value, bytes | bytearray) else type(value).__name__
-        raise InputError(f"{name} must be {length} bytes; found {found}")
-    return bytes(value)
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise InputError(f"{name} must be {length} bytes; found {type(value).__name__}")
+    found = bytes(value)
+    if len(found) != length:
+        raise InputError(f"{name} must be {length} bytes; found {len(found)} bytes")
+    return found
