@@ -78,15 +78,19 @@ def masked_rows(weights: Array, rows: Array, row_of: Array, masks: Any, modulus:
 def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: Array) -> None:
     """out[b, s, k] = sum of values[b, order[i], k] over starts[s] <= i < starts[s + 1], modulo the modulus."""
     batch, segments, width = out.shape
+    wide = modulus == MERSENNE_61  # only three such elements fit int64
     for s in numba.prange(segments):
         total = np.empty(width, dtype=np.int64)
         for b in range(batch):
             total[:] = 0
             for i in range(starts[s], starts[s + 1]):
-                for k in range(width):
-                    total[k] += values[b, order[i], k]
-                    if modulus == MERSENNE_61:  # only three such elements fit int64
-                        total[k] = canonical(total[k], modulus)
+                row = values[b, order[i]]
+                if wide:
+                    for k in range(width):
+                        total[k] = canonical(total[k] + row[k], modulus)
+                else:  # a loop of its own, without a branch, takes wide steps
+                    for k in range(width):
+                        total[k] += row[k]
             for k in range(width):
                 out[b, s, k] = canonical(total[k], modulus)
 

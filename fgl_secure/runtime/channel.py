@@ -313,7 +313,7 @@ class Channel(Draws):
         return genuine
 
     def _check_known(self, ids: NDArray[np.int64], name: str) -> None:
-        if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < len(self.parties)):
+        if len(ids) and int(ids.view(np.uint64).max()) >= len(self.parties):  # negative ones are large there
             raise InputError(
                 f"{name} must be identifiers in 0..{len(self.parties) - 1}; found {int(ids.min())}..{int(ids.max())}"
             )

@@ -151,9 +151,9 @@ def check_values(
 
 
 def _finite(rows: Array) -> bool:
-    """Whether all are; a sum that is finite has no other terms, and no array of flags has to be laid out."""
+    """Whether all are: a sum of squares that is finite has no other terms, and no flags have to be laid out."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(rows.sum())) or bool(np.isfinite(rows).all())
+        return bool(np.isfinite(np.vdot(rows, rows))) or bool(np.isfinite(rows).all())
 
 
 def _residue(rows: Array) -> Array:

@@ -12,11 +12,9 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, ClassVar
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
@@ -24,6 +22,7 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offe
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 
@@ -36,8 +35,6 @@ SEED_WORDS = 4
 SEEDS = "seeds"
 
 _NONCE = struct.Struct(">IHIBBI")
-_LEAVES = b"fgl-secure one-way function tags"
-_LOW_63 = np.int64(2**63 - 1)
 
 
 def mask_nonce(step: Step, attempt: int = 0) -> bytes:
@@ -67,36 +64,6 @@ def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -
     """
     kind = struct.pack(">H", len(sender_key))
     return b"fgl-secure relay-coded/v2 mask" + kind + sender_key + relay_key + struct.pack(">QQ", sender, relay)
-
-
-def one_way(blocks: Ids, name: bytes = _LEAVES) -> Ids:
-    """A one-way function: Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
-
-    Args:
-        blocks: int64 [..., 2], secret and uniform below 2^63.
-        name: 32 bytes; under another one it is an independent function.
-
-    Returns:
-        int64 [..., 2], non-negative.
-    """
-    blocks = np.ascontiguousarray(blocks)
-    permutation = Cipher(algorithms.AES256(name), modes.ECB()).encryptor()  # noqa: S305  # no secrecy asked
-    image = np.frombuffer(permutation.update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
-    return (image ^ blocks) & _LOW_63
-
-
-def tags_of(leaves: Ids) -> Ids:
-    """The tags that commit to what all relays are shown: SHA-256, of which 126 bits make a tag.
-
-    Args:
-        leaves: int64 [g, R, 2], one for each relay.
-
-    Returns:
-        int64 [g, 2], non-negative.
-    """
-    rows = np.ascontiguousarray(leaves).reshape(len(leaves), leaves.shape[1] * 2)
-    digests = b"".join([sha256(each).digest() for each in rows.view(f"V{rows.shape[1] * 8}").ravel().tolist()])
-    return np.frombuffer(digests, dtype=np.int64).reshape(len(leaves), 4)[:, :2] & _LOW_63
 
 
 def offers(private: Bytes, agreement: KeyAgreement) -> Bytes:
@@ -145,6 +112,10 @@ class Cryptography(ABC):
         anonymous: whether senders are unnamed.
         session: 16 public bytes, different in every session; None draws them with the keys, where a process hosts all.
         agreement: how keys are agreed on, and what messages are sealed with.
+
+    Attributes:
+        agreement: as given.
+        tags: of sums.
     """
 
     unlinkable: ClassVar[bool] = True
@@ -160,7 +131,7 @@ class Cryptography(ABC):
         agreement: KeyAgreement = KeyAgreement.X25519,
     ) -> None:
         self._field, self._T, self._anonymous, self._session = field, T, anonymous, session
-        self._both_ends, self.agreement = session is None, agreement
+        self._both_ends, self.agreement, self.tags = session is None, agreement, Tags()
 
     def session(self, draws: Draws) -> bytes:
         """The session's name."""
@@ -227,33 +198,6 @@ class Cryptography(ABC):
             width: coordinates of each row.
             keys: that the relay shares with senders.
         """
-
-    def derived(self, openings: Ids, place: int) -> Ids:
-        """What opens tags at one relay, by its place: int64 [g, 2]; it tells nothing of what does at another."""
-        return one_way(openings, sha256(b"fgl-secure relay-coded opening" + struct.pack(">I", place)).digest())
-
-    def _leaves(self, openings: Ids, relays: int) -> Ids:
-        return np.stack([one_way(self.derived(openings, place)) for place in range(relays)], axis=1)
-
-    def tags(self, openings: Ids, relays: int) -> Ids:
-        """The tags of openings, int64 [g, 2]: nobody can find an opening for a tag."""
-        return tags_of(self._leaves(openings, relays))
-
-    def proofs(self, openings: Ids, relays: int, place: int) -> Ids:
-        """What shows one relay, by its place, that tags are opened: int64 [g, R, 2].
-
-        A tag commits to one value for each relay, and a relay answers whoever shows it what its value is made of. What
-        it is shown is no use at any other relay, so no relay can fetch a sum with what a target sent it.
-        """
-        shown = self._leaves(openings, relays)
-        shown[:, place] = self.derived(openings, place)
-        return shown
-
-    def opened(self, proofs: Ids, place: int) -> Ids:
-        """The tags that the relay at a place is shown to be opened: int64 [g, 2]."""
-        leaves = proofs.copy()
-        leaves[:, place] = one_way(proofs[:, place])
-        return tags_of(leaves)
 
     @abstractmethod
     def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
@@ -360,8 +304,8 @@ class RealCryptography(Cryptography):
         if self._anonymous:
             return [self._from_seeds(step, seeds, width) for seeds in drawn[SEEDS]]
         assert keys is not None, "named senders have keys"
-        slots = np.arange(len(senders)) - np.searchsorted(senders, senders)
-        return [self._from_keys(step, keys, each, senders, slots, width) for each in keys.streams]
+        ends = np.searchsorted(senders, keys.senders, side="right") - np.searchsorted(senders, keys.senders)
+        return [self._read(step, each, ends, width) for each in keys.streams]
 
     def expand(self, step: Step, relay: int, names: Ids, secrets: Array, width: int, keys: Keys | None) -> Elements:
         """The same, at the relay's end."""
@@ -387,14 +331,18 @@ class RealCryptography(Cryptography):
         streams = KeyedStreams([row.tobytes() for row in np.ascontiguousarray(seeds)])
         return streams.uniform(field.modulus, counts, self.nonce(step), field.dtype).reshape(len(seeds), width)
 
+    def _read(self, step: Step, streams: KeyedStreams, ends: Ids, width: int) -> Elements:
+        """The masks of so many messages of each sender: elements [sum of ends, width]."""
+        field = self._field
+        return streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
+
     def _from_keys(
         self, step: Step, keys: Keys, streams: KeyedStreams, senders: Ids, slots: Ids, width: int
     ) -> Elements:
         """Masks of some messages of each sender: streams are read up to the last of them."""
-        field, place = self._field, np.searchsorted(keys.senders, senders)
-        ends = np.zeros(len(keys.senders), dtype=np.int64)
+        place, ends = np.searchsorted(keys.senders, senders), np.zeros(len(keys.senders), dtype=np.int64)
         np.maximum.at(ends, place, slots + 1)
-        read = streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
+        read = self._read(step, streams, ends, width)
         rows = (np.cumsum(ends) - ends)[place] + slots
         return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
 

@@ -189,7 +189,7 @@ class Devices(BoundMachine):
                 self.remark(self.now, sender, "it did not agree on keys with every relay: what it sends is left out")
         plan, step = self._plan, self.now
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
-        own = self._crypto.tags(self._openings, len(self._relays))
+        own = self._crypto.tags.of(self._openings, len(self._relays))
         self._ask_in_order(own)
         tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
@@ -339,14 +339,14 @@ class Devices(BoundMachine):
         which = np.flatnonzero((owners != custodians) == proxied)
         if not len(which):
             return
-        openings = self._openings[self._order]
+        openings, tags = self._openings[self._order], self._asked
         if len(which) < len(openings):
-            openings, owners, custodians = openings[which], owners[which], custodians[which]
+            openings, tags, owners, custodians = openings[which], tags[which], owners[which], custodians[which]
         relays = len(self._relays)
         size = self._wire.fetch_bytes(relays)
-        for place, relay in enumerate(self._relays.tolist()):
+        for relay, shown in zip(self._relays.tolist(), self._crypto.tags.proofs(openings, tags, relays), strict=True):
             to = np.full(len(which), relay)
-            fields: dict[str, Array] = {wire.OPENING: self._crypto.proofs(openings, relays, place)}
+            fields: dict[str, Array] = {wire.OPENING: shown}
             if proxied:
                 fields |= {wire.RELAY: to.astype(np.uint32)}
                 yield self._wire.say(Phase.SEALED, self.now, (owners, custodians), size, fields, sealed=True)
@@ -479,7 +479,7 @@ class Devices(BoundMachine):
         self._drawn = within("drawn", arrays)
         self._plans = self._planned({d: arrays.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         if len(self._openings):
-            self._ask_in_order(self._crypto.tags(self._openings, len(self._relays)))
+            self._ask_in_order(self._crypto.tags.of(self._openings, len(self._relays)))
         waiting = self._due is _Due.ANSWERS
         self._answers = [Answers(int(relay), len(self._plan.groups)) for relay in self._relays] if waiting else []
         for j, each in enumerate(self._answers):

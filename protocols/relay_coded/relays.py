@@ -307,7 +307,7 @@ class Relays(BoundMachine):
         place = int(np.searchsorted(self._everybody, relay.party))
         for fetched in fetches:
             messages, shown = fetched, self._wire.read(fetched, wire.OPENING, "<i8", len(self._everybody), 2)
-            tags = self._crypto.opened(shown, place)
+            tags = self._crypto.tags.opened(shown, place)
             fresh = _first_of(tags, relay.answered)
             if len(fresh) < len(tags):
                 again = f"{len(tags) - len(fresh)} tags were fetched again and not answered"

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.crypto import streams
 from fgl_secure.crypto.prg import FieldStream
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError
@@ -41,13 +40,14 @@ def test_a_nonce_gives_the_same_again(nonce: bytes, modulus: int) -> None:
     assert np.array_equal(first, some.uniform(modulus, np.array([5, 9]), nonce))
 
 
-def test_streams_longer_than_a_chunk_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stream that is filled in several pieces is one stream."""
-    monkeypatch.setattr(streams, "ZEROS", memoryview(bytes(64)))
-    counts, nonce = np.array([1000, 37]), bytes(range(16))
+@pytest.mark.parametrize("nonce", [bytes(8) + b"\xff" * 8, b"\xff" * 16, bytes(15) + b"\x01"], ids=bytes.hex)
+def test_counters_carry_over_all_sixteen_bytes(nonce: bytes) -> None:
+    """Blocks are counted modulo 2^128, as OpenSSL's counter mode does; what goes past a stream's end is not seen."""
+    counts = np.array([1000, 37])
     found = KeyedStreams([bytes(32), bytes([7] * 32)]).uniform(2**31 - 1, counts, nonce, np.dtype(np.int32))
     assert found.dtype == np.int32
     assert np.array_equal(found[:1000], FieldStream(bytes(32), nonce).uniform(2**31 - 1, 1000))
+    assert np.array_equal(found[1000:], FieldStream(bytes([7] * 32), nonce).uniform(2**31 - 1, 37))
 
 
 def test_unfit_input_is_refused() -> None:

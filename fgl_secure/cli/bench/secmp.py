@@ -86,8 +86,8 @@ def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
             ),
             Side.AT_MOST,
             EPOCH_BOUND,
-            "all parties' work in one process; from the second round on parameter gradients are summed without laying "
-            "out their masks, to the same bits",
+            "all parties' work in one process, which expands a mask and hashes a tag once for both of their ends; from "
+            "the second round on parameter gradients are summed without laying out their masks, to the same bits",
         )
         for case in cases[1:]
     ]

@@ -113,8 +113,8 @@ class Collector:
                 earlier = products.get(id(left))
                 products[id(left)] = (left, right if earlier is None else earlier[1] + right)
             lefts = [_array(left) for left, _ in products.values() if left is not None]
-            rights = np.stack([_array(right) for _, right in products.values()])
-            taken.append((layer, np.stack(lefts) if lefts else None, rights))
+            rights = _stacked([_array(right) for _, right in products.values()])
+            taken.append((layer, _stacked(lefts) if lefts else None, rights))
         return taken
 
 
@@ -132,6 +132,11 @@ def gathered(collectors: list[Collector], order: NDArray[np.int64]) -> list[Fact
 
 def _array(tensor: torch.Tensor) -> Floats:
     return np.ascontiguousarray(tensor.detach().cpu().numpy(), dtype=np.float32)
+
+
+def _stacked(arrays: list[Floats]) -> Floats:
+    """Arrays behind a new first axis; one alone is not copied."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
 
 class ClearGradients:

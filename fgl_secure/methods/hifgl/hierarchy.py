@@ -26,7 +26,7 @@ def note_membership(channel: Channel, silo_of: NDArray[np.int64]) -> None:
 
 
 class SiloModels:
-    """The local models of all silos, each with its own optimiser and learning rate.
+    """The local models of all silos. Adam moves every parameter by itself, so one optimiser steps all of them.
 
     Args:
         layers: the initial model, the same for every silo.
@@ -38,22 +38,22 @@ class SiloModels:
     def __init__(self, layers: nn.ModuleList, silos: int, preset: Preset, device: torch.device) -> None:
         self.models = [copy.deepcopy(layers).to(device) for _ in range(silos)]
         self._federation, self._proximal = preset.federation, preset.proximal
-        self._optimisers = [torch.optim.Adam(model.parameters(), lr=preset.learning_rate) for model in self.models]
-        self._schedules = [
-            torch.optim.lr_scheduler.StepLR(optimiser, preset.decay_every, preset.decay)
-            for optimiser in self._optimisers
-        ]
+        self._parameters = [list(model.parameters()) for model in self.models]
+        self._averaged = [list(self._averaged_part(model).parameters()) for model in self.models]
+        everything = [parameter for own in self._parameters for parameter in own]
+        self._optimiser = torch.optim.Adam(everything, lr=preset.learning_rate, foreach=True)
+        self._schedule = torch.optim.lr_scheduler.StepLR(self._optimiser, preset.decay_every, preset.decay)
         self._keep_global()
 
     @property
     def bytes(self) -> int:
         """Size of one model on the wire, in bytes of float32."""
-        return sum(parameter.numel() for parameter in self.models[0].parameters()) * FLOAT_BYTES
+        return sum(parameter.numel() for parameter in self._parameters[0]) * FLOAT_BYTES
 
     def set_gradients(self, sums: list[NDArray[np.float64]]) -> None:
         """Replaces the gradients of all silos by sums that arrived: for each parameter float64 [silos, elements]."""
-        for silo, model in enumerate(self.models):
-            for parameter, arrived in zip(model.parameters(), sums, strict=True):
+        for silo, parameters in enumerate(self._parameters):
+            for parameter, arrived in zip(parameters, sums, strict=True):
                 own = torch.from_numpy(arrived[silo].reshape(parameter.shape))
                 parameter.grad = own.to(dtype=parameter.dtype, device=parameter.device)
 
@@ -63,19 +63,18 @@ class SiloModels:
         Args:
             devices_with_loss: for each silo, over how many devices its gradient is the mean (4.1.2, item 2).
         """
-        for model, count in zip(self.models, devices_with_loss, strict=True):
-            for parameter in model.parameters():
+        for parameters, count in zip(self._parameters, devices_with_loss, strict=True):
+            for parameter in parameters:
                 if parameter.grad is not None:
                     parameter.grad /= count
         if self._federation is Federation.SHARED:
-            self._average([[p.grad for p in model.parameters() if p.grad is not None] for model in self.models])
+            self._average([[p.grad for p in own if p.grad is not None] for own in self._parameters])
         if self._federation is Federation.FEDPROX:
             self._pull_to_global()
-        for optimiser, schedule in zip(self._optimisers, self._schedules, strict=True):
-            optimiser.step()
-            optimiser.zero_grad()
-            schedule.step()
-        self._average([[p.data for p in self._averaged_part(model).parameters()] for model in self.models])
+        self._optimiser.step()
+        self._optimiser.zero_grad()
+        self._schedule.step()
+        self._average([[p.data for p in own] for own in self._averaged])
         self._keep_global()
 
     def _averaged_part(self, model: nn.ModuleList) -> nn.ModuleList:
@@ -87,12 +86,12 @@ class SiloModels:
     def _keep_global(self) -> None:
         """Keeps the model that the server sends; only FedProx looks back at it."""
         if self._federation is Federation.FEDPROX:
-            self._global = [parameter.detach().clone() for parameter in self.models[0].parameters()]
+            self._global = [parameter.detach().clone() for parameter in self._parameters[0]]
 
     def _pull_to_global(self) -> None:
         """Adds the gradient of FedProx's proximal term, mu (w - w_global): zero at the first step of a round."""
-        for model in self.models:
-            for parameter, sent in zip(model.parameters(), self._global, strict=True):
+        for parameters in self._parameters:
+            for parameter, sent in zip(parameters, self._global, strict=True):
                 if parameter.grad is not None:
                     parameter.grad += self._proximal * (parameter.detach() - sent)
 

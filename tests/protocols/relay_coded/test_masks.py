@@ -327,8 +327,9 @@ def test_no_secret_shows_in_a_repr() -> None:
 class OneMaskASender(RealCryptography):
     """All messages of a sender in a step are under the mask of its first slot."""
 
-    def _from_keys(self, step: Step, keys: Keys, streams: KeyedStreams, senders: Any, slots: Any, width: int) -> Any:
-        return super()._from_keys(step, keys, streams, senders, 0 * slots, width)
+    def _read(self, step: Step, streams: KeyedStreams, ends: Any, width: int) -> Any:
+        first = np.repeat(np.cumsum(ends) - ends, ends)
+        return super()._read(step, streams, ends, width)[first]
 
 
 def repeated_shares(scheme: RelayCoded) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.algebra import Elements, lagrange_matrix
+from fgl_secure.algebra import Elements, PrimeField, lagrange_matrix
 from fgl_secure.protocols.relay_coded import RelayCoded, Roles, wire
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography, mask_nonce
@@ -16,6 +16,7 @@ from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
+from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.protocols.topology import Ids
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -181,11 +182,19 @@ class StaticTags(RealCryptography):
         return np.asarray(self.__dict__["kept"])
 
 
-class OneOpeningForAll(RealCryptography):
+class SameEverywhere(Tags):
     """What opens a tag at one relay opens it at all of them."""
 
     def derived(self, openings: Ids, place: int) -> Ids:  # noqa: ARG002  # whatever it is
         return super().derived(openings, 0)
+
+
+class OneOpeningForAll(RealCryptography):
+    """Real, but for such tags."""
+
+    def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
+        super().__init__(field, T, **known)
+        self.tags = SameEverywhere()
 
 
 class Prying(Relays):

@@ -1,0 +1,97 @@
+"""Tags of sums: each commits to one value for every relay, and a relay answers whoever shows what its value is made of.
+
+What a target shows one relay is no use at any other, so no relay can fetch a sum with what a target sent it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+_LEAVES = b"fgl-secure one-way function tags"
+_LOW_63 = np.int64(2**63 - 1)
+
+
+class Tags:
+    """The tags of one process's owners of sums, and of its relays.
+
+    Relays that agree are shown openings of the same values, and hash them once where one process hosts several.
+    """
+
+    def __init__(self) -> None:
+        self._leaves: Ids = np.empty((0, 0, 2), dtype=np.int64)
+        self._tags: Ids = np.empty((0, 2), dtype=np.int64)
+
+    def derived(self, openings: Ids, place: int) -> Ids:
+        """What opens tags at one relay, by its place: int64 [g, 2]; it tells nothing of what does at another."""
+        return one_way(openings, sha256(b"fgl-secure relay-coded opening" + struct.pack(">I", place)).digest())
+
+    def of(self, openings: Ids, relays: int) -> Ids:
+        """The tags of openings [g, 2], int64 [g, 2], for so many relays: nobody can find an opening for a tag."""
+        return tags_of(one_way(self._derived(openings, relays)))
+
+    def proofs(self, openings: Ids, tags: Ids, relays: int) -> Iterator[Ids]:
+        """What shows each relay, by its place, that tags are opened: int64 [g, R, 2] for each.
+
+        Args:
+            openings: int64 [g, 2].
+            tags: int64 [g, 2], as `of` has made them.
+            relays: R.
+        """
+        derived = self._derived(openings, relays)
+        leaves = one_way(derived)
+        self._leaves, self._tags = leaves, tags
+        for place in range(relays):
+            shown = leaves.copy()
+            shown[:, place] = derived[:, place]
+            yield shown
+
+    def opened(self, proofs: Ids, place: int) -> Ids:
+        """The tags that the relay at a place is shown to be opened: int64 [g, 2]."""
+        leaves = proofs.copy()
+        leaves[:, place] = one_way(proofs[:, place])
+        if not np.array_equal(leaves, self._leaves):
+            self._leaves, self._tags = leaves, tags_of(leaves)
+        return self._tags
+
+    def _derived(self, openings: Ids, relays: int) -> Ids:
+        return np.stack([self.derived(openings, place) for place in range(relays)], axis=1)
+
+
+def one_way(blocks: Ids, name: bytes = _LEAVES) -> Ids:
+    """A one-way function: Davies and Meyer's construction from AES under a fixed public key, x -> AES(x) xor x.
+
+    Args:
+        blocks: int64 [..., 2], secret and uniform below 2^63.
+        name: 32 bytes; under another one it is an independent function.
+
+    Returns:
+        int64 [..., 2], non-negative.
+    """
+    blocks = np.ascontiguousarray(blocks)
+    permutation = Cipher(algorithms.AES256(name), modes.ECB()).encryptor()  # noqa: S305  # no secrecy asked
+    image = np.frombuffer(permutation.update(blocks.tobytes()), dtype=np.int64).reshape(blocks.shape)
+    return (image ^ blocks) & _LOW_63
+
+
+def tags_of(leaves: Ids) -> Ids:
+    """The tags that commit to what all relays are shown: SHA-256, of which 126 bits make a tag.
+
+    Args:
+        leaves: int64 [g, R, 2], one for each relay.
+
+    Returns:
+        int64 [g, 2], non-negative.
+    """
+    rows = np.ascontiguousarray(leaves).reshape(len(leaves), leaves.shape[1] * 2)
+    digests = b"".join([sha256(each).digest() for each in rows.view(f"V{rows.shape[1] * 8}").ravel().tolist()])
+    return np.frombuffer(digests, dtype=np.int64).reshape(len(leaves), 4)[:, :2] & _LOW_63
