@@ -42,10 +42,14 @@ class Lie:
         roster: as told, by place.
         terms: whose ciphertexts are added up.
         tags: whose tags are added up.
+        says: how many terms the sum says that it has.
     """
 
-    def __init__(self, roster: Sequence[int], terms: Sequence[int], tags: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, roster: Sequence[int], terms: Sequence[int], tags: Sequence[int] | None = None, says: int | None = None
+    ) -> None:
         self.roster, self.terms, self.tags = roster, terms, terms if tags is None else tags
+        self.says = len(roster) if says is None else says
 
 
 class Liar:
@@ -77,13 +81,13 @@ class Liar:
         return changed(sent, tag=words_of_elements(tags[None], FIELD.modulus), **fields)
 
     def _made(self, lie: Lie) -> tuple[list[bytes], Array]:
-        """Ciphertexts that say that they have the roster's terms, and tags."""
+        """Ciphertexts and tags."""
         assert self._public is not None
         (added,) = [Adder(self._public).add(ciphertexts_of(self._heard[u], 0)[0] for u in lie.terms)]
         tags = np.zeros(TAGS, dtype=np.int64)
         for u in lie.tags:
             tags = FIELD.add(tags, self._heard[u]["tag"][0].astype(np.int64))
-        return [PREFIX.pack(self._public.fingerprint, len(lie.roster)) + added[PREFIX.size :]], tags
+        return [PREFIX.pack(self._public.fingerprint, lie.says) + added[PREFIX.size :]], tags
 
 
 def opened(lies: Mapping[int, Lie], clients: type[SharedKeyClients] = SharedKeyClients) -> dict[int, list[int]]:
@@ -179,6 +183,12 @@ def test_two_rosters_are_not_both_opened() -> None:
 def test_rosters_and_sums_that_are_none_are_refused(lie: Lie) -> None:
     """A client opens no sum of fewer than the threshold, none without itself, and none of other terms than are told."""
     assert 0 not in opened(dict.fromkeys(EVERYBODY, lie))
+
+
+@pytest.mark.parametrize("says", [1, CLIENTS - 1, CLIENTS + 1])
+def test_a_sum_that_says_another_number_of_terms_is_refused(says: int) -> None:
+    """The right sum under the right tags: noise and range are checked for as many terms as clients agreed on."""
+    assert opened(dict.fromkeys(EVERYBODY, Lie(EVERYBODY, EVERYBODY, says=says))) == {}
 
 
 def test_tags_are_of_their_vectors() -> None:
