@@ -69,6 +69,7 @@ class SecureAggregator:
         weight_fraction_bits: int = 0,
         integers: IntegerRule = IntegerRule.EXACT,
         privacy: DistributedNoise | None = None,
+        k_min: int = 1,
         coins: Coins | None = None,
         limits: Limits | None = None,
     ) -> SecureAggregator:
@@ -85,14 +86,17 @@ class SecureAggregator:
                 integers.
             integers: what the mean of integers is.
             privacy: noise, and what all means together may cost.
+            k_min: fewest clients that an entry of a mean is opened for, whoever of them may vanish; entries with fewer
+                contributions are 0 in the mean, and `last_round.withheld` has them. For updates in which 0 is no
+                change, such as those of embeddings of nodes. 1 opens all.
             coins: of all parties in this process; None takes secret ones.
             limits: what parties of this process read of a message at most; None takes the defaults of `Limits`, and
                 for the number of clients this one. Parties need not agree on them.
 
         Raises:
             UnknownNameError: there is no scheme, or no rule for integers, of that name.
-            InputError: fewer than 2 clients, a threshold that privacy forbids, or arguments that contradict each
-                other.
+            InputError: fewer than 2 clients, a threshold that privacy forbids, a k_min beyond the threshold, or
+                arguments that contradict each other.
         """
         if integers not in tuple(IntegerRule):
             raise UnknownNameError("integers", str(integers), tuple(IntegerRule))
@@ -108,6 +112,7 @@ class SecureAggregator:
             ),
             integers=IntegerRule(integers),
             privacy=privacy,
+            k_min=integer_of(k_min, "k_min"),
         )
         limits = limits or replace(DEFAULT_LIMITS, clients=max(DEFAULT_LIMITS.clients, rules.clients))
         limits.check_clients(rules.clients)
@@ -123,7 +128,7 @@ class SecureAggregator:
 
     @property
     def claim(self) -> Claim:
-        """What the scheme promises for so many clients."""
+        """What the scheme promises for so many clients, and what the mean tells all the same."""
         return self._rules.claim
 
     @property

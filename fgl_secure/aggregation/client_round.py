@@ -14,7 +14,6 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rules import Ledger, Purpose, Rules
-from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identities, Identity, Names
@@ -236,10 +235,15 @@ class ClientRound:
             raise StaleMessageError(f"first request of the sum of {request.purpose.name} must open it; it does not")
         if request.batches:
             raise MalformedMessageError("first request of a sum must hold no messages; it does")
-        finds, named = self._rules.finds_ranges(opening.layout), opening.bounds is not None
-        fits = finds == named if values else finds and not named
+        finds, named = self._rules.finds_ranges(opening.layout), opening.found.bounds is not None
+        fits = finds and not named if request.purpose is Purpose.RANGES else finds == named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
+        marks, closes = request.purpose is Purpose.MARKS, opening.found.opened is not None
+        if self._rules.k_min == 1 and (marks or closes):
+            raise ProtocolError("marks must be asked for, and entries be opened, only where k_min is above 1")
+        if self._rules.k_min > 1 and closes != values:
+            raise ProtocolError("entries must be opened with the sum of the values, and with no other; they are not")
         return opening
 
     def _opened(self, request: Request) -> _Part:
@@ -249,7 +253,9 @@ class ClientRound:
             raise InputError("mapping must be provided before a sum is opened; found none")
         opening.layout.check(self._mapping)
         machine = self._machine(request.purpose, opening)
-        vector = self._vector(request.purpose, opening, self._mapping)
+        vector = self._rules.vector(
+            request.purpose, opening.layout, opening.found, self._mapping, self._weight, self._coins
+        )
         if request.purpose is Purpose.VALUES:
             self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
         machine.begin(self._rules.step(request.purpose, self._place.number), vector[None])
@@ -257,8 +263,8 @@ class ClientRound:
 
     def _machine(self, purpose: Purpose, opening: Opening) -> SumMachine:
         rules, hosted = self._rules, np.array([self._party], dtype=np.int64)
-        session = rules.session(self._place.session, opening.layout, opening.bounds)
-        topology = rules.topology(purpose, opening.layout, opening.bounds)
+        session = rules.session(self._place.session, opening.layout, opening.found)
+        topology = rules.topology(purpose, opening.layout, opening.found.bounds)
         (machine,) = rules.scheme.machines(topology, session, OwnDraws(self._coins), hosted, names=self._names)
         return machine
 
@@ -270,12 +276,6 @@ class ClientRound:
         machine = self._machine(purpose, read)
         machine.restore(named_from_bytes(state))
         return _Part(purpose, read, machine)
-
-    def _vector(self, purpose: Purpose, opening: Opening, mapping: Mapping[str, Any]) -> Integers:
-        layout, bounds = opening.layout, opening.bounds
-        if purpose is Purpose.RANGES:
-            return self._rules.levels(layout).encode(mapping, self._coins)
-        return self._rules.code(layout, bounds, self._coins).encode(mapping, self._weight)
 
 
 def _read_head(data: bytes) -> tuple[int, int, float, bool]:

@@ -43,6 +43,9 @@ class RoundRecord:
         error_bound: stated bound of the mean's error, by tensor; infinite under privacy.
         transcript: of all messages, of server 0 and of clients as silos; attacks read its views.
         seconds: that the round took.
+        k_min: fewest clients that an entry of the mean was opened for.
+        withheld: by tensor and in its shape, bool: the entries that fewer may have contributed to, which nobody opened
+            and which are 0 in the mean; empty where k_min is 1.
     """
 
     scheme: str
@@ -59,6 +62,8 @@ class RoundRecord:
     error_bound: Mapping[str, float]
     transcript: Transcript = field(repr=False)
     seconds: float = 0.0
+    k_min: int = 1
+    withheld: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
 
     @property
     def byte_count(self) -> int:

@@ -89,6 +89,9 @@ each of them</li>
 <li>who is in it, and when each client answered</li>
 {% if record.bounds %}<li>a bound for each tensor, in the table below: given, or found as the maximum over all
 clients, to within a factor of four</li>{% endif %}
+{% if record.withheld %}<li>how many clients contribute to each entry: {{ "{:,}".format(withheld) }} of
+{{ "{:,}".format(record.layout.size) }} entries have too few for k_min = {{ record.k_min }}, were opened by nobody, and
+are 0 in the mean</li>{% endif %}
 </ul>
 {% if claim.guarantees %}<p>What the scheme promises:</p>
 <ul>{% for each in claim.guarantees %}<li>{{ each.statement }} ({{ each.strength }}; {{ each.source }})</li>{% endfor %}
@@ -171,6 +174,7 @@ def write_report(
         example=found.clients[0],
         tensors=_tensors(record)[:MOST_TENSORS],
         more=max(0, len(record.layout.entries) - MOST_TENSORS),
+        withheld=sum(int(closed.sum()) for closed in record.withheld.values()),
     )
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.rules import Purpose
+from fgl_secure.aggregation.rules import Found, Purpose
+from fgl_secure.aggregation.withheld import read_entries
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Messages, decode, encode
 from fgl_secure.runtime.messages import SESSION_BYTES
@@ -25,16 +26,16 @@ class Opening:
 
     Attributes:
         layout: of the mappings.
-        bounds: as found by a sum before, by name; None where they follow from the rules.
+        found: by the sums before.
     """
 
     layout: Layout
-    bounds: Mapping[str, float] | None
+    found: Found
 
     def to_bytes(self) -> bytes:
         """For `from_bytes`."""
-        bounds = b"" if self.bounds is None else json.dumps(dict(self.bounds)).encode()
-        return packed([self.layout.to_bytes(), bounds])
+        bounds = b"" if self.found.bounds is None else json.dumps(dict(self.found.bounds)).encode()
+        return packed([self.layout.to_bytes(), bounds, self.found.opened or b""])
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Opening:
@@ -45,15 +46,17 @@ class Opening:
             limits: of the party that reads it.
 
         Raises:
-            MalformedMessageError: it is no opening, is beyond a limit, or its bounds are not one positive number for
-                each float tensor.
+            MalformedMessageError: it is no opening, is beyond a limit, its bounds are not one positive number for
+                each float tensor, or it opens other entries than there are.
         """
-        layout, bounds = unpacked(data, 2)
+        written, bounds, opened = unpacked(data, 3)
         limits.check_layout(bounds)
-        opening = cls(Layout.from_bytes(layout, limits), _bounds(bounds) if bounds else None)
-        if opening.bounds is not None and set(opening.bounds) != {entry.name for entry in opening.layout.floats}:
+        layout, found = Layout.from_bytes(written, limits), _bounds(bounds) if bounds else None
+        if found is not None and set(found) != {entry.name for entry in layout.floats}:
             raise MalformedMessageError("bounds must be given for all float tensors and for nothing else; they are not")
-        return opening
+        if opened:
+            read_entries(opened, layout.size)
+        return cls(layout, Found(found, opened or None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,24 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
 from fgl_secure.aggregation.ranges import RangeLevels
+from fgl_secure.aggregation.withheld import marks_of, only_opened, opened_entries
 from fgl_secure.algebra import UNWEIGHTED, Weighing
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.dp import Budget, Perturbation
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Scheme, check_range
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Claim, Directory, Role, Step
+from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 
 MOST_ROUNDS = 2**32
@@ -37,8 +40,23 @@ class Purpose(IntEnum):
 
     RANGES = 0
     """How large the numbers are."""
-    VALUES = 1
+    MARKS = 1
+    """How many clients contribute to each entry."""
+    VALUES = 2
     """The mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the sums of a round have found for those that come after them.
+
+    Attributes:
+        bounds: largest magnitude of a float, by name; None where the rules give them, or they are to be found.
+        opened: which entries are opened, a bit for each; None where all are, or where that is to be found.
+    """
+
+    bounds: Mapping[str, float] | None = None
+    opened: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +72,7 @@ class Rules:
         weighing: what weights there may be.
         integers: what the mean of integers is.
         privacy: what the means may cost; None adds no noise.
+        k_min: fewest clients that an entry of a mean is opened for; see `withheld`. 1 opens all.
         agreed: bytes for whatever else all parties must have been told alike; no sum comes about where they differ.
     """
 
@@ -65,6 +84,7 @@ class Rules:
     weighing: Weighing = UNWEIGHTED
     integers: IntegerRule = IntegerRule.EXACT
     privacy: DistributedNoise | None = None
+    k_min: int = 1
     agreed: bytes = b""
 
     def __post_init__(self) -> None:
@@ -78,6 +98,8 @@ class Rules:
             raise InputError(f"bound must be a positive number; found {self.bound}")
         if self.fraction_bits is not None and not -MOST_BITS <= self.fraction_bits <= MOST_BITS:
             raise InputError(f"fraction_bits must lie in -{MOST_BITS}..{MOST_BITS}; found {self.fraction_bits}")
+        if not 1 <= self.k_min <= self.threshold:
+            raise InputError(f"k_min must lie in 1..{self.threshold}, the threshold; found {self.k_min}")
         if self.privacy is not None:
             _check_private(self)
         elif self.bound is None and self.scheme.modulus is None:
@@ -92,7 +114,55 @@ class Rules:
 
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
         """The first sum of a round: that of the values where bounds are found already, or follow from the rules."""
-        return Purpose.RANGES if self.finds_ranges(layout) and bounds is None else Purpose.VALUES
+        return Purpose.RANGES if self.finds_ranges(layout) and bounds is None else self.after(Purpose.RANGES)
+
+    def after(self, purpose: Purpose) -> Purpose:
+        """The sum that comes after that of the ranges, or of the marks."""
+        return Purpose.MARKS if purpose is Purpose.RANGES and self.k_min > 1 else Purpose.VALUES
+
+    def found(self, purpose: Purpose, layout: Layout, before: Found, total: Integers) -> Found:
+        """What is found with a sum of ranges, or of marks.
+
+        Args:
+            purpose: of the sum.
+            layout: of the mappings.
+            before: what was found before.
+            total: int64 [length], the sum.
+
+        Raises:
+            ProtocolError: no clients that follow the protocol have such a sum.
+        """
+        if purpose is Purpose.RANGES:
+            return Found(self.levels(layout).bounds(total))
+        least = self.k_min + self.clients - self.threshold
+        return Found(before.bounds, opened_entries(total, self.clients, least))
+
+    def vector(
+        self,
+        purpose: Purpose,
+        layout: Layout,
+        found: Found,
+        mapping: Mapping[str, Any],
+        weight: float,
+        coins: Coins,
+    ) -> Integers:
+        """What a client adds to a sum of a round: int64 [length].
+
+        Args:
+            purpose: of the sum.
+            layout: of the mappings.
+            found: by the sums before.
+            mapping: of the client.
+            weight: of the client.
+            coins: of the client.
+
+        Raises:
+            InputError, FieldRangeError: a mapping or weight that cannot be written; names the key.
+        """
+        if purpose is Purpose.RANGES:
+            return self.levels(layout).encode(mapping, coins)
+        written = self.code(layout, found.bounds, coins).encode(mapping, weight)
+        return marks_of(written) if purpose is Purpose.MARKS else only_opened(written, found.opened)
 
     def levels(self, layout: Layout) -> RangeLevels:
         """The levels of that sum."""
@@ -139,8 +209,18 @@ class Rules:
 
     @property
     def claim(self) -> Claim:
-        """What the scheme promises for so many clients."""
-        return self.scheme.claim_for(self._sum_of(1, 1))
+        """What the scheme promises for so many clients, and what the mean tells all the same."""
+        claim = self.scheme.claim_for(self._sum_of(1, 1))
+        if not claim.guarantees:
+            return claim
+        tells = "an entry to which one client alone contributes is that client's"
+        if self.k_min > 1:
+            tells = (
+                f"how many clients contribute to each entry; those with fewer than {self.k_min} are opened by nobody "
+                "as long as server and clients follow the protocol"
+            )
+        sparse = Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)
+        return replace(claim, leaks_by_design=(*claim.leaks_by_design, sparse))
 
     def topology(self, purpose: Purpose, layout: Layout, bounds: Mapping[str, float] | None) -> Topology:
         """One sum of a round, as client and server work it out alike.
@@ -155,6 +235,8 @@ class Rules:
         """
         if purpose is Purpose.RANGES:
             return self._sum_of(self.levels(layout).length, None)
+        if purpose is Purpose.MARKS:
+            return self._sum_of(layout.size, 1)
         topology = self._sum_of(layout.size + 1, self.code(layout, bounds).bound)
         check_range(self.scheme, topology)
         return topology
@@ -165,32 +247,34 @@ class Rules:
             raise InputError(f"number of a round must lie in 0..2^32 - 1; found {number}")
         return Step(number, part=int(purpose))
 
-    def session(self, session: bytes, layout: Layout, bounds: Mapping[str, float] | None) -> bytes:
+    def session(self, session: bytes, layout: Layout, found: Found) -> bytes:
         """What keys of a sum are bound to: the session, and a digest of how vectors are written.
 
         A server that told one client a small bound and the others a huge one would have the others' numbers round to 0,
-        and the sum would be that one client's update: bound to different digests they have no sum at all.
+        and the sum would be that one client's update: bound to different digests they have no sum at all. The same
+        holds for entries that it told one client to be open and the others to be closed.
 
         Args:
             session: 16 public bytes.
             layout: of the mappings.
-            bounds: as found, by name; None where they follow from the rules, or are to be found.
+            found: by the sums before.
         """
         if len(session) != SESSION_BYTES:
             raise InputError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
-        return session + self._context(layout, bounds)
+        return session + self._context(layout, found)
 
     def _sum_of(self, width: int, bound: int | None) -> Topology:
         return Topology.to_server(self.parties, width, bound)
 
-    def _context(self, layout: Layout, bounds: Mapping[str, float] | None) -> bytes:
+    def _context(self, layout: Layout, found: Found) -> bytes:
         """SHA-256 of all that a vector means, beyond the numbers that terms name."""
-        found = None if bounds is None else sorted(bounds.items())
+        bounds = None if found.bounds is None else sorted(found.bounds.items())
+        opened = self.k_min, None if found.opened is None else hashlib.sha256(found.opened).hexdigest()
         bound, weighing = None if self.bound is None else float(self.bound), self.weighing
         written = bound, self.fraction_bits, float(weighing.bound), weighing.fraction_bits, self.integers
         noise = None if self.privacy is None else astuple(self.privacy)
-        stated = json.dumps([layout.digest.hex(), found, written, noise, self.agreed.hex()])
-        return hashlib.sha256(b"fgl-secure vectors/v1" + stated.encode()).digest()
+        stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex()])
+        return hashlib.sha256(b"fgl-secure vectors/v2" + stated.encode()).digest()
 
 
 @lru_cache(maxsize=16)
@@ -204,6 +288,8 @@ def _check_private(rules: Rules) -> None:
             "bound and fraction_bits must not be given under privacy: the clip is the bound, and the noise makes the "
             f"grid; found {rules.bound} and {rules.fraction_bits}"
         )
+    if rules.k_min > 1:
+        raise InputError(f"k_min must be 1 under privacy, which counts of contributors would undo; found {rules.k_min}")
     if rules.weighing.fraction_bits:
         raise InputError(f"weight_fraction_bits must be 0 under privacy; found {rules.weighing.fraction_bits}")
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.record import RoundRecord, recording_for
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
-from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.rules import Found, Purpose, Rules
+from fgl_secure.aggregation.withheld import only_opened, withheld_entries
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
@@ -30,7 +30,7 @@ Ids = NDArray[np.int64]
 
 
 class ServerRound:
-    """The server's part in one round: a sum that finds ranges where they are open, and the sum of the vectors.
+    """The server's part in one round: sums that find ranges and count contributors where that is open, and the mean's.
 
     Requests go out (`requests`), answers come in (`receive`), and whoever has not answered when the server goes on
     (`advance`) has dropped out.
@@ -59,7 +59,7 @@ class ServerRound:
     ) -> None:
         self._rules, self._layout, self._coins, self._limits = rules, layout, coins, limits
         self._session, self._number = session, number
-        self._bounds = bounds if rules.finds_ranges(layout) else None
+        self._found = Found(bounds if rules.finds_ranges(layout) else None)
         self._clients, (self._server,) = rules.parties.ids(Role.SILO), rules.parties.ids(Role.SERVER).tolist()
         self._channel = Channel(rules.parties, coins, recording or recording_for(rules, layout))
         self._start, self._seconds = time.perf_counter(), 0.0
@@ -106,7 +106,7 @@ class ServerRound:
     @property
     def bounds(self) -> Mapping[str, float] | None:
         """Ranges as found, by tensor; None where the rules give them or they are not found yet."""
-        return self._bounds
+        return self._found.bounds
 
     @property
     def included(self) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ class ServerRound:
         if self.done:
             return {}
         if self.opens:
-            opened = self._as_request(Opening(self._layout, self._bounds)).to_bytes()
+            opened = self._as_request(Opening(self._layout, self._found)).to_bytes()
             return dict.fromkeys(range(self._rules.clients), opened)
         asked = np.unique(np.concatenate([messages.receivers for messages in self._outbox]))
         places = np.flatnonzero(np.isin(self._clients, asked)).tolist()
@@ -165,12 +165,12 @@ class ServerRound:
         if total is None or included is None:
             raise ProtocolError("sum must be there when nobody has anything more to say; it is not")
         places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
-        if self._purpose is Purpose.RANGES:
-            self._bounds = self._rules.levels(self._layout).bounds(total[0])
-            self._open(Purpose.VALUES)
-        else:
+        if self._purpose is Purpose.VALUES:
             self._seconds = time.perf_counter() - self._start
-            self._outcome = Outcome(self._rules, self._layout, self._code, total[0], places)
+            self._outcome = Outcome(self._rules, self._layout, self._found, total[0], places)
+            return
+        self._found = self._rules.found(self._purpose, self._layout, self._found, total[0])
+        self._open(self._rules.after(self._purpose))
 
     @property
     def result(self) -> dict[str, Any]:
@@ -210,10 +210,8 @@ class ServerRound:
         return Request(self._session, self._number, self._purpose, opening, batches)
 
     def _open(self, purpose: Purpose) -> None:
-        rules, layout, bounds = self._rules, self._layout, self._bounds
-        if purpose is Purpose.VALUES:
-            self._code: Code = rules.code(layout, bounds)
-        session, topology = rules.session(self._session, layout, bounds), rules.topology(purpose, layout, bounds)
+        rules, layout, found = self._rules, self._layout, self._found
+        session, topology = rules.session(self._session, layout, found), rules.topology(purpose, layout, found.bounds)
         hosted = np.array([self._server], dtype=np.int64)
         (machine,) = rules.scheme.machines(topology, session, self._channel, hosted)
         machine.begin(rules.step(purpose, self._number))
@@ -227,13 +225,14 @@ class Outcome:
     Args:
         rules: of the round.
         layout: of the mappings.
-        code: how vectors were written.
+        found: by the sums before.
         total: int64 [P + 1], the sum.
         included: whose numbers are in it, ascending.
     """
 
-    def __init__(self, rules: Rules, layout: Layout, code: Code, total: Integers, included: tuple[int, ...]) -> None:
-        self._rules, self._layout, self._code, self._total = rules, layout, code, total
+    def __init__(self, rules: Rules, layout: Layout, found: Found, total: Integers, included: tuple[int, ...]) -> None:
+        self._rules, self._layout, self._found, self._total = rules, layout, found, total
+        self._code = rules.code(layout, found.bounds)
         self.included = included
         self._mean: dict[str, Any] | None = None
 
@@ -242,6 +241,7 @@ class Outcome:
         """See `ServerRound.result`."""
         if self._mean is None:
             self._check_weight(int(self._total[-1]))
+            self._check_closed()
             self._mean = self._code.decode(self._total)
         return self._mean
 
@@ -267,9 +267,18 @@ class Outcome:
             bounds=self._code.bounds,
             fraction_bits=self._code.fraction_bits,
             error_bound=self._code.errors(total, len(self.included)),
+            k_min=rules.k_min,
+            withheld=withheld_entries(self._layout, self._found.opened),
             transcript=channel.transcript,
             seconds=seconds,
         )
+
+    def _check_closed(self) -> None:
+        if not np.array_equal(only_opened(self._total, self._found.opened), self._total):
+            raise ProtocolError(
+                "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
+                "something else"
+            )
 
     def _check_weight(self, weight: int) -> None:
         most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)

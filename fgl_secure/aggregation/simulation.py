@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.record import RoundRecord, recording_for
-from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.rules import Found, Purpose, Rules
 from fgl_secure.aggregation.server_round import Outcome
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
@@ -48,17 +48,19 @@ class Brought:
     dropped: Set[int]
     coins: Coins
 
-    def vectors(self, purpose: Purpose, bounds: Mapping[str, float] | None) -> Integers:
+    def vectors(self, purpose: Purpose, found: Found) -> Integers:
         """The vector of every client, int64 [n, length]; of zeros for those whose vector goes nowhere.
 
         Raises:
             InputError: a client refuses its mapping or weight; names the client.
         """
-        width = self.rules.topology(purpose, self.layout, bounds).width
+        width = self.rules.topology(purpose, self.layout, found.bounds).width
         rows = np.zeros((self.rules.clients, width), dtype=np.int64)
         for index in self.mappings.keys() - self.dropped:
             with _named(index):
-                rows[index] = self._vector(index, purpose, bounds)
+                rows[index] = self.rules.vector(
+                    purpose, self.layout, found, self.mappings[index], self.weights[index], self.coins
+                )
         return rows
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
@@ -69,11 +71,6 @@ class Brought:
         if phase not in EARLY:
             kept &= ~np.isin(senders, clients[list(self.dropped)])
         return kept
-
-    def _vector(self, index: int, purpose: Purpose, bounds: Mapping[str, float] | None) -> Integers:
-        if purpose is Purpose.RANGES:
-            return self.rules.levels(self.layout).encode(self.mappings[index], self.coins)
-        return self.rules.code(self.layout, bounds, self.coins).encode(self.mappings[index], self.weights[index])
 
 
 def simulated(
@@ -95,21 +92,23 @@ def simulated(
     """
     rules, layout, start = brought.rules, brought.layout, time.perf_counter()
     channel = Channel(rules.parties, brought.coins, recording_for(rules, layout), brought.arrives)
-    bounds = known if rules.finds_ranges(layout) else None
-    if rules.first(layout, bounds) is Purpose.RANGES:
-        total, _ = _summed(brought, channel, Purpose.RANGES, number, None)
-        bounds = rules.levels(layout).bounds(total)
-    total, included = _summed(brought, channel, Purpose.VALUES, number, bounds)
-    outcome = Outcome(rules, layout, rules.code(layout, bounds), total, included)
-    return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), bounds
+    found = Found(known if rules.finds_ranges(layout) else None)
+    purpose = rules.first(layout, found.bounds)
+    while True:
+        total, included = _summed(brought, channel, purpose, number, found)
+        if purpose is Purpose.VALUES:
+            break
+        found, purpose = rules.found(purpose, layout, found, total), rules.after(purpose)
+    outcome = Outcome(rules, layout, found, total, included)
+    return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
 
 
 def _summed(
-    brought: Brought, channel: Channel, purpose: Purpose, number: int, bounds: Mapping[str, float] | None
+    brought: Brought, channel: Channel, purpose: Purpose, number: int, found: Found
 ) -> tuple[Integers, tuple[int, ...]]:
     """One sum, int64 [length], and whose vectors are in it."""
-    rules, vectors = brought.rules, brought.vectors(purpose, bounds)
-    collective = Collective(rules.scheme, rules.topology(purpose, brought.layout, bounds), channel)
+    rules, vectors = brought.rules, brought.vectors(purpose, found)
+    collective = Collective(rules.scheme, rules.topology(purpose, brought.layout, found.bounds), channel)
     total: Integers = collective.sum(vectors, rules.step(purpose, number))[0]
     included = collective.included
     if included is None:

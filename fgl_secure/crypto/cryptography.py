@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair, is_usable
 from fgl_secure.crypto.prg import KEY_BYTES, add_masks, word_of
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 
@@ -284,11 +284,7 @@ class RealCryptography(Cryptography):
 
     def usable(self, public: bytes) -> bool:
         """Whether it is no point of low order."""
-        try:
-            KeyPair(bytes(range(KEY_BYTES))).agree(public, session=b"", context=b"")
-        except ProtocolError:
-            return False
-        return True
+        return is_usable(public)
 
     def agree(
         self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes],

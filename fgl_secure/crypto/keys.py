@@ -9,6 +9,7 @@ repeat; the library's own randomness hides it on its way and goes into nothing e
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import cache
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -123,6 +124,20 @@ class KeyPair:
         except ValueError as error:
             raise ProtocolError("other must not be a public key of low order") from error
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(shared + secret)
+
+
+@cache
+def _anybody() -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
+
+
+def is_usable(public: bytes) -> bool:
+    """Whether 32 bytes are no point of low order, with which everybody would share the same key."""
+    try:
+        _anybody().exchange(X25519PublicKey.from_public_bytes(public))
+    except ValueError:
+        return False
+    return True
 
 
 class Offer:

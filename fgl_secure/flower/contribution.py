@@ -46,8 +46,8 @@ def check_ranges(asked: RoundRequest) -> None:
     Raises:
         ProtocolError: one is no power of two.
     """
-    bounds = {} if asked.opening is None or asked.opening.bounds is None else asked.opening.bounds
-    if any(math.frexp(bound)[0] != 0.5 for bound in bounds.values()):
+    bounds = None if asked.opening is None else asked.opening.found.bounds
+    if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 
 

@@ -63,6 +63,7 @@ class Clients(OneSumClients):
         self._pair = np.zeros((h, n, KEY_BYTES), dtype=np.uint8)
         self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._holds = np.zeros((h, n), dtype=np.bool_)
+        self._own = np.zeros((*self._tapes, h, self._plan.code.width), dtype=np.int64)
         self._held = np.zeros((*self._tapes, h, n, self._plan.code.width), dtype=np.int64)
         self._roster = np.zeros((h, n), dtype=np.bool_)
 
@@ -128,7 +129,7 @@ class Clients(OneSumClients):
         for at, own in zip(which.tolist(), secrets, strict=True):
             place = int(self._places[at])
             coded = self._coded(at, own, context)
-            self._held[..., at, place, :], self._holds[at, place] = coded[..., place, :], True
+            self._own[..., at, :], self._holds[at, place] = coded[..., place, :], True
             others = [v for v in range(n) if v != place]
             sealed = [self._sealed(at, v, coded, context) if self._has[at, v] else nothing for v in others]
             boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
@@ -176,6 +177,7 @@ class Clients(OneSumClients):
                     f"coded masks of at least {needed} clients must open as sealed for client {self._places[at]}; "
                     f"found {len(found) + 1}"
                 )
+            self._held[..., at, int(self._places[at]), :] = self._own[..., at, :]
             for v, values in found.items():
                 self._holds[at, v], self._held[..., at, v, :] = True, values
 
@@ -283,7 +285,8 @@ class Clients(OneSumClients):
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """The sum of the coded masks of each client's roster, and no second; then everything is forgotten."""
         sums = [self._plan.code.added(self._opened(at)) for at in which.tolist()]
-        self._held[..., which, :, :], self._pair[which], self._holds[which] = 0, 0, False
+        self._held[..., which, :, :], self._own[..., which, :] = 0, 0
+        self._pair[which], self._holds[which] = 0, False
         total = np.stack([one.astype(np.int64, copy=False) for one in sums], axis=-2)
         return [self._to_server(Phase.UNMASKING, which, {}, {"sum": total})]
 
@@ -298,6 +301,7 @@ class Clients(OneSumClients):
             "pair": self._pair,
             "pad": self._receiver,
             "holds": self._holds,
+            "own": self._own,
             "held": self._held,
             "roster": self._roster,
         }
@@ -305,4 +309,5 @@ class Clients(OneSumClients):
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._has, self._pair, self._receiver = arrays["has"], arrays["pair"], arrays["pad"]
-        self._holds, self._held, self._roster = arrays["holds"], arrays["held"], arrays["roster"]
+        self._holds, self._roster = arrays["holds"], arrays["roster"]
+        self._own, self._held = arrays["own"], arrays["held"]

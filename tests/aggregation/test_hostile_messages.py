@@ -36,9 +36,9 @@ def _traced() -> Iterator[None]:
 
 
 def aggregator(scheme: str, seed: int) -> SecureAggregator:
-    """One party's own."""
-    bound = 8.0 if scheme == "ckks-shared-key" else None
-    return SecureAggregator.for_clients(CLIENTS, scheme, threshold=2, bound=bound, coins=SimulationCoins(seed))
+    """One party's own; its rounds have all three sums where the scheme finds ranges."""
+    bound, coins = 8.0 if scheme == "ckks-shared-key" else None, SimulationCoins(seed)
+    return SecureAggregator.for_clients(CLIENTS, scheme, threshold=2, bound=bound, k_min=2, coins=coins)
 
 
 def changed_request(data: bytes, random: Random) -> bytes:
@@ -48,14 +48,17 @@ def changed_request(data: bytes, random: Random) -> bytes:
     head, opening, batches = unpacked(data, 3)
     which = random.randrange(4)
     if which == 0:
-        head = other_bytes(head, random) if random.random() < 0.5 else head[:-1] + bytes([random.randrange(3)])
+        head = other_bytes(head, random) if random.random() < 0.5 else head[:-1] + bytes([random.randrange(4)])
     elif which == 1 and opening:
-        layout, bounds = unpacked(opening, 2)
-        if random.random() < 0.3:
+        layout, bounds, opened = unpacked(opening, 3)
+        which = random.randrange(4)
+        if which == 0:
             bounds = random.choice((*BOUNDS, other_bytes(bounds, random)))
+        elif which == 1:
+            opened = random.choice((b"", b"\0", b"\xff" * 1000, other_bytes(opened, random)))
         else:
             layout = changed_layout(layout, random)
-        opening = packed([layout, bounds])
+        opening = packed([layout, bounds, opened])
     else:
         batches = changed_batches(batches, random)
     return packed([head, opening, batches])

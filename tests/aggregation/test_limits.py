@@ -19,7 +19,7 @@ from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.requests import Opening, Request
-from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.rules import Found, Purpose, Rules
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime.packing import packed, unpacked
@@ -47,7 +47,7 @@ def rows(*paths: list[str], shape: tuple[int, ...] = (1,)) -> bytes:
 def request(layout: bytes, bounds: bytes = b"", batches: tuple[bytes, ...] = ()) -> bytes:
     """The first request of a sum, as a server of any kind may write it."""
     head = struct.pack(">16sIB", bytes(16), 0, Purpose.VALUES)
-    return packed([head, packed([layout, bounds]), packed(batches)])
+    return packed([head, packed([layout, bounds, b""]), packed(batches)])
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_most_clients_are_affordable(degree: int | None) -> None:
     rules, mapping = Rules(scheme, DEFAULT_LIMITS.clients, bound=8.0), {"a": np.zeros(3, np.float32)}
     client = ClientRound(rules, Place(bytes(16), 0, 0), SimulationCoins(0))
     client.provide(mapping)
-    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(Layout.of(mapping), None))
+    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(Layout.of(mapping), Found()))
     with at_most(256 * MIB):
         client.reply(opening.to_bytes())
         part: Any = client._part

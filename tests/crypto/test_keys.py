@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.crypto import keys as keys_module
-from fgl_secure.crypto.keys import HAS_ML_KEM, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, wrap
+from fgl_secure.crypto.keys import HAS_ML_KEM, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, is_usable, wrap
 from fgl_secure.errors import InputError, ProtocolError
 
 SCALAR = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
@@ -66,6 +66,8 @@ def test_points_of_low_order_are_refused(point: bytes) -> None:
     """With 0, 1, p - 1 or p everybody would share the key of zero."""
     with pytest.raises(ProtocolError, match="other must not be a public key of low order"):
         KeyPair(SCALAR).agree(point, session=b"", context=b"")
+    assert not is_usable(point)
+    assert is_usable(KeyPair(SCALAR).public)
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
