@@ -54,7 +54,7 @@ tests: $(DEVELOPMENT)
 		$(BIN)/python tests/repository/floor.py $(TEST_REPORT))
 
 notebooks: $(DEVELOPMENT)
-	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load tests/repository/test_notebooks.py)
+	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load --maxschedchunk 1 tests/repository/test_notebooks.py)
 
 # Each mutant makes one promise untrue in a copy of the source; its tests must notice. ARGS="--sample 10" takes ten.
 mutants: $(DEVELOPMENT)

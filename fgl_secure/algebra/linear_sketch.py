@@ -121,7 +121,7 @@ class LinearSketch:
         return ordered // self.shape[1], ordered % self.shape[1], values[:found][order]
 
 
-@numba.njit(cache=True, inline="always")  # type: ignore[untyped-decorator]  # numba ships no types
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]  # numba ships no types
 def _cell(key: int, which: int, third: int, seed: int) -> int:
     """The cell of a key in one third of the table: splitmix64 of key and seed, which spreads keys evenly."""
     x = np.uint64(key) + seed + np.uint64(which + 1) * np.uint64(0x9E3779B97F4A7C15)

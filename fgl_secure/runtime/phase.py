@@ -39,6 +39,7 @@ class Phase(Enum):
     MASKED_VECTORS = ("masked vectors", "a client's vector under masks that cancel in the sum")
     UNMASKING = ("unmasking shares", "shares of the masks of senders, or of the keys of those that dropped out")
     MASKED_SUMS = ("masked sums", "the sum of clients' vectors under the mask of its receiver")
+    OPENED = ("opened entries", "which entries of a sum enough clients contribute to")
     CAPACITIES = ("capacities", "how many cells the next vector for a receiver has")
     THRESHOLDS = ("thresholds", "between which values the least entry that is kept lies")
     STRUCTURE_FEATURES = ("structure features", "the structure features of a client's nodes, by node")

@@ -54,6 +54,8 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
     if isinstance(exchange, HopwiseExchange):
         return _hopwise(exchange)
     parts = [_terms(exchange.terms, clients), _features(exchange, features), _gradients(exchange, features)]
+    if exchange.k_min > 1 and (features == HOP2VEC or exchange.sharing is FeatureSharing.QUERIES):
+        parts.append(_closed_rows(exchange))
     guarantees = tuple(each for part in parts for each in part.guarantees)
     leaks = tuple(each for part in parts for each in part.leaks_by_design)
     return Claim(guarantees, leaks, tuple(dict.fromkeys(each for part in parts for each in part.assumptions)))
@@ -139,7 +141,10 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
         Role.SERVER,
         Circumstance.ANY,
         "the server reads labels off the gradient of the structure features, also off the sum over clients, in which "
-        "rows of different clients barely meet",
+        "rows of different clients barely meet"
+        if exchange.k_min == 1
+        else "rows of the summed gradient of the structure features that are opened may tell labels of those who "
+        "contribute",
     )
     nodes = Leak(
         Secret.FOREIGN_NODE, Role.SERVER, Circumstance.ANY, "the size of a gradient's rows tells who is near to whom"
@@ -160,6 +165,20 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
         "the owner of a node learns the gradient of its row, which tells labels of labelled nodes nearby",
     )
     return Claim((sealed,), (at_owner,), ("clients follow the protocol",))
+
+
+def _closed_rows(exchange: RowExchange) -> Claim:
+    """What rows that few clients contribute to tell, and to whom."""
+    role = Role.SERVER if exchange.delivery is GradientDelivery.SERVER else Role.SILO
+    who = "the server" if role is Role.SERVER else "the owner of a node"
+    told = Leak(
+        Secret.FOREIGN_NODE,
+        role,
+        Circumstance.ANY,
+        f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
+        f"opened; those that fewer than {exchange.k_min} contribute to are opened by nobody",
+    )
+    return Claim((), (told,), ("clients and server follow the protocol",))
 
 
 def _hopwise(exchange: HopwiseExchange) -> Claim:

@@ -11,7 +11,7 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
 
-TAU, LEAST = 0.9, 3
+TAU, LEAST, K_MIN = 0.9, 3, 2
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class FedStruct(Method):
         tau: leverage beyond which a query is refused.
         least_nodes: fewest nodes that a query may weigh.
         pooled: whether queries are audited as if all requesters pooled their answers.
+        k_min: fewest clients that a row of summed gradients of structure is opened for; 1 opens all.
 
     Raises:
         UnknownNameError: a name is none of those that there are.
@@ -88,6 +89,9 @@ class FedStruct(Method):
     tau: float = choice(TAU, "leverage beyond which a query is refused", shown="TAU")
     least_nodes: int = choice(LEAST, "fewest nodes that a query may weigh", least=1, shown="K")
     pooled: bool = choice(False, "audit queries as if all requesters pooled their answers")
+    k_min: int = choice(
+        K_MIN, "fewest clients that a row of summed gradients of structure is opened for; 1 opens all", least=1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,6 +102,7 @@ class FedStruct(Method):
             (("tau", "count_queries", "least_nodes", "pooled"), queries, "sharing by queries"),
             (("tau", "least_nodes"), not self.count_queries, "queries that are not counted"),
             (("kept",), pruned, "pruning"),
+            (("k_min",), queries or self.features == "hop2vec", "gradients of structure features"),
         ):
             for name in () if used else names:
                 if getattr(self, name) != getattr(FedStruct, name):

@@ -75,6 +75,7 @@ class RowExchange:
         delivery: to whom gradients of learnt structure features go.
         rule: when a query is refused, under QUERIES; None counts queries as the paper does.
         pooled: whether clients assume that all requesters pool their answers.
+        k_min: fewest clients that a row of summed gradients is opened for; see `RowSums`.
     """
 
     terms: Scheme | None = None
@@ -84,6 +85,7 @@ class RowExchange:
     delivery: GradientDelivery = GradientDelivery.SERVER
     rule: AuditRule | None = AuditRule()  # noqa: RUF009  # frozen
     pooled: bool = False
+    k_min: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,5 +211,5 @@ def _to_server_or_owner(
     if exchange.gradients is None:
         return OwnerAddressed(traffic) if exchange.delivery is GradientDelivery.OWNER else ServerBroadcast(traffic)
     if exchange.delivery is GradientDelivery.OWNER:
-        return SecuredOwners(exchange.gradients, traffic, graph.silo_of, shares=shares)
-    return SecuredBroadcast(exchange.gradients, traffic)
+        return SecuredOwners(exchange.gradients, traffic, graph.silo_of, shares=shares, k_min=exchange.k_min)
+    return SecuredBroadcast(exchange.gradients, traffic, exchange.k_min)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Quantizer
+from fgl_secure.errors import InputError
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
@@ -151,6 +152,12 @@ BOUND = 2.0**10
 STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of S: the sum float64 [1, n d_s], row after row."""
 
+CONTRIBUTORS = "contributors"
+"""What whoever is entitled to a sum of rows learns beside it: how many clients contribute to each, int64 [1, n]."""
+
+MARKS = 1
+"""Part of a step in which marks are added up."""
+
 LARGEST = 2**62
 """Largest sum under a scheme that names no limit."""
 
@@ -193,10 +200,87 @@ class FixedPointSum:
         return total
 
     def _topology(self, width: int) -> Topology:
-        parties, bound = self._channel.parties, self.grid.largest
-        if self._receiver is None:
-            return Topology.to_server(parties, width, bound)
-        return Topology.to_client(parties, self._senders, self._receiver, width, bound)
+        return topology_of(self._channel, self._senders, self._receiver, width, self.grid.largest)
+
+
+def topology_of(channel: Channel, senders: Ids, receiver: int | None, width: int, bound: int) -> Topology:
+    """One vector of each of some clients, for one of them or for the server."""
+    if receiver is None:
+        return Topology.to_server(channel.parties, width, bound)
+    return Topology.to_client(channel.parties, senders, receiver, width, bound)
+
+
+class RowSums:
+    """Sums of matrices of some clients, row by row, of which rows that few clients contribute to stay closed.
+
+    A row belongs to a node, and a row of a sum to which one client alone contributes is that client's: it tells labels
+    of its nodes. So clients first add up marks, 1 for every row that is not 0, and then hand in 0 where too few have
+    marked. Clients may vanish between the two sums, so that a row that is opened needs as many marks more. Whoever is
+    entitled to the sum learns how many clients contribute to each row, and tells them which are opened.
+
+    Args:
+        scheme: adds the integers up.
+        channel: between server and clients.
+        senders: int64 [m], party identifiers.
+        k_min: fewest clients that a row is opened for; 1 opens all, without marks.
+        receiver: a client that is entitled to the sum; None for the server.
+        output: what the sum is called in what its receiver is left with; see `Collective`.
+
+    Raises:
+        InputError: no row can have so many marks.
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        channel: Channel,
+        senders: Ids,
+        k_min: int = 1,
+        receiver: int | None = None,
+        output: str | None = None,
+    ) -> None:
+        self._scheme, self._channel, self._senders, self._receiver = scheme, channel, senders, receiver
+        self._values = FixedPointSum(scheme, channel, senders, receiver, output)
+        self._marks: Collective | None = None
+        self._needed = needed_marks(scheme, len(senders), k_min)
+
+    def __call__(self, parts: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
+        """The sum of matrices [m, n, d] in the order of the senders, float64 [n, d]; rows that stay closed are 0."""
+        if self._needed > 1:
+            opened = self._opened(parts, step)
+            parts = np.where(opened[None, :, None], parts, 0).astype(parts.dtype, copy=False)
+        return self._values(parts.reshape(len(parts), -1), step).reshape(parts.shape[1:])
+
+    def _opened(self, parts: NDArray[np.floating[Any]], step: Step) -> NDArray[np.bool_]:
+        """Bool [n], as whoever is entitled to the sum tells all senders."""
+        marks = (self._values.grid.encode(parts) != 0).any(axis=2)
+        if self._marks is None:
+            topology = topology_of(self._channel, self._senders, self._receiver, marks.shape[1], 1)
+            self._marks = Collective(self._scheme, topology, self._channel, output=CONTRIBUTORS)
+        counts: Ids = self._marks.sum(marks.astype(np.int64), replace(step, part=MARKS))[0]
+        opened: NDArray[np.bool_] = counts >= self._needed
+        entitled = self._channel.parties.ids(Role.SERVER)[0] if self._receiver is None else self._receiver
+        bits = np.broadcast_to(np.packbits(opened), (len(self._senders), -(-len(opened) // 8)))
+        told = np.broadcast_to(bits, (*self._channel.batch_shape, *bits.shape))
+        self._channel.send(Phase.OPENED, step, np.full(len(self._senders), entitled), self._senders, told)
+        return opened
+
+
+def needed_marks(scheme: Scheme, clients: int, k_min: int) -> int:
+    """How many of so many clients must mark a row, so that k_min are in its sum whoever vanishes; 1 where k_min is.
+
+    Raises:
+        InputError: more than there are.
+    """
+    if k_min == 1:
+        return 1
+    needed = k_min + clients - scheme.threshold_for(clients)
+    if not 1 < needed <= clients:
+        raise InputError(
+            f"k_min must be at most {scheme.threshold_for(clients)}, the clients that a sum of {clients} has at least "
+            f"under {scheme.name}; found {k_min}"
+        )
+    return needed
 
 
 class SecuredSum(GradientSum):
@@ -221,16 +305,17 @@ class SecuredBroadcast(StructureDelivery):
     Args:
         scheme: adds the vectors up.
         traffic: records what the server learns and sends.
+        k_min: fewest clients that a row is opened for; see `RowSums`.
     """
 
-    def __init__(self, scheme: Scheme, traffic: FedStructTraffic) -> None:
+    def __init__(self, scheme: Scheme, traffic: FedStructTraffic, k_min: int = 1) -> None:
         self._traffic = traffic
         clients = traffic.channel.parties.ids(Role.SILO)
-        self._sum = FixedPointSum(scheme, traffic.channel, clients, output=STRUCTURE_SUM)
+        self._sum = RowSums(scheme, traffic.channel, clients, k_min, output=STRUCTURE_SUM)
 
     def __call__(self, rows: Sequence[NDArray[np.float32]], step: Step) -> NDArray[np.float64]:
         """The sum in fixed point, float64 [n, d_s]."""
-        total = self._sum(np.stack([part.reshape(-1) for part in rows]), step).reshape(rows[0].shape)
+        total = self._sum(np.stack(rows), step)
         channel = self._traffic.channel
         clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
         size = total.size * FLOAT_BYTES
@@ -248,14 +333,17 @@ class SecuredOwners(StructureDelivery):
         traffic: records what owners share.
         client_of: int64 [n], the client of each node.
         shares: whether owners send the rows that they updated to all other clients, as Algorithm 2 has it.
+        k_min: fewest other clients that a row is opened for; see `RowSums`.
     """
 
-    def __init__(self, scheme: Scheme, traffic: FedStructTraffic, client_of: Ids, *, shares: bool) -> None:
+    def __init__(
+        self, scheme: Scheme, traffic: FedStructTraffic, client_of: Ids, *, shares: bool, k_min: int = 1
+    ) -> None:
         self._traffic, self._client_of, self._shares = traffic, client_of, shares
         channel = traffic.channel
         clients = channel.parties.ids(Role.SILO)
         self._sums = [
-            FixedPointSum(scheme, channel, np.delete(clients, owner), int(clients[owner]))
+            RowSums(scheme, channel, np.delete(clients, owner), k_min, int(clients[owner]))
             for owner in range(len(clients))
         ]
 
@@ -264,8 +352,8 @@ class SecuredOwners(StructureDelivery):
         total = np.zeros(rows[0].shape)
         for owner, add in enumerate(self._sums):
             own = np.flatnonzero(self._client_of == owner)
-            others = np.stack([part[own].reshape(-1) for k, part in enumerate(rows) if k != owner])
-            total[own] = add(others, step).reshape(len(own), -1) + rows[owner][own]
+            others = np.stack([part[own] for k, part in enumerate(rows) if k != owner])
+            total[own] = add(others, step) + rows[owner][own]
         return total
 
     def updated(self, values: NDArray[np.float32], step: Step) -> None:

@@ -43,7 +43,7 @@ MASKING = PairwiseMasking()
 """Adds up gradients wherever terms are not in the clear."""
 
 OF_ROWS = (
-    "pruning", "kept", "sharing", "delivery", "tau", "count_queries", "least_nodes", "pooled"
+    "pruning", "kept", "sharing", "delivery", "tau", "count_queries", "least_nodes", "pooled", "k_min"
 )  # fmt: skip
 """Choices that an exchange of powers of the adjacency has, and a hopwise one has no use for."""
 
@@ -176,6 +176,7 @@ def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
         GradientDelivery(method.delivery),
         None if method.count_queries else AuditRule(method.tau, method.least_nodes),
         method.pooled,
+        1 if clear else method.k_min,
     )
 
 
