@@ -339,12 +339,12 @@ class Devices(BoundMachine):
         which = np.flatnonzero((owners != custodians) == proxied)
         if not len(which):
             return
-        openings, tags = self._openings[self._order], self._asked
+        openings = self._openings[self._order]
         if len(which) < len(openings):
-            openings, tags, owners, custodians = openings[which], tags[which], owners[which], custodians[which]
+            openings, owners, custodians = openings[which], owners[which], custodians[which]
         relays = len(self._relays)
         size = self._wire.fetch_bytes(relays)
-        for relay, shown in zip(self._relays.tolist(), self._crypto.tags.proofs(openings, tags, relays), strict=True):
+        for relay, shown in zip(self._relays.tolist(), self._crypto.tags.proofs(openings, relays), strict=True):
             to = np.full(len(which), relay)
             fields: dict[str, Array] = {wire.OPENING: shown}
             if proxied:

@@ -39,17 +39,10 @@ class Tags:
         """The tags of openings [g, 2], int64 [g, 2], for so many relays: nobody can find an opening for a tag."""
         return tags_of(one_way(self._derived(openings, relays)))
 
-    def proofs(self, openings: Ids, tags: Ids, relays: int) -> Iterator[Ids]:
-        """What shows each relay, by its place, that tags are opened: int64 [g, R, 2] for each.
-
-        Args:
-            openings: int64 [g, 2].
-            tags: int64 [g, 2], as `of` has made them.
-            relays: R.
-        """
+    def proofs(self, openings: Ids, relays: int) -> Iterator[Ids]:
+        """What shows each of R relays, by its place, that the tags of openings [g, 2] are opened: int64 [g, R, 2]."""
         derived = self._derived(openings, relays)
         leaves = one_way(derived)
-        self._leaves, self._tags = leaves, tags
         for place in range(relays):
             shown = leaves.copy()
             shown[:, place] = derived[:, place]

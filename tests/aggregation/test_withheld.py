@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -285,3 +286,13 @@ def test_the_claim_says_what_sparse_sums_tell() -> None:
         sparse = [leak for leak in leaks if leak.circumstance is Circumstance.SPARSE_SUM]
         assert sum(words in leak.statement for leak in sparse) == 1
     assert aggregator_of("plaintext").claim.leaks_by_design == ()
+
+
+def test_the_report_says_how_much_stays_closed(tmp_path: Path) -> None:
+    """Of six entries three; a round without k_min has no such line."""
+    for k_min, shown in ((K_MIN, True), (1, False)):
+        aggregator = aggregator_of("pairwise-masking", k_min=k_min)
+        aggregator.mean(mappings_of(STAIRS))
+        aggregator.write_report(tmp_path / "report.html", mappings_of(STAIRS))
+        text = " ".join((tmp_path / "report.html").read_text(encoding="utf-8").split())
+        assert ("3 of 6 entries have too few for k_min = 2, were opened by nobody" in text) is shown

@@ -86,8 +86,9 @@ def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
             ),
             Side.AT_MOST,
             EPOCH_BOUND,
-            "all parties' work in one process, which expands a mask and hashes a tag once for both of their ends; from "
-            "the second round on parameter gradients are summed without laying out their masks, to the same bits",
+            "all parties' work in one process, which expands a mask once for both of its ends and hashes what opens a "
+            "tag once for all relays; from the second round on parameter gradients are summed without laying out their "
+            "masks, to the same bits",
         )
         for case in cases[1:]
     ]
