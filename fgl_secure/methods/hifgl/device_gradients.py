@@ -22,6 +22,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, MessageBatch, Phase, Role, Step
 from fgl_secure.training.backbones import MessageLayer
+from fgl_secure.training.server_sums import FLOAT_BYTES
 
 Floats = NDArray[np.float32]
 
@@ -84,9 +85,13 @@ class Collector:
 
     Args:
         layers: the model.
+
+    Attributes:
+        collects: whether it does; where gradients are counted and not looked at, it need not.
     """
 
     def __init__(self, layers: nn.ModuleList) -> None:
+        self.collects = True
         self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
         self._order = [(number, id(p)) for number, layer in enumerate(layers) for p in layer.parameters()]
         for layer in layers:
@@ -94,7 +99,7 @@ class Collector:
             layer.watch = self._watch
 
     def _watch(self, parameter: nn.Parameter, left: torch.Tensor | None, product: torch.Tensor) -> None:
-        if product.requires_grad:
+        if self.collects and product.requires_grad:
             product.register_hook(partial(self._note, id(parameter), left))  # type: ignore[no-untyped-call]
 
     def _note(self, parameter: int, left: torch.Tensor | None, right: torch.Tensor) -> None:
@@ -140,21 +145,35 @@ def _stacked(arrays: list[Floats]) -> Floats:
 
 
 class ClearGradients:
-    """Every device sends its gradient to its silo in the clear: HiFGL holds gradients not to be private (4.3)."""
+    """Every device sends its gradient to its silo in the clear: HiFGL holds gradients not to be private (4.3).
 
-    def __init__(self, channel: Channel, silo_of: NDArray[np.int64]) -> None:
+    Args:
+        channel: between devices and silos.
+        silo_of: int64 [n], the silo of each device.
+        layers: the model of a silo.
+    """
+
+    def __init__(self, channel: Channel, silo_of: NDArray[np.int64], layers: nn.ModuleList) -> None:
         self._channel = channel
+        own = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
+        self._sizes = [(number, FLOAT_BYTES * p.numel()) for number, p in own]
         self._devices = channel.parties.ids(Role.DEVICE)
         self._silos = channel.parties.ids(Role.SILO)[silo_of]
 
+    def looks_at(self, step: Step) -> bool:
+        """Whether gradients of a step are recorded, and not counted alone."""
+        return self._channel.recording.keeps(step)
+
     def send(self, factors: list[Factors], step: Step) -> None:
         """One message a device and parameter, sized as the dense gradient."""
-        for each in factors:
-            now, size = replace(step, layer=each.layer), 4 * each.height * each.width
-            if self._channel.recording.keeps(now):
-                self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, each.payload, wire_bytes=size)
-            else:
-                self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
+        for each, (layer, size) in zip(factors, self._sizes, strict=True):
+            now = replace(step, layer=layer)
+            self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, each.payload, wire_bytes=size)
+
+    def count(self, step: Step) -> None:
+        """The same messages where nobody looks at them."""
+        for layer, size in self._sizes:
+            self._channel.send_sizes(Phase.GRADIENT, replace(step, layer=layer), self._devices, self._silos, size)
 
 
 def gradient_sums(parties: Directory, silo_of: NDArray[np.int64]) -> Topology:

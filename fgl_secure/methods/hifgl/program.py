@@ -72,7 +72,7 @@ class HiFGL:
         self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes, scored)
         self._place(graph, heard, scheme.answered(sums))
         self._collectors = [Collector(model) for model in self._silos.models]
-        self._clear = ClearGradients(channel, graph.silo_of)
+        self._clear = ClearGradients(channel, graph.silo_of, self._silos.models[0])
         hidden = sums_gradients(scheme, gradient_sums(channel.parties, graph.silo_of))
         self._summed = SummedGradients(scheme, channel, graph.silo_of) if hidden else None
         self._dropout = torch.Generator(device=self._device).manual_seed(seed)
@@ -104,6 +104,8 @@ class HiFGL:
         """
         step = Step(number)
         self._traffic.models_down(step)
+        for collector in self._collectors:
+            collector.collects = self._summed is not None or self._clear.looks_at(step)
         logits = self._forward(number, training=True)
         losses = functional.cross_entropy(logits[self._training], self._labels[self._training], reduction="sum")
         judged = self._predict(number) if self._preset.dropout else logits.detach()
@@ -116,6 +118,9 @@ class HiFGL:
 
     def _gradients_up(self, step: Step) -> None:
         """Every device's gradient to its silo: summed by the scheme, or in the clear."""
+        if self._summed is None and not self._clear.looks_at(step):
+            self._clear.count(step)
+            return
         factors = gathered(self._collectors, self._node_order.cpu().numpy())
         if self._summed is None:
             self._clear.send(factors, step)

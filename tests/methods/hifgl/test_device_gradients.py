@@ -47,8 +47,9 @@ class Caught(HiFGL):
 
 
 def factors_of(backbone: str, preset: Preset) -> Caught:
-    """One round of plaintext training."""
-    method = Caught(GRAPH, Plaintext(), Channel(hierarchy_of(GRAPH), SimulationCoins(0)), preset, backbone=backbone)
+    """One round of plaintext training, of which everything is kept."""
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
+    method = Caught(GRAPH, Plaintext(), channel, preset, backbone=backbone)
     method.round(0)
     return method
 
@@ -116,11 +117,27 @@ def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> Non
 
 
 @models
+def test_gradients_that_nobody_looks_at_are_counted(backbone: str, preset: Preset) -> None:
+    """A round of which sizes alone are kept trains the same model and has the same messages of the same sizes."""
+    counts, weights = [], []
+    for recording in (Recording(), Recording.everything()):
+        channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording)
+        method = HiFGL(GRAPH, Plaintext(), channel, preset, backbone=backbone)
+        method.round(0)
+        sent = [b for b in channel.transcript.messages if b.phase is Phase.GRADIENT]
+        counts.append([(b.step.layer, b.messages, b.item_bytes) for b in sent])
+        weights.append([p.detach() for model in method._silos.models for p in model.parameters()])
+    assert counts[0] == counts[1] != []
+    assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
+
+
+@models
 def test_clear_messages_rebuild_the_dense_gradient(backbone: str, preset: Preset) -> None:
     """What is sent in the clear, factors side by side, gives each device's gradient exactly."""
-    factors = factors_of(backbone, preset).factors
+    method = factors_of(backbone, preset)
+    factors, model = method.factors, method._silos.models[0]
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    ClearGradients(channel, GRAPH.silo_of).send(factors, Step(0))
+    ClearGradients(channel, GRAPH.silo_of, model).send(factors, Step(0))
     sent = channel.transcript.messages
     assert len(sent) == len(factors)
     for batch, each in zip(sent, factors, strict=True):
