@@ -202,6 +202,24 @@ def check_range(scheme: Scheme, topology: Topology) -> None:
         )
 
 
+def needed_marks(scheme: Scheme, clients: int, k_min: int) -> int:
+    """How many of so many clients must mark an entry, so that k_min are in its sum whoever vanishes; 1 where k_min is.
+
+    Marks are added up in a sum of their own, before that of the values. Between the two may vanish whom the threshold
+    lets vanish.
+
+    Raises:
+        InputError: more than there are.
+    """
+    threshold = scheme.threshold_for(clients)
+    if not 1 <= k_min <= threshold:
+        raise InputError(
+            f"k_min must lie in 1..{threshold}, the clients that a sum of {clients} has at least under {scheme.name}; "
+            f"found {k_min}"
+        )
+    return 1 if k_min == 1 else k_min + clients - threshold
+
+
 def least_group(scheme: Scheme) -> int:
     """Fewest messages of a neighbours' sum that a scheme computes; 1 where it computes all."""
     most = 1

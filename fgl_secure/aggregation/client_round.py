@@ -239,10 +239,11 @@ class ClientRound:
         fits = finds and not named if request.purpose is Purpose.RANGES else finds == named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
-        marks, closes = request.purpose is Purpose.MARKS, opening.found.opened is not None
-        if self._rules.k_min == 1 and (marks or closes):
+        marks, opens = request.purpose is Purpose.MARKS, opening.found.opened is not None
+        closes = self._rules.closes_entries(opening.layout)
+        if (marks or opens) and not closes:
             raise ProtocolError("marks must be asked for, and entries be opened, only where k_min is above 1")
-        if self._rules.k_min > 1 and closes != values:
+        if closes and opens != values:
             raise ProtocolError("entries must be opened with the sum of the values, and with no other; they are not")
         return opening
 

@@ -21,7 +21,7 @@ from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.dp import Budget, Perturbation
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.scheme import Scheme, check_range
+from fgl_secure.protocols.scheme import Scheme, check_range, needed_marks
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
@@ -98,8 +98,7 @@ class Rules:
             raise InputError(f"bound must be a positive number; found {self.bound}")
         if self.fraction_bits is not None and not -MOST_BITS <= self.fraction_bits <= MOST_BITS:
             raise InputError(f"fraction_bits must lie in -{MOST_BITS}..{MOST_BITS}; found {self.fraction_bits}")
-        if not 1 <= self.k_min <= self.threshold:
-            raise InputError(f"k_min must lie in 1..{self.threshold}, the threshold; found {self.k_min}")
+        needed_marks(self.scheme, self.clients, self.k_min)
         if self.privacy is not None:
             _check_private(self)
         elif self.bound is None and self.scheme.modulus is None:
@@ -114,11 +113,16 @@ class Rules:
 
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
         """The first sum of a round: that of the values where bounds are found already, or follow from the rules."""
-        return Purpose.RANGES if self.finds_ranges(layout) and bounds is None else self.after(Purpose.RANGES)
+        finds = self.finds_ranges(layout) and bounds is None
+        return Purpose.RANGES if finds else self.after(Purpose.RANGES, layout)
 
-    def after(self, purpose: Purpose) -> Purpose:
+    def after(self, purpose: Purpose, layout: Layout) -> Purpose:
         """The sum that comes after that of the ranges, or of the marks."""
-        return Purpose.MARKS if purpose is Purpose.RANGES and self.k_min > 1 else Purpose.VALUES
+        return Purpose.MARKS if purpose is Purpose.RANGES and self.closes_entries(layout) else Purpose.VALUES
+
+    def closes_entries(self, layout: Layout) -> bool:
+        """Whether marks say which entries are opened: not where all are, nor where there are none."""
+        return self.k_min > 1 and layout.size > 0
 
     def found(self, purpose: Purpose, layout: Layout, before: Found, total: Integers) -> Found:
         """What is found with a sum of ranges, or of marks.
@@ -134,7 +138,7 @@ class Rules:
         """
         if purpose is Purpose.RANGES:
             return Found(self.levels(layout).bounds(total))
-        least = self.k_min + self.clients - self.threshold
+        least = needed_marks(self.scheme, self.clients, self.k_min)
         return Found(before.bounds, opened_entries(total, self.clients, least))
 
     def vector(

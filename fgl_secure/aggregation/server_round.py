@@ -170,7 +170,7 @@ class ServerRound:
             self._outcome = Outcome(self._rules, self._layout, self._found, total[0], places)
             return
         self._found = self._rules.found(self._purpose, self._layout, self._found, total[0])
-        self._open(self._rules.after(self._purpose))
+        self._open(self._rules.after(self._purpose, self._layout))
 
     @property
     def result(self) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def simulated(
         total, included = _summed(brought, channel, purpose, number, found)
         if purpose is Purpose.VALUES:
             break
-        found, purpose = rules.found(purpose, layout, found, total), rules.after(purpose)
+        found, purpose = rules.found(purpose, layout, found, total), rules.after(purpose, layout)
     outcome = Outcome(rules, layout, found, total, included)
     return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
 

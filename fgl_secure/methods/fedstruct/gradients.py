@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Quantizer
-from fgl_secure.errors import InputError
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.scheme import Scheme, needed_marks
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
 
@@ -264,23 +263,6 @@ class RowSums:
         told = np.broadcast_to(bits, (*self._channel.batch_shape, *bits.shape))
         self._channel.send(Phase.OPENED, step, np.full(len(self._senders), entitled), self._senders, told)
         return opened
-
-
-def needed_marks(scheme: Scheme, clients: int, k_min: int) -> int:
-    """How many of so many clients must mark a row, so that k_min are in its sum whoever vanishes; 1 where k_min is.
-
-    Raises:
-        InputError: more than there are.
-    """
-    if k_min == 1:
-        return 1
-    needed = k_min + clients - scheme.threshold_for(clients)
-    if not 1 < needed <= clients:
-        raise InputError(
-            f"k_min must be at most {scheme.threshold_for(clients)}, the clients that a sum of {clients} has at least "
-            f"under {scheme.name}; found {k_min}"
-        )
-    return needed
 
 
 class SecuredSum(GradientSum):
