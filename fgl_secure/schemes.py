@@ -51,6 +51,7 @@ IN_TREE: tuple[type[Scheme], ...] = (
 
 TOPOLOGIES: Mapping[str, str] = MappingProxyType({
     "neighbours": "rows of a node's neighbours, for the node or its client",
+    "members": "a row of each of a silo's devices, for the silo",
     "clients": "a term of each of the other clients, for one client",
     "server": "a vector of each client, for the server",
 })  # fmt: skip

@@ -91,7 +91,11 @@ def test_usual_parameters_stand_back_where_one_of_them_is_named() -> None:
     ("text", "kind", "message"),
     [
         ("magic", UnknownNameError, "scheme must be one of plaintext, secmp, relay-coded, .*; found 'magic'"),
-        ("device=secmp", UnknownNameError, "topology must be one of neighbours, clients, server; found 'device'"),
+        (
+            "device=secmp",
+            UnknownNameError,
+            "topology must be one of neighbours, members, clients, server; found 'device'",
+        ),
         ("server=secmp", InputError, "scheme must serve server, as plaintext, .* do; secmp serves neighbours and not"),
         ("secmp[", InputError, r"scheme must be written \[TOPOLOGY=\]NAME, .*; found 'secmp\['"),
         ("", InputError, "scheme must be written"),
@@ -131,7 +135,7 @@ def test_a_refusal_says_what_the_scheme_serves() -> None:
     """None where it serves the topology."""
     assert refusal("secmp", "neighbours") is None
     said = str(refusal("relay-coded", "clients"))
-    assert said.startswith("relay-coded serves neighbours and not clients (a term of")
+    assert said.startswith("relay-coded serves neighbours, members and not clients (a term of")
     assert said.endswith("relays add up rows for devices and for silos, which fetch their sums under tags")
 
 

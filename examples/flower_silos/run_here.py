@@ -27,19 +27,20 @@ from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
 from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
 from fgl_secure.methods.hifgl.training import train_hifgl
-from fgl_secure.methods.silos.sealing import SealedParty
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.processes.sealing import SealedParty
+from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.silo import Silo
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
 FEWEST = 3
 """Silos; two know each other by their sum."""
-PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.silos.fedstruct", "fgl_secure.methods.silos.hifgl")
+PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.silos.fedstruct", "fgl_secure.methods.hifgl.program")
 
 
 def main() -> int:
@@ -72,7 +73,7 @@ def _shares(folder: Path, silos: int) -> list[str]:
     """A file for each silo."""
     graph = task.federated(silos)
     for silo in range(silos):
-        SiloShare.of(graph, silo).save(folder / f"silo{silo}")
+        Silo.of(graph, silo).save(folder / f"silo{silo}")
     return [str(folder / f"silo{silo}") for silo in range(silos)]
 
 
@@ -128,7 +129,8 @@ def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
     graph = task.federated(silos)
     if method == "hifgl":
         channel = Channel(hierarchy_of(graph, task.RELAYS.helpers), SimulationCoins(0))
-        return train_hifgl(graph, task.RELAYS, channel, task.hifgl(rounds))
+        schemes = {NEIGHBOURS: task.RELAYS, SERVER: PairwiseMasking()}
+        return train_hifgl(graph, schemes, channel, task.hifgl(rounds))
     masks = PairwiseMasking()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     return run_fedstruct(graph, task.fedstruct(rounds), RowExchange(masks, masks), channel)

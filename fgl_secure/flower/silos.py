@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import dataclass
 from logging import ERROR
 
@@ -20,11 +21,10 @@ from flwr.serverapp import Grid
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.exchange import POLL_SECONDS, Patience, exchange
-from fgl_secure.methods.silos.parcels import Array
-from fgl_secure.methods.silos.sealing import Post, SealedParty, carried
-from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
+from fgl_secure.training.processes.sealing import Post, SealedParty, carried
+from fgl_secure.training.processes.sum_server import SumServer
 
 KEY = "fgl-secure.silos"
 WHO = -1
@@ -140,7 +140,11 @@ def _check_silos(found: int, least: int) -> None:
 
 def _turned(asked: Turn, context: Context, make: MakeParty, told: Collection[str], least: int) -> Turn:
     """One turn of the party whose state the context keeps; the state changes last, and only if all went well."""
-    party = make(context, asked.session)
+    with closing(make(context, asked.session)) as party:
+        return _turn_of(party, asked, context, told, least)
+
+
+def _turn_of(party: SealedParty, asked: Turn, context: Context, told: Collection[str], least: int) -> Turn:
     kept = context.state.config_records.get(KEY)
     if kept is not None and kept["session"] == asked.session:
         state = kept["state"]

@@ -106,3 +106,14 @@ def named_from_bytes(data: bytes) -> dict[str, Array]:
     if len(fields) % 2 or len(set(names)) != len(names):
         raise MalformedMessageError("arrays must each have a name of their own; at least one has not")
     return dict(zip(names, map(array_from_bytes, fields[1::2]), strict=True))
+
+
+def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    """The arrays with a prefix before their names."""
+    return {f"{prefix}/{name}": array for name, array in arrays.items()}
+
+
+def within(prefix: str, arrays: Arrays) -> dict[str, Array]:
+    """Those arrays whose names have the prefix, without it."""
+    start = f"{prefix}/"
+    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}

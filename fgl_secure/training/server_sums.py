@@ -51,6 +51,10 @@ BOUND = 64.0
 """Largest magnitude of an entry; more is refused."""
 FRACTION_BITS = 32
 """Bits behind the binary point of summands; fewer where a scheme has no room for them."""
+GRADIENT_BITS, GRADIENT_BOUND = 40, 2.0**10
+"""Bits and largest magnitude of models and gradients: of the order of 1e-6 and more where they matter."""
+LARGEST = 2**62
+"""Largest sum under a scheme that names no limit."""
 UPDATE_BITS = 30
 """The same for weighted updates."""
 SERVER_SUM = output_of(SERVER)
@@ -140,6 +144,18 @@ class CollectiveMean:
         return mean
 
 
+def grid_for(scheme: Scheme, terms: int) -> Quantizer:
+    """What makes integers of models and gradients, for sums of so many under a scheme: of up to 40 bits."""
+    return Quantizer.for_sums(
+        bound=GRADIENT_BOUND,
+        limit=scheme.limit(terms) or LARGEST,
+        terms=terms,
+        most_bits=GRADIENT_BITS,
+        what="gradients",
+        remedy=REMEDY,
+    )
+
+
 class _Widening:
     """One collective for each width of rows, opened when it is first needed."""
 
@@ -172,7 +188,7 @@ class _Weighted:
 
 def _grid(scheme: Scheme, channel: Channel, what: str, most_bits: int, heaviest: int = 1) -> Quantizer:
     terms = len(channel.parties.ids(Role.SILO))
-    limit = scheme.limit(terms) or 2**62
+    limit = scheme.limit(terms) or LARGEST
     return Quantizer.for_sums(
         bound=BOUND, limit=limit, terms=terms, heaviest=heaviest, most_bits=most_bits, what=what, remedy=REMEDY
     )

@@ -13,9 +13,9 @@ import pytest
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.flower.silos import fresh_session
-from fgl_secure.methods.silos.parcels import Array
-from fgl_secure.methods.silos.sealing import carried
-from fgl_secure.methods.silos.sum_server import SumServer
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.processes.sealing import carried
+from fgl_secure.training.processes.sum_server import SumServer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_silos"
 SILOS = 3

@@ -15,37 +15,37 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.silos import KEY, TOLD, WHO, SiloMailbox, Turn, fresh_session, silo_app
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
-from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
-from fgl_secure.methods.silos.parcels import Array
-from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
-from fgl_secure.methods.silos.sealing import SealedParty
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.sum_server import SumServer
-from fgl_secure.methods.silos.sums import Company
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel, Recording
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.presets import HONEST
+from fgl_secure.training.processes.relay import HostedSums, RelayProcess, RelaySums
+from fgl_secure.training.processes.sealing import SealedParty
+from fgl_secure.training.processes.silo_process import SiloProcess
+from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.silo import Silo
 from tests.flower.fake_federation import FakeGrid
 from tests.graphs import two_communities
 from tests.methods.silos.runs import (
     FEDSTRUCT,
-    HIFGL,
-    clear_sums,
     fedstruct_makes,
-    hifgl_makes,
-    same_everywhere,
-    together,
 )
+from tests.training.processes.runs import same_everywhere, silo_makes, together
 
 SILOS = 3
 SCHEME = PairwiseMasking()
 RELAYS = RelayCoded(k_min=1)
 FEDSTRUCT_TASK = FedStructTask(replace(FEDSTRUCT, epochs=1, hops=2))
-HIFGL_TASK = HiFGLTask(replace(HIFGL, epochs=1))
-EVERYTHING = (*TOLD, "theta", "structure")
+HIFGL = replace(HONEST, epochs=1, hidden=8)
+EVERYTHING = (*TOLD, "theta", "structure", "own test", "budget spent")
 
 WHO_IS_WHO = [Identity.generate(SystemCoins()) for _ in range(SILOS)]
 KNOWN = Identities({number: identity.public for number, identity in enumerate(WHO_IS_WHO)})
@@ -76,7 +76,7 @@ def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD, parties:
         silo, coins = number_of(context), SystemCoins()
         signing = WHO_IS_WHO[silo], KNOWN
         company = Company(SILOS, SCHEME, session)
-        program = FedStructSilo(SiloShare.of(graph, silo), FEDSTRUCT_TASK, company, coins, *signing)
+        program = FedStructSilo(Silo.of(graph, silo), FEDSTRUCT_TASK, company, coins, *signing)
         return SealedParty(silo, parties, program, session, coins, *signing)
 
     return grid_of(parties, make, told, **app)
@@ -89,11 +89,12 @@ def hifgl_grid(graph: FederatedGraph, told: Collection[str] = TOLD) -> FakeGrid:
     def make(context: Context, session: bytes) -> SealedParty:
         number, coins = number_of(context), SystemCoins()
         if number >= SILOS:
-            relay = RelayProgram(number - SILOS, SILOS, RELAYS, session, coins)
+            relay = RelayProcess(number - SILOS, SILOS, RELAYS, session, coins)
             return SealedParty(number, parties, relay, session, coins)
-        share = SiloShare.of(graph, number)
+        share = Silo.of(graph, number)
         neighbours = RelaySums(share, RELAYS, session, coins)
-        silo = HiFGLSilo(share, HIFGL_TASK, Company(SILOS, SCHEME, session), neighbours, coins)
+        sums = Company(SILOS, SCHEME, session)
+        silo = SiloProcess(share, lambda talk: HiFGL(talk, HIFGL), sums, coins, neighbours, RELAYS)
         return SealedParty(number, parties, silo, session, coins)
 
     return grid_of(parties, make, told)
@@ -110,7 +111,10 @@ def test_the_run_is_that_of_one_process(graph: FederatedGraph, method: str) -> N
     if method == "fedstruct":
         grid, makes = fedstruct_grid(graph, EVERYTHING), fedstruct_makes(graph, FEDSTRUCT_TASK, SCHEME)
     else:
-        grid, makes = hifgl_grid(graph, EVERYTHING), hifgl_makes(graph, HIFGL_TASK, SCHEME, RELAYS)
+        grid, makes = (
+            hifgl_grid(graph, EVERYTHING),
+            silo_makes(graph, lambda talk: HiFGL(talk, HIFGL), {"neighbours": RELAYS, "server": SCHEME}),
+        )
     found, expected = run(grid), together(makes, graph, SCHEME)
     assert same_everywhere({silo: {"loss": found[silo]["losses"]} for silo in found})
     for silo, report in expected.items():
@@ -119,16 +123,20 @@ def test_the_run_is_that_of_one_process(graph: FederatedGraph, method: str) -> N
 
 def test_the_link_does_not_see_what_silos_send_each_other(graph: FederatedGraph) -> None:
     """Features that go from silo to silo in the clear are in their parcels, and in none of the nodes' replies."""
-    task = HiFGLTask(replace(HIFGL, epochs=1, static_first_layer=True), "sage")
+    preset = replace(HIFGL, static_first_layer=True)
+
+    def made(talk: Collectives) -> HiFGL:
+        return HiFGL(talk, preset, backbone="sage")
 
     def make(context: Context, session: bytes) -> SealedParty:
         silo, coins = number_of(context), SystemCoins()
-        share = SiloShare.of(graph, silo)
-        program = HiFGLSilo(share, task, Company(SILOS, SCHEME, session), clear_sums(share, coins), coins)
+        share = Silo.of(graph, silo)
+        rows = HostedSums(share, Plaintext(), session, coins, width=100)
+        program = SiloProcess(share, made, Company(SILOS, SCHEME, session), coins, rows)
         return SealedParty(silo, SILOS, program, session, coins)
 
     channel = Channel(hierarchy_of(graph), SystemCoins(), Recording.everything())
-    together(hifgl_makes(graph, task, SCHEME), graph, SCHEME, channel)
+    together(silo_makes(graph, made, {"neighbours": Plaintext(), "server": SCHEME}), graph, SCHEME, channel)
     said = [batch.payload.tobytes() for batch in channel.transcript.messages if batch.payload is not None]
     crossing = graph.features[np.unique(graph.edges[0, graph.crosses_silos])]
     grid = grid_of(SILOS, make)

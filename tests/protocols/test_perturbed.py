@@ -28,7 +28,6 @@ from fgl_secure.dp import (
     grid_rows,
 )
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import PerMessage, Perturbed
@@ -52,7 +51,7 @@ from fgl_secure.runtime import (
     Step,
     Strength,
 )
-from fgl_secure.training.parties import neighbour_sums
+from fgl_secure.training.parties import neighbour_sums, note_membership
 from tests.graphs import two_communities
 from tests.protocols.conformance import (
     BACKWARD,

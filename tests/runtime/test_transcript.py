@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
@@ -187,7 +187,7 @@ def trained(scheme: Scheme) -> tuple[FederatedGraph, Channel]:
     """A round of training, everything recorded."""
     graph = two_communities()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    HiFGL(graph, scheme, channel, HONEST).round(0)
+    silos_of(graph, scheme, channel, HONEST).round(0)
     return graph, channel
 
 
@@ -199,8 +199,11 @@ def test_no_path_leads_from_a_view_to_what_others_know(scheme: Scheme, observer:
     view = channel.transcript.view([observer])
     found = list(reachable(view))
     assert not [thing for thing in found if isinstance(thing, (Transcript, Channel, FederatedGraph))]
-    foreign = [batch.values for batch in channel.transcript.private]
-    foreign += [batch.payload for batch in channel.transcript.messages if batch.payload is not None]
+    (own,) = channel.parties.ids(observer.role)[[observer.index]]
+    private, sent = channel.transcript.private, [b for b in channel.transcript.messages if b.payload is not None]
+    everything = [(batch.owners, batch.values) for batch in private] + [(b.receivers, b.payload) for b in sent]
+    its_own = [values for parties, values in everything if (parties == own).all()]
+    foreign = [values for _, values in everything if not any(np.shares_memory(values, mine) for mine in its_own)]
     arrays = [thing for thing in found if isinstance(thing, np.ndarray)]
     assert not [mine for mine in arrays for theirs in foreign if np.shares_memory(mine, theirs)]
 

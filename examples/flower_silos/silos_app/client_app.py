@@ -9,7 +9,7 @@ from flwr.app import Context
 from fgl_secure.flower.silos import silo_app
 
 if TYPE_CHECKING:
-    from fgl_secure.methods.silos.sealing import SealedParty
+    from fgl_secure.training.processes.sealing import SealedParty
 
 
 def number_of(context: Context) -> int:

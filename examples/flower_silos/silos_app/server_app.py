@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.flower.silos import SiloMailbox, fresh_session
-from fgl_secure.methods.silos.sum_server import SumServer
+from fgl_secure.training.processes.sum_server import SumServer
 
 app = ServerApp()
 

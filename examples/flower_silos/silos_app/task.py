@@ -12,16 +12,17 @@ from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.split import random_split
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
-from fgl_secure.methods.silos.hifgl import HiFGLSilo, HiFGLTask
-from fgl_secure.methods.silos.program import Program
-from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
-from fgl_secure.methods.silos.sealing import SealedParty
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.sums import Company
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.training.presets import HONEST, Preset
+from fgl_secure.training.processes.process import Process
+from fgl_secure.training.processes.relay import RelayProcess, RelaySums
+from fgl_secure.training.processes.sealing import SealedParty
+from fgl_secure.training.processes.silo_process import SiloProcess
+from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.silo import Silo
 
 NODES = 300
 RELAYS = RelayCoded()
@@ -69,13 +70,14 @@ def party(method: str, silos: int, rounds: int, number: int, session: bytes, sha
     """
     coins = SystemCoins()
     if number >= silos:
-        relay = RelayProgram(number - silos, silos, RELAYS, session, coins)
+        relay = RelayProcess(number - silos, silos, RELAYS, session, coins)
         return SealedParty(number, parties(method, silos), relay, session, coins)
-    held = SiloShare.load(Path(share)) if share else SiloShare.of(federated(silos), number)
-    program: Program
+    held = Silo.load(Path(share)) if share else Silo.of(federated(silos), number)
+    program: Process
     if method == "hifgl":
         sums = RelaySums(held, RELAYS, session, coins)
-        program = HiFGLSilo(held, HiFGLTask(hifgl(rounds)), company(silos, session), sums, coins)
+        preset = hifgl(rounds)
+        program = SiloProcess(held, lambda talk: HiFGL(talk, preset), company(silos, session), coins, sums, RELAYS)
     else:
         program = FedStructSilo(held, FedStructTask(fedstruct(rounds)), company(silos, session), coins)
     return SealedParty(number, parties(method, silos), program, session, coins)

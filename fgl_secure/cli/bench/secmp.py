@@ -17,12 +17,12 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.methods.hifgl.program import HiFGL as Program
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.relay_coded.wire import HEADER_BYTES
-from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.schemes import Assignment
+from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 DATASETS = ("digits", "Cora", "PubMed")
 PROTOCOLS = ("relay-coded", "secmp", "plaintext")
@@ -70,7 +70,8 @@ def _prepared(dataset: str) -> Prepared:
 
 def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
     name = prepared.graph.graph.name
-    cases = [_Case("plain PyG", _plain(prepared), None), *(_secured(prepared, scheme) for scheme in prepared.schemes)]
+    named = zip(prepared.runs, prepared.names, strict=True)
+    cases = [_Case("plain PyG", _plain(prepared), None), *(_secured(prepared, *each) for each in named)]
     first = {case.name: _seconds(case.run, 0) for case in cases}
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     for number in range(1, EPOCHS + 1):
@@ -124,10 +125,10 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     ]
 
 
-def _secured(prepared: Prepared, scheme: Scheme) -> _Case:
-    channel = Channel(hierarchy_of(prepared.graph, scheme.helpers), SystemCoins())
-    method = Program(prepared.graph, scheme, channel, prepared.preset, device=torch.device("cpu"))
-    return _Case(scheme.name, method.round, channel)
+def _secured(prepared: Prepared, run: Assignment, name: str) -> _Case:
+    channel = Channel(hierarchy_of(prepared.graph, helpers_of(run.values())), SystemCoins())
+    silos = silos_of(prepared.graph, run, channel, prepared.preset, device=torch.device("cpu"))
+    return _Case(name, silos.round, channel)
 
 
 def _plain(prepared: Prepared) -> Round:

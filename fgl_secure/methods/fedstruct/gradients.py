@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Quantizer
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme, needed_marks
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.training.server_sums import FLOAT_BYTES, grid_for
 
 
 class GradientSum(ABC):
@@ -142,12 +142,6 @@ def _sum(rows: Sequence[NDArray[np.float32]]) -> NDArray[np.floating[Any]]:
 
 Ids = NDArray[np.int64]
 
-FRACTION_BITS = 40
-"""Bits behind the binary point: gradients are of the order of 1e-6 and more where they matter."""
-
-BOUND = 2.0**10
-"""Largest magnitude of one entry of a gradient; more is refused."""
-
 STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of S: the sum float64 [1, n d_s], row after row."""
 
@@ -156,20 +150,6 @@ CONTRIBUTORS = "contributors"
 
 MARKS = 1
 """Part of a step in which marks are added up."""
-
-LARGEST = 2**62
-"""Largest sum under a scheme that names no limit."""
-
-REMEDY = "lower the learning rate, or scale the features"
-
-FLOAT_BYTES = 4
-
-
-def grid_for(limit: int, terms: int) -> Quantizer:
-    """What makes integers of gradients, for sums of so many up to a limit."""
-    return Quantizer.for_sums(
-        bound=BOUND, limit=limit, terms=terms, most_bits=FRACTION_BITS, what="gradients", remedy=REMEDY
-    )
 
 
 class FixedPointSum:
@@ -186,7 +166,7 @@ class FixedPointSum:
     def __init__(
         self, scheme: Scheme, channel: Channel, senders: Ids, receiver: int | None = None, output: str | None = None
     ) -> None:
-        self.grid = grid_for(scheme.limit(len(senders)) or LARGEST, len(senders))
+        self.grid = grid_for(scheme, len(senders))
         self._scheme, self._channel, self._output = scheme, channel, output
         self._senders, self._receiver = senders, receiver
         self._sums: Collective | None = None

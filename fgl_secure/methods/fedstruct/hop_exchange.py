@@ -9,13 +9,13 @@ from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import combined_adjacency, looped_adjacency
-from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers
 from fgl_secure.protocols.hop_threshold import CommonThreshold
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, TermSums
 from fgl_secure.runtime import Channel, Role, Step
+from fgl_secure.training.parties import note_membership
 
 OWN_EDGES = "own edges"
 OWN_LABELS = "own labels"

@@ -56,15 +56,16 @@ class HiFGL(Method):
     title: ClassVar[str] = "HiFGL"
     task: ClassVar[str] = "node classification over devices, silos and a server (KDD 2024)"
     summed: ClassVar[str] = (
-        "embeddings of a device's neighbours for the device, and their gradients backward; parameter gradients of a "
-        "silo's devices for the silo"
+        "embeddings of a device's neighbours for the device, and their gradients backward; parameter gradients, losses "
+        "and right predictions of a silo's devices for the silo; silos' models and counts for the server"
     )
     sees: ClassVar = MappingProxyType({
-        "plaintext": "a device its neighbours' embeddings, a silo each device's gradient",
+        "plaintext": "a device its neighbours' embeddings, a silo each device's gradient, the server each silo's model",
         "secmp": "a device codes that it can decode (broken), a silo who asks for whom and each device's gradient",
         "relay-coded": "a device the sum over k_min neighbours or more, a silo sums of gradients, relays who sends",
+        "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
-    topologies: ClassVar[tuple[str, ...]] = ("neighbours",)
+    topologies: ClassVar[tuple[str, ...]] = ("neighbours", "members", "server")
     demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
     trained: ClassVar[str] = "relay-coded"
     planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"

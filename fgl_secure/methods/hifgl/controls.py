@@ -29,7 +29,6 @@ from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.scenarios import (
     deviating_run,
     drop_out_run,
@@ -46,7 +45,7 @@ from fgl_secure.protocols.relay_coded.wire import SHARE
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Direction, Messages, Phase, PublicParameters, Recording, Role, Step
-from fgl_secure.training.parties import hierarchy_of, neighbour_sums
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
 
 def careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -13,10 +14,15 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
 from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel
+from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset, check_selection, preset
@@ -31,7 +37,8 @@ class Prepared:
         seed: of partition, split, initial weights, and of the coins of an audit.
         graph: who has what.
         heard: the graph along whose edges messages travel: `graph`, or its restriction to splits.
-        schemes: for each run, what sums neighbours' rows.
+        runs: for each run its schemes by topology, those that were not named filled in.
+        names: what each run is called.
         preset: how to train.
         device: where model compute runs.
     """
@@ -40,9 +47,40 @@ class Prepared:
     seed: int
     graph: FederatedGraph
     heard: FederatedGraph
-    schemes: tuple[Scheme, ...]
+    runs: tuple[Assignment, ...]
+    names: tuple[str, ...]
     preset: Preset
     device: torch.device
+
+    @property
+    def schemes(self) -> tuple[Scheme, ...]:
+        """For each run, what sums neighbours' rows."""
+        return tuple(run[NEIGHBOURS] for run in self.runs)
+
+
+AS_PUBLISHED = ("plaintext", "secmp")
+"""Schemes of neighbours' rows beside which silos send their models in the clear, as HiFGL publishes it (4.3)."""
+
+
+def filled(named: Assignment, silos: int) -> Assignment:
+    """The schemes of a run, of which a caller has named some.
+
+    Neighbours' rows go over relays; what devices hand to their silo under the scheme of neighbours' rows where that
+    serves it, and in the clear where not; silos' models under masks, unless rows are in the clear or as published, or
+    one silo is all there is.
+    """
+    rows = named.get(NEIGHBOURS) or RelayCoded()
+    members = rows if rows.refuses(Topology.example(MEMBERS)) is None else Plaintext()
+    clear = rows.label in AS_PUBLISHED or silos == 1
+    usual = {NEIGHBOURS: rows, MEMBERS: members, SERVER: Plaintext() if clear else PairwiseMasking()}
+    return {**usual, **named}
+
+
+def name_of(named: Assignment) -> str:
+    """What a run is called: the scheme of neighbours' rows, and others that were named."""
+    rows = named.get(NEIGHBOURS) or RelayCoded()
+    others = [f"{topology}={scheme.name}" for topology, scheme in named.items() if topology != NEIGHBOURS]
+    return ",".join([rows.name, *others])
 
 
 def prepare(method: HiFGL, asked: Asked) -> Prepared:
@@ -52,27 +90,41 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
         FglSecureError: a choice breaks a rule; the message names it.
     """
     device = compute_device(asked.device)
-    schemes = tuple(run["neighbours"] for run in asked.runs)
     graph = asked.federated()
+    runs = tuple(filled(run, graph.num_silos) for run in asked.runs)
+    for run in runs:
+        run[SERVER].threshold_for(graph.num_silos)
     training = preset(method.preset, graph.graph.name).with_epochs(method.epochs)
     training = replace(training, static_first_layer=method.static_first_layer)
     check_selection(training.name, training.selection, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
-    _check_ranges(schemes, heard)
+    _check_ranges([run[NEIGHBOURS] for run in runs], heard)
+    names = tuple(map(name_of, asked.runs))
     if method.privacy is not None:
-        schemes = tuple(perturbed(scheme, method.privacy, training, graph) for scheme in schemes)
-        _check_openings(schemes, heard)
-    return Prepared(method, asked.seed, graph, heard, schemes, training, device)
+        rows = [perturbed(run[NEIGHBOURS], method.privacy, training, graph) for run in runs]
+        _check_openings(rows, heard)
+        names = tuple(
+            name.replace(run[NEIGHBOURS].name, noisy.name, 1)
+            for name, run, noisy in zip(names, runs, rows, strict=True)
+        )
+        runs = tuple(_with_noise(run, noisy) for run, noisy in zip(runs, rows, strict=True))
+    return Prepared(method, asked.seed, graph, heard, runs, names, training, device)
 
 
-def _check_openings(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
+def _with_noise(run: Assignment, noisy: Perturbed) -> Assignment:
+    """Noise goes on what devices hand to their silo too, where one scheme serves both."""
+    both = run[MEMBERS] is run[NEIGHBOURS]
+    return {**run, NEIGHBOURS: noisy, MEMBERS: noisy if both else run[MEMBERS]}
+
+
+def _check_openings(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
     """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
     for scheme in schemes:
         channel = Channel(hierarchy_of(heard, scheme.helpers), SimulationCoins(0))
         Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(heard), 1), channel)
 
 
-def _check_ranges(schemes: tuple[Scheme, ...], heard: FederatedGraph) -> None:
+def _check_ranges(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
     """Refuses a scheme that computes no sum of this graph, or whose field holds none, before a round is trained."""
     grouping = neighbour_sums(heard)
     largest = grouping.largest_group

@@ -1,4 +1,4 @@
-"""HiFGL (KDD 2024): node classification over devices, silos and a server, as a program of grouped sums."""
+"""HiFGL (KDD 2024, 4.1) as one silo runs it: devices compute, the silo optimises its model, the server averages."""
 
 from __future__ import annotations
 
@@ -11,173 +11,175 @@ from torch.nn import functional
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.device_gradients import (
-    ClearGradients,
-    Collector,
-    SummedGradients,
-    gathered,
-    gradient_sums,
-    sums_gradients,
-)
-from fgl_secure.methods.hifgl.hierarchy import HierarchyTraffic, SiloModels, note_membership
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
-from fgl_secure.training.grouped_sum import GroupedSum
-from fgl_secure.training.parties import neighbour_sums
-from fgl_secure.training.presets import Preset, Selection
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.parties import neighbour_sums, note_membership
+from fgl_secure.training.presets import Federation, Preset
+from fgl_secure.training.rounds import Figures, Rounds
 
 
-class HiFGL:
-    """One federated model in training.
+class HiFGL(Rounds):
+    """One silo's model in training.
 
     Args:
-        graph: who has what.
-        scheme: how neighbourhood sums are computed.
-        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
+        talk: the collectives of the run: sums over neighbours, over the silo's devices, and over silos.
         preset: how to train.
         backbone: "gcn" or "sage".
-        seed: of the initial weights and of dropout; coins come from the channel.
+        seed: of the initial weights and of dropout; coins of schemes come from elsewhere.
         device: where model compute runs.
     """
 
     def __init__(
         self,
-        graph: FederatedGraph,
-        scheme: Scheme,
-        channel: Channel,
+        talk: Collectives,
         preset: Preset,
         *,
         backbone: str = "gcn",
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
+        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         if backbone not in LAYERS:
             raise UnknownNameError("backbone", backbone, tuple(LAYERS))
-        self._device = device or torch.device("cpu")
-        self._preset = preset
-        heard = graph.restricted_to_split() if preset.split_restricted else graph
-        widths = preset.widths(graph.graph.num_features, graph.num_classes)
+        self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
         make = (PUBLISHED_LAYERS if preset.published_aggregation else LAYERS)[backbone]
-        self._silos = SiloModels(make_layers(make, widths, seed), graph.num_silos, preset, self._device)
-        sums = neighbour_sums(heard)
-        widest = max(widths if preset.static_first_layer else widths[1:])
-        self._sum = GroupedSum(Collective(scheme, Topology(NEIGHBOURS, sums, widest), channel))
+        self._widths = preset.widths(silo.facts.features, silo.facts.classes)
+        self.layers = make_layers(make, self._widths, seed).to(self._device)
+        self._optimiser = torch.optim.Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
+        self._steps = 0
+        self._coins = torch.Generator(device=self._device).manual_seed(seed)
+        self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, silo.heard, talk.summed)))
+        self._features, self._labels = (self._placed(each) for each in (silo.features, silo.labels))
+        self._training = self._placed(silo.train)
         self._static: torch.Tensor | None = None
-        note_membership(channel, graph.silo_of)
-        by_selection = {Selection.VALIDATION: graph.validation_mask, Selection.TEST: graph.test_mask}
-        scored = np.flatnonzero(by_selection[preset.selection])
-        self._traffic = HierarchyTraffic(channel, graph.silo_of, self._silos.bytes, scored)
-        self._place(graph, heard, scheme.answered(sums))
-        self._collectors = [Collector(model) for model in self._silos.models]
-        self._clear = ClearGradients(channel, graph.silo_of, self._silos.models[0])
-        hidden = sums_gradients(scheme, gradient_sums(channel.parties, graph.silo_of))
-        self._summed = SummedGradients(scheme, channel, graph.silo_of) if hidden else None
-        self._dropout = torch.Generator(device=self._device).manual_seed(seed)
+        talk.watch(self.layers)
 
-    def _place(self, graph: FederatedGraph, heard: FederatedGraph, answered: Grouping) -> None:
-        def column(degree: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(degree.astype(np.float32)[:, None]).to(self._device)
+    def _placed(self, array: Array) -> torch.Tensor:
+        return torch.tensor(array).to(self._device)
 
-        members = [torch.from_numpy(graph.devices_of(silo)) for silo in range(graph.num_silos)]
-        self._members = [member.to(self._device) for member in members]
-        self._node_order = torch.argsort(torch.cat(members)).to(self._device)
-        features, labels = torch.tensor(graph.features), torch.tensor(graph.labels)
-        summed = np.bincount(answered.target, minlength=graph.num_devices)
-        degrees = Degrees(column(graph.in_degree), column(heard.in_degree), column(summed))
-        self._degrees = [degrees.of(member) for member in self._members]
-        self._features = [features[member].to(self._device) for member in members]
-        self._labels = labels.to(self._device)
-        self._training = torch.tensor(graph.train_mask).to(self._device)
-        self._training_per_silo = [int(graph.train_mask[graph.devices_of(k)].sum()) for k in range(graph.num_silos)]
+    def _column(self, counts: NDArray[np.int64]) -> torch.Tensor:
+        return self._placed(counts[:, None].astype(np.float32))
 
-    def round(self, number: int) -> tuple[float, torch.Tensor]:
-        """One round: forward, loss on every training device, backward, a step of every silo, federation.
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+        """One step on the mean gradient of the silo's training devices (4.1.2, item 2), and federation (4.3)."""
+        self.talk.hand_down(self.layers)
+        logits = self.forward(training=True)
+        losses = functional.cross_entropy(logits, self._labels, reduction="none") * self._training
+        judged = self.judged() if self._preset.dropout else logits.detach()
+        self.talk.backward(losses.sum())
+        self.talk.gradients()
+        return self._step(judged, losses.detach())
 
-        Args:
-            number: of the round, from 0.
+    def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
+        """Hands out the models as they are, and scores them."""
+        self.talk.hand_down(self.layers)
+        return self.told(_classes(self.judged()))[1]
 
-        Returns:
-            The mean training loss, and the logits [n, classes] of the models *before* the step.
-        """
-        step = Step(number)
-        self._traffic.models_down(step)
-        for collector in self._collectors:
-            collector.collects = self._summed is not None or self._clear.looks_at(step)
-        logits = self._forward(number, training=True)
-        losses = functional.cross_entropy(logits[self._training], self._labels[self._training], reduction="sum")
-        judged = self._predict(number) if self._preset.dropout else logits.detach()
-        self._traffic.scores_up(step)
-        losses.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self._gradients_up(step)
-        self._traffic.models_up(step)
-        self._silos.step(self._training_per_silo)
-        return float(losses.detach()) / sum(self._training_per_silo), judged
+    def judged(self) -> torch.Tensor:
+        """Logits [m, classes] of the models as they are, without dropout."""
+        with self.talk.evaluation():
+            return self.forward(training=False)
 
-    def _gradients_up(self, step: Step) -> None:
-        """Every device's gradient to its silo: summed by the scheme, or in the clear."""
-        if self._summed is None and not self._clear.looks_at(step):
-            self._clear.count(step)
-            return
-        factors = gathered(self._collectors, self._node_order.cpu().numpy())
-        if self._summed is None:
-            self._clear.send(factors, step)
-        else:
-            self._silos.set_gradients(self._summed.sums(factors, step))
+    def forward(self, *, training: bool) -> torch.Tensor:
+        """Logits [m, classes] of the silo's devices."""
+        h, depth = self._features, len(self.layers)
+        for number in range(depth):
+            part = self._part(number)
+            if number == 0 and self._preset.static_first_layer:
+                sums = part.project(self._static_sums(part), part.message_weight)
+            else:
+                h, sums = self.talk.neighbours(part.message(h, self._degrees), carry=h, layer=number)
+            h = part.update(h, sums, self._degrees)
+            if number < depth - 1:
+                h = self._activate(h, number, training=training)
+        return h
 
-    def evaluate(self, number: int) -> torch.Tensor:
-        """Hands out the current models and scores them: logits [n, classes], for the messages of one forward pass."""
-        self._traffic.models_down(Step(number))
-        logits = self._predict(number)
-        self._traffic.scores_up(Step(number))
-        return logits
-
-    def _predict(self, number: int) -> torch.Tensor:
-        with torch.no_grad():
-            return self._forward(number, training=False)
-
-    def _forward(self, number: int, *, training: bool) -> torch.Tensor:
-        h, depth = self._features, len(self._silos.models[0])
-        for layer in range(depth):
-            local = [self._layer(silo, layer) for silo in range(len(h))]
-            sums = self._sums(local, h, Step(number, layer, evaluation=not training))
-            h = [part.update(own, s, d) for part, own, s, d in zip(local, h, sums, self._degrees, strict=True)]
-            if layer < depth - 1:
-                h = [self._activate(own, training=training) for own in h]
-        return torch.cat(h)[self._node_order]
-
-    def _sums(self, local: list[MessageLayer], h: list[torch.Tensor], step: Step) -> list[torch.Tensor]:
-        """What each silo's devices get of their neighbours in one layer, [n_s, d_out] a silo."""
-        if step.layer == 0 and self._preset.static_first_layer:
-            rows = self._static_sums(local, h)
-            return [
-                part.project(rows[member], part.message_weight)
-                for part, member in zip(local, self._members, strict=True)
-            ]
-        sent = [part.message(own, d) for part, own, d in zip(local, h, self._degrees, strict=True)]
-        sums = self._sum(torch.cat(sent)[self._node_order], step)
-        return [sums[member] for member in self._members]
-
-    def _static_sums(self, local: list[MessageLayer], features: list[torch.Tensor]) -> torch.Tensor:
-        """The sums of the neighbours' scaled features [n, d_in], exchanged when first asked for and kept."""
-        if self._static is None:
-            raw = [part.raw_message(own, d) for part, own, d in zip(local, features, self._degrees, strict=True)]
-            self._static = self._sum(torch.cat(raw)[self._node_order], Step(0, 0)).detach()
-        return self._static
-
-    def _layer(self, silo: int, layer: int) -> MessageLayer:
-        part = self._silos.models[silo][layer]
+    def _part(self, number: int) -> MessageLayer:
+        part = self.layers[number]
         assert isinstance(part, MessageLayer)
         return part
 
-    def _activate(self, h: torch.Tensor, *, training: bool) -> torch.Tensor:
+    def _static_sums(self, part: MessageLayer) -> torch.Tensor:
+        """The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept."""
+        if self._static is None:
+            raw = part.raw_message(self._features, self._degrees)
+            self._static = self.talk.neighbours(raw, layer=0)[1]
+        return self._static
+
+    def _activate(self, h: torch.Tensor, number: int, *, training: bool) -> torch.Tensor:
         h, rate = torch.relu(h), self._preset.dropout
         if not (training and rate):
             return h
-        kept = torch.rand(h.shape, generator=self._dropout, device=h.device) >= rate
-        return h * kept / (1 - rate)
+        # one seed for all silos: each draws what all of them drop, and takes its own
+        sizes, width = self.silo.facts.sizes, self._widths[number + 1]
+        drawn = [torch.rand((size, width), generator=self._coins, device=h.device) for size in sizes]
+        return h * (drawn[self.silo.silo] >= rate) / (1 - rate)
+
+    def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
+        """A step of the silo's own optimiser, and the mean of all models; or of gradients, for one shared model."""
+        for parameter in self.layers.parameters():
+            if parameter.grad is not None:
+                parameter.grad /= max(int(self.silo.train.sum()), 1)
+        shared = self._preset.federation is Federation.SHARED
+        if not shared:
+            self._take_step()
+        federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self._averaged
+        mean, figures = self.told(_classes(judged), losses.cpu().numpy(), flat(federated))
+        overwrite(federated, mean.astype(np.float32))
+        if shared:
+            self._take_step()
+        self._optimiser.zero_grad()
+        return figures
+
+    @property
+    def _averaged(self) -> list[torch.Tensor]:
+        """What is averaged after a step. A round is one step, so FedProx's term is 0 in it: see `Federation`."""
+        depth = len(self.layers)
+        kept = {Federation.FEDAVG: depth, Federation.FEDPROX: depth, Federation.FEDPER: depth - 1}
+        return list(self.layers[: kept.get(self._preset.federation, 0)].parameters())
+
+    def _take_step(self) -> None:
+        self._optimiser.step()
+        self._steps += 1
+        if self._steps % self._preset.decay_every == 0:
+            self._optimiser.param_groups[0]["lr"] *= self._preset.decay
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the parameters after the last round."""
+        return {**super().report, "theta": flat(list(self.layers.parameters()))}
+
+    def state(self) -> dict[str, Array]:
+        """Parameters, what the optimiser remembers, its rate, where dropout's coins are, and sums that are kept."""
+        rate = self._optimiser.param_groups[0]["lr"]
+        return {
+            **super().state(),
+            "values": flat(list(self.layers.parameters())),
+            "rate": np.array([rate, self._steps], dtype=np.float64),
+            "coins": self._coins.get_state().numpy(),
+            **({} if self._static is None else {"static": self._static.cpu().numpy()}),
+            **under("optimiser", remembered(self._optimiser)),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        overwrite(list(self.layers.parameters()), state["values"])
+        remind(self._optimiser, within("optimiser", state))
+        self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])
+        self._coins.set_state(torch.from_numpy(state["coins"].copy()))
+        self._static = self._placed(state["static"]) if "static" in state else None
+
+
+def _classes(logits: torch.Tensor) -> NDArray[np.int64]:
+    predicted: NDArray[np.int64] = logits.argmax(dim=1).cpu().numpy()
+    return predicted
 
 
 def exchange(

@@ -25,7 +25,6 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.methods.hifgl.networks import Absence, Deviation
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.collective import Collective
@@ -34,7 +33,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
-from fgl_secure.training.parties import hierarchy_of, neighbour_sums
+from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
 SMALL_FIELD = 31
 """Largest field that counts as small: its decoders can be tried one by one."""

@@ -10,6 +10,7 @@ from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.methods.hifgl.claims import claim_of
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
@@ -18,10 +19,11 @@ from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, varia
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.parties import hierarchy_of, neighbour_sums
+from fgl_secure.training.parties import helpers_of, hierarchy_of, neighbour_sums
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
@@ -33,36 +35,45 @@ NOTES = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HiFGLSubject(Subject):
-    """HiFGL under one scheme for grouped sums.
+    """HiFGL under the schemes of one run.
 
     Attributes:
         prepared: checked choices.
-        scheme: one of `prepared.schemes`.
+        run: schemes by topology, one of `prepared.runs`.
+        name: what the run is called.
     """
 
     prepared: Prepared
-    scheme: Scheme
+    run: Assignment
+    label: str
 
     @property
     def name(self) -> str:
-        """The scheme's."""
-        return self.scheme.name
+        """The scheme of neighbours' rows, and what was named beside it."""
+        return self.label
+
+    @property
+    def scheme(self) -> Scheme:
+        """That of neighbours' rows."""
+        return self.run[NEIGHBOURS]
 
     @property
     def claims(self) -> Mapping[str, Claim]:
         """Those of the scheme and its variants."""
         sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
-        return {each.name: each.claim_for(sums) for each in (self.scheme, *variants_of(self.scheme))}
+        whole = claim_of(self.scheme, sums, self.run[SERVER], self.prepared.graph.num_silos)
+        return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}
 
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
         """Trains HiFGL."""
         prepared = self.prepared
-        channel = Channel(hierarchy_of(prepared.graph, self.scheme.helpers), coins or SystemCoins(), recording)
+        parties = hierarchy_of(prepared.graph, helpers_of(self.run.values()))
+        channel = Channel(parties, coins or SystemCoins(), recording)
         return train_hifgl(
             prepared.graph,
-            self.scheme,
+            self.run,
             channel,
             prepared.preset,
             backbone=prepared.method.backbone,
@@ -76,7 +87,8 @@ class HiFGLSubject(Subject):
         if not isinstance(self.scheme, Perturbed):
             return None
         shorter = replace(self.prepared, preset=self.prepared.preset.with_epochs(result.rounds))
-        quiet = HiFGLSubject(shorter, self.scheme.inner)
+        quiet = HiFGLSubject(shorter, {**self.run, NEIGHBOURS: self.scheme.inner, MEMBERS: self.scheme.inner},
+                             self.scheme.inner.name)  # fmt: skip
         without = quiet.train(progress=progress(quiet.name))
         target = self.scheme.settings.target
         found = measured(self.scheme, self.prepared.seed)
@@ -86,8 +98,9 @@ class HiFGLSubject(Subject):
         """The first round of training, special runs, and an exchange under each variant."""
         heard, seed = self.prepared.heard, self.prepared.seed
         what = f"first round of training, {self.prepared.method.backbone}"
-        yield training_run(self.scheme, heard, result.transcript, what)
-        yield from special_runs(self.scheme, heard, seed)
+        yield replace(training_run(self.scheme, heard, result.transcript, what), protocol=self.name)
+        for special in special_runs(self.scheme, heard, seed):
+            yield replace(special, protocol=self.name)
         yield from variant_runs(self.scheme, heard, seed)
 
 
@@ -105,7 +118,7 @@ def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
         prepared.device,
         f"pooled over {int(prepared.graph.test_mask.sum()):,} devices",
         f"chosen on {prepared.preset.selection} accuracy",
-        tuple(HiFGLSubject(prepared, scheme) for scheme in prepared.schemes),
+        tuple(HiFGLSubject(prepared, *each) for each in zip(prepared.runs, prepared.names, strict=True)),
         CONTROLS,
         NOTES,
     )

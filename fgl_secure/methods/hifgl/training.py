@@ -2,24 +2,60 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Mapping
 
 import torch
 
-from fgl_secure.dp import BudgetExhaustedError
-from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel
-from fgl_secure.training.loop import Progress, RoundLog, TrainingResult, Watch
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Preset
+from fgl_secure.training.rounds import run
+
+
+def silos_of(
+    graph: FederatedGraph,
+    schemes: Scheme | Mapping[str, Scheme],
+    channel: Channel,
+    preset: Preset,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+) -> OneProcess:
+    """HiFGL's silos, ready for their first round.
+
+    Args:
+        graph: who has what.
+        schemes: by topology, or one for neighbours' rows. What devices hand to their silo goes under the scheme of
+            neighbours unless it has one of its own; what is left is in the clear.
+        channel: between the parties of `hierarchy_of(graph, ...)`; keeps what its recording says.
+        preset: how to train.
+        backbone: "gcn" or "sage".
+        seed: of initial weights and dropout.
+        device: where model compute runs; the CPU by default.
+    """
+    chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
+    if NEIGHBOURS in chosen:
+        chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
+    widths = preset.widths(graph.graph.num_features, graph.num_classes)
+    return OneProcess(
+        graph,
+        chosen,
+        channel,
+        lambda talk: HiFGL(talk, preset, backbone=backbone, seed=seed, device=device),
+        width=max(widths if preset.static_first_layer else widths[1:]),
+        heard=graph.restricted_to_split() if preset.split_restricted else None,
+    )
 
 
 def train_hifgl(
     graph: FederatedGraph,
-    scheme: Scheme,
+    schemes: Scheme | Mapping[str, Scheme],
     channel: Channel,
     preset: Preset,
     *,
@@ -32,37 +68,13 @@ def train_hifgl(
 
     Args:
         graph: who has what.
-        scheme: how neighbourhood sums are computed.
-        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`; keeps what its recording says.
+        schemes: see `silos_of`.
+        channel: see `silos_of`.
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
     """
-    parties = hierarchy_of(graph, scheme.helpers)
-    if channel.parties != parties:
-        raise InputError(
-            f"channel must join the parties of the graph and the scheme, {dict(parties.counts)}; "
-            f"found {dict(channel.parties.counts)}"
-        )
-    method = HiFGL(graph, scheme, channel, preset, backbone=backbone, seed=seed, device=device)
-    watch = Watch(graph, preset)
-    log = RoundLog(preset.epochs, progress)
-    budget_spent = False
-    for number in range(preset.epochs):
-        log.begin()
-        try:
-            loss, logits = method.round(number)
-        except BudgetExhaustedError:
-            if not len(log):
-                raise
-            budget_spent = True
-            break
-        watch.see(number, logits)
-        log.end(loss)
-        if watch.stale(number):
-            break
-    with suppress(BudgetExhaustedError):
-        watch.see(len(log), method.evaluate(len(log)))
-    return log.result(watch.best, watch.best_round, channel.transcript, budget_spent=budget_spent)
+    process = silos_of(graph, schemes, channel, preset, backbone=backbone, seed=seed, device=device)
+    return run(process, preset.epochs, channel.transcript, progress)

@@ -17,13 +17,14 @@ from fgl_secure.methods.fedstruct.presets import FedStructPreset
 from fgl_secure.methods.silos.fedstruct_model import ClientModel
 from fgl_secure.methods.silos.fedstruct_rounds import FedStructRounds
 from fgl_secure.methods.silos.hop_exchange import HopExchange
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, within
-from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program, fitting, only
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.sums import Company, SiloSums
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process, fitting, only
+from fgl_secure.training.processes.sums import Company, SiloSums
+from fgl_secure.training.silo import Silo
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class _Due(IntEnum):
     NOTHING = 3
 
 
-class FedStructSilo(Program):
+class FedStructSilo(Process):
     """The program of one silo.
 
     Args:
@@ -69,7 +70,7 @@ class FedStructSilo(Program):
 
     def __init__(
         self,
-        share: SiloShare,
+        share: Silo,
         task: FedStructTask,
         company: Company,
         coins: Coins,

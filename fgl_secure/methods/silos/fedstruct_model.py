@@ -14,11 +14,11 @@ from fgl_secure.methods.fedstruct.models import Dropout, FixedRows, LearntRows, 
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, Weighting
 from fgl_secure.methods.fedstruct.program import stepper, structure_model, structure_rows
 from fgl_secure.methods.fedstruct.structure_sum import HeldRows
-from fgl_secure.methods.silos.optimiser_state import flat, overwrite, remembered, remind, unflatten
-from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
-from fgl_secure.methods.silos.scores import Counts, counts_of
-from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.runtime import Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
+from fgl_secure.training.scoring import Counts, counts_of
+from fgl_secure.training.silo import Silo
 
 _NO_STEP = Step(0)
 
@@ -37,7 +37,7 @@ class ClientModel:
 
     def __init__(
         self,
-        share: SiloShare,
+        share: Silo,
         preset: FedStructPreset,
         rows: sparse.csr_array,
         features: NDArray[np.float32] | None,
@@ -125,7 +125,7 @@ class ClientModel:
         remind(self._optimiser, within("optimiser", state))
 
 
-def _alone(share: SiloShare) -> FederatedGraph:
+def _alone(share: Silo) -> FederatedGraph:
     """The silo's nodes and the edges between them, numbered anew."""
     both = np.logical_and(*share.inside)
     graph = Graph("own", share.features, share.labels, share.local(share.edges[:, both]))
@@ -133,7 +133,7 @@ def _alone(share: SiloShare) -> FederatedGraph:
     return FederatedGraph(graph, everyone, share.train, share.validation, share.test, "own")
 
 
-def _weight(share: SiloShare, weighting: Weighting) -> float:
+def _weight(share: Silo, weighting: Weighting) -> float:
     """Of every labelled node's loss, as float32 has it."""
     if weighting is Weighting.LABELLED:
         return float(np.float32(1 / share.facts.labelled))

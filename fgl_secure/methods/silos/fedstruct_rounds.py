@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedstruct.gradients import grid_for
 from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
 from fgl_secure.methods.silos.fedstruct_model import ClientModel
-from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
-from fgl_secure.methods.silos.program import Inbox, Machine, Outbox
-from fgl_secure.methods.silos.scores import COUNTS, Scores
-from fgl_secure.methods.silos.sums import EVERYBODY, SiloSums
 from fgl_secure.runtime import Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.process import Inbox, Outbox, Part
+from fgl_secure.training.processes.sums import EVERYBODY, SiloSums
+from fgl_secure.training.scoring import COUNTS, Scores
+from fgl_secure.training.server_sums import grid_for
 
 
-class FedStructRounds(Machine):
+class FedStructRounds(Part):
     """All rounds of one client.
 
     Args:
@@ -38,7 +38,7 @@ class FedStructRounds(Machine):
             )
         self._preset, self._sums, self._make = preset, sums, make
         company = sums.company
-        self._grid = grid_for(company.largest, company.silos)
+        self._grid = grid_for(company.scheme, company.silos)
         self._scores, self._losses = Scores(preset.selection), np.empty(0, dtype=np.float64)
         self._begun = False
         self._model: ClientModel | None = None

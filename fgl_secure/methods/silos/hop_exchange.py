@@ -15,17 +15,17 @@ from scipy import sparse
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, SketchOverfullError
 from fgl_secure.methods.silos.matrices import arrays_of, matrix_of
-from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
-from fgl_secure.methods.silos.program import Inbox, Machine, Outbox
 from fgl_secure.methods.silos.pruning import JointPruning
 from fgl_secure.methods.silos.rooms import Rooms
-from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.methods.silos.share_edges import EdgeBlocks
-from fgl_secure.methods.silos.sums import SiloSums
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning, next_rows, term
 from fgl_secure.protocols.sketched_terms import in_fixed_point, packed_term, unpacked_sum
 from fgl_secure.protocols.term_sums import ATTEMPTS
 from fgl_secure.runtime import Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.process import Inbox, Outbox, Part
+from fgl_secure.training.processes.sums import SiloSums
+from fgl_secure.training.silo import Silo
 
 
 class _Due(IntEnum):
@@ -37,7 +37,7 @@ class _Due(IntEnum):
     THRESHOLD = 3
 
 
-class HopExchange(Machine):
+class HopExchange(Part):
     """The exchange of one silo.
 
     Args:
@@ -54,7 +54,7 @@ class HopExchange(Machine):
             to know whose every node is.
     """
 
-    def __init__(self, share: SiloShare, settings: HopSettings, sums: SiloSums, coins: Coins) -> None:
+    def __init__(self, share: Silo, settings: HopSettings, sums: SiloSums, coins: Coins) -> None:
         facts = share.facts
         if settings.pruning is Pruning.SHARES:
             raise InputError(

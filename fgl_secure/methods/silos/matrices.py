@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from fgl_secure.methods.silos.parcels import Array, Arrays
+from fgl_secure.runtime.packing import Array, Arrays
 
 
 def arrays_of(matrix: sparse.csr_array) -> dict[str, Array]:

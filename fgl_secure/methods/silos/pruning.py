@@ -7,19 +7,20 @@ from scipy import sparse
 
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
-from fgl_secure.methods.silos.program import NOTHING, Inbox, Machine, Outbox, fitting, only
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.sums import SiloSums
 from fgl_secure.protocols.hop_threshold import BINS, DIGITS, Search, in_units
 from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Part, fitting, only
+from fgl_secure.training.processes.sums import SiloSums
+from fgl_secure.training.silo import Silo
 
 FINDER = 0
 """The silo that learns the sums of histograms, and tells the others what follows."""
 UNKNOWN = -1
 
 
-class JointPruning(Machine):
+class JointPruning(Part):
     """The part of one silo.
 
     Args:
@@ -28,7 +29,7 @@ class JointPruning(Machine):
         sums: its part in sums.
     """
 
-    def __init__(self, share: SiloShare, count: int, sums: SiloSums) -> None:
+    def __init__(self, share: Silo, count: int, sums: SiloSums) -> None:
         self._silo, self._silos, self._count, self._sums = share.silo, share.facts.silos, count, sums
         self._step, self._search, self._told = Step(0), Search(), False
         self._units: Integers = np.empty(0, dtype=np.int64)

@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
-from fgl_secure.methods.silos.program import Inbox, Outbox, fitting, only
-from fgl_secure.methods.silos.share import Facts
 from fgl_secure.protocols.sketched_terms import TermRange, after_sum, room_for
 from fgl_secure.runtime import Phase, Step
+from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import Inbox, Outbox, fitting, only
+from fgl_secure.training.silo import Facts
 
 NOTHING_WANTED = -1
 DENSE = 0

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.training.silo import Silo
 
 
 class EdgeBlocks:
@@ -19,7 +19,7 @@ class EdgeBlocks:
         degrees: float64 [m], row sums of its own rows.
     """
 
-    def __init__(self, share: SiloShare) -> None:
+    def __init__(self, share: Silo) -> None:
         self._share = share
         self._source_inside, self._target_inside = share.inside
         loops = np.arange(len(share.nodes))

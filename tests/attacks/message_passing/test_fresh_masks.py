@@ -16,9 +16,8 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import hierarchy_of, note_membership
 from tests.attacks.recorded import Run, random_graph, words
 
 READING: tuple[Attack[Any, Any], ...] = (ClearValues(), OneCodeAndMu(), AllCodesOfOneSender(), SmallFieldBruteForce())

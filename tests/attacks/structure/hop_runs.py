@@ -25,10 +25,9 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import looped_adjacency, normalised_adjacency
-from fgl_secure.methods.hifgl.hierarchy import note_membership
 from fgl_secure.runtime import Channel, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import hierarchy_of, note_membership
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, both_ways, federated, random_graph
 

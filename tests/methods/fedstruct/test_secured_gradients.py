@@ -10,17 +10,18 @@ import pytest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedstruct.gradients import FRACTION_BITS, SecuredBroadcast, SecuredOwners, SecuredSum
+from fgl_secure.methods.fedstruct.gradients import SecuredBroadcast, SecuredOwners, SecuredSum
 from fgl_secure.methods.fedstruct.traffic import FedStructTraffic
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.server_sums import GRADIENT_BITS
 from tests.graphs import two_communities
 
 SCHEMES = {"plaintext": Plaintext, "pairwise-masking": PairwiseMasking}
-TOLERANCE = 4 * 2.0 ** -(FRACTION_BITS + 1)
+TOLERANCE = 4 * 2.0 ** -(GRADIENT_BITS + 1)
 
 
 @pytest.fixture

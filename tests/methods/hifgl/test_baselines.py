@@ -22,10 +22,10 @@ from fgl_secure.methods.hifgl.baselines import (
     train_framework,
 )
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation
 from tests.graphs import two_communities
@@ -77,10 +77,19 @@ def logits_in_silo_0(framework: Framework, graph: FederatedGraph) -> torch.Tenso
     """What silo 0 predicts for its own devices after three rounds."""
     seen = framework.sees(graph)
     preset = replace(QUICK, federation=framework.federation or QUICK.federation)
-    method = HiFGL(seen, Plaintext(), Channel(hierarchy_of(seen), SimulationCoins(0)), preset)
-    for number in range(3):
-        method.round(number)
-    return method.evaluate(3)[torch.from_numpy(graph.silo_of == 0)]
+    found: list[torch.Tensor] = []
+
+    class Told(HiFGL):
+        def judged(self) -> torch.Tensor:
+            found.append(super().judged())
+            return found[-1]
+
+    channel = Channel(hierarchy_of(seen), SimulationCoins(0))
+    preset = replace(preset, epochs=3)
+    silos = OneProcess(seen, {}, channel, lambda talk: Told(talk, preset), width=preset.hidden)
+    for number in range(4):
+        silos.round(number)
+    return found[0]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +10,15 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.methods.hifgl.device_gradients import ClearGradients, Collector, Factors, SummedGradients, gathered
 from fgl_secure.methods.hifgl.program import HiFGL
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.training.collectives import Call
+from fgl_secure.training.device_gradients import ClearGradients, Collector, Factors, SummedGradients, gathered
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
@@ -33,23 +35,31 @@ NAMES = ["gcn", "sage", "published gcn", "static sage"]
 models = pytest.mark.parametrize(("backbone", "preset"), MODELS, ids=NAMES)
 
 
-class Caught(HiFGL):
+class Caught(OneProcess):
     """Keeps the factors, and autograd's sums, of its last round."""
 
     factors: list[Factors]
     by_silo: list[list[torch.Tensor]]
 
-    def _gradients_up(self, step: Step) -> None:  # noqa: ARG002  # keeps and sends nothing
-        self.factors = gathered(self._collectors, self._node_order.cpu().numpy())
+    def _gradients_of(self, calls: list[Call]) -> list[None]:
+        order = np.argsort(np.concatenate(self._nodes))
+        self.factors = gathered([call.factors for call in calls], order)
         self.by_silo = [
-            [p.grad.detach().clone() for p in model.parameters() if p.grad is not None] for model in self._silos.models
+            [p.grad.detach().clone() for p in model.parameters() if p.grad is not None] for model in models_of(self)
         ]
+        return [None] * len(calls)
+
+
+def models_of(process: OneProcess) -> list[torch.nn.ModuleList]:
+    """The model of every silo."""
+    return [program.layers for program in process.programs if isinstance(program, HiFGL)]
 
 
 def factors_of(backbone: str, preset: Preset) -> Caught:
     """One round of plaintext training, of which everything is kept."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    method = Caught(GRAPH, Plaintext(), channel, preset, backbone=backbone)
+    widest = max(preset.widths(GRAPH.graph.num_features, GRAPH.num_classes))
+    method = Caught(GRAPH, {}, channel, lambda talk: HiFGL(talk, preset, backbone=backbone), width=widest)
     method.round(0)
     return method
 
@@ -110,7 +120,7 @@ def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> Non
     recorded = []
     for scheme in (RelayCoded(), Plaintext()):
         channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0), Recording.everything())
-        HiFGL(GRAPH, scheme, channel, preset, backbone=backbone).round(0)
+        silos_of(GRAPH, scheme, channel, preset, backbone=backbone).round(0)
         recorded.append(sum(b.messages for b in channel.transcript.messages if b.phase is Phase.GRADIENT))
     assert recorded[0] == 0
     assert recorded[1] % GRAPH.num_devices == 0 < recorded[1]
@@ -122,11 +132,11 @@ def test_gradients_that_nobody_looks_at_are_counted(backbone: str, preset: Prese
     counts, weights = [], []
     for recording in (Recording(), Recording.everything()):
         channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording)
-        method = HiFGL(GRAPH, Plaintext(), channel, preset, backbone=backbone)
+        method = silos_of(GRAPH, Plaintext(), channel, preset, backbone=backbone)
         method.round(0)
         sent = [b for b in channel.transcript.messages if b.phase is Phase.GRADIENT]
         counts.append([(b.step.layer, b.messages, b.item_bytes) for b in sent])
-        weights.append([p.detach() for model in method._silos.models for p in model.parameters()])
+        weights.append([p.detach() for model in models_of(method) for p in model.parameters()])
     assert counts[0] == counts[1] != []
     assert all(torch.equal(one, other) for one, other in zip(*weights, strict=True))
 
@@ -135,9 +145,9 @@ def test_gradients_that_nobody_looks_at_are_counted(backbone: str, preset: Prese
 def test_clear_messages_rebuild_the_dense_gradient(backbone: str, preset: Preset) -> None:
     """What is sent in the clear, factors side by side, gives each device's gradient exactly."""
     method = factors_of(backbone, preset)
-    factors, model = method.factors, method._silos.models[0]
+    factors = method.factors
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    ClearGradients(channel, GRAPH.silo_of, model).send(factors, Step(0))
+    ClearGradients(channel, GRAPH.silo_of).send(factors, Step(0))
     sent = channel.transcript.messages
     assert len(sent) == len(factors)
     for batch, each in zip(sent, factors, strict=True):
@@ -201,7 +211,7 @@ def test_a_small_silo_learns_from_the_others_alone() -> None:
 
 def test_wide_gradients_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix beyond the largest part is summed row by row of it, each part a step of its own, to the same sums."""
-    from fgl_secure.methods.hifgl import device_gradients
+    from fgl_secure.training import device_gradients
 
     factors = factors_of("gcn", QUICK).factors
     whole, _ = summed(RelayCoded())
@@ -217,8 +227,7 @@ def test_wide_gradients_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_collectors_forget_what_they_gave() -> None:
     """Factors are of one round: a second take without another backward pass finds nothing."""
-    method = factors_of("gcn", QUICK)
-    collector: Any = method._collectors[0]
+    collector = factors_of("gcn", QUICK)._talks[0]._collector
     assert isinstance(collector, Collector)
     with pytest.raises(KeyError):
         collector.take()

@@ -4,27 +4,57 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from fgl_secure.methods.hifgl.hierarchy import SiloModels
-from fgl_secure.training.backbones import GCNLayer
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.hifgl.program import HiFGL
+from fgl_secure.runtime import Channel
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation
+from fgl_secure.training.rounds import Figures
 
 RATE = HONEST.learning_rate
 
 
+class Given(HiFGL):
+    """A silo whose gradients are given."""
+
+    gradient = 0.0
+
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # the same in every round
+        for parameter in self.layers.parameters():
+            parameter.grad = torch.full_like(parameter, self.gradient)
+        nothing = torch.zeros(len(self.silo.nodes), 1)
+        return self._step(nothing, nothing[:, 0])
+
+
+def trained(
+    federation: Federation, gradients: list[float], devices: list[int], layers: int, steps: int = 1
+) -> list[Given]:
+    """Silos of so many training devices each, after so many steps on these gradients of all parameters."""
+    silo_of = np.repeat(np.arange(len(devices)), devices)
+    everyone, nobody = np.ones(len(silo_of), dtype=np.bool_), np.zeros(len(silo_of), dtype=np.bool_)
+    features = np.ones((len(silo_of), 2), dtype=np.float32)
+    graph = Graph.from_arrays("devices", features, silo_of * 0, np.empty((2, 0), dtype=np.int64))
+    federated = FederatedGraph.from_assignment(graph, silo_of, SplitMasks(everyone, nobody, nobody))
+    preset = replace(HONEST, federation=federation, hidden=2, layers=layers)
+    silos = OneProcess(federated, {}, Channel(hierarchy_of(federated), SimulationCoins(0)), lambda t: Given(t, preset))
+    programs = [program for program in silos.programs if isinstance(program, Given)]
+    for program, gradient in zip(programs, gradients, strict=True):
+        program.gradient = gradient
+    for number in range(steps):
+        silos.round(number)
+    return programs
+
+
 def stepped(federation: Federation, gradients: list[float], devices: list[int]) -> tuple[float, list[float]]:
-    """One step on these gradients of a single bias: where it was, and where each silo's is."""
-    layers = nn.ModuleList([GCNLayer(1, 1)])
-    silos = SiloModels(layers, len(gradients), replace(HONEST, federation=federation), torch.device("cpu"))
-    before = layers.get_parameter("0.bias").item()
-    for model, gradient in zip(silos.models, gradients, strict=True):
-        for parameter in model.parameters():
-            parameter.grad = torch.full_like(parameter, gradient)
-    silos.step(devices)
-    return before, [model.get_parameter("0.bias").item() for model in silos.models]
+    """One step on these gradients: where a bias was, and where each silo's is."""
+    found = [silo.layers.get_parameter("0.bias")[0].item() for silo in trained(federation, gradients, devices, 1)]
+    return 0.0, found
 
 
 def test_gradients_are_means_over_the_silos_own_devices() -> None:
@@ -42,20 +72,12 @@ def test_averaging_models_takes_one_step_a_silo() -> None:
     assert stepped(Federation.FEDAVG, [1.0, 20.0], [1, 1])[1] == pytest.approx([before - RATE] * 2)
 
 
-def two_layers(federation: Federation, gradients: list[float], steps: int = 1) -> list[nn.ModuleList]:
+def two_layers(federation: Federation, gradients: list[float], steps: int = 1) -> list[torch.nn.ModuleList]:
     """The models of silos that took steps on these gradients of all parameters, every silo a training device."""
-    torch.manual_seed(0)
-    layers = nn.ModuleList([GCNLayer(2, 2), GCNLayer(2, 2)])
-    silos = SiloModels(layers, len(gradients), replace(HONEST, federation=federation), torch.device("cpu"))
-    for _ in range(steps):
-        for model, gradient in zip(silos.models, gradients, strict=True):
-            for parameter in model.parameters():
-                parameter.grad = torch.full_like(parameter, gradient)
-        silos.step([1] * len(gradients))
-    return silos.models
+    return [silo.layers for silo in trained(federation, gradients, [1] * len(gradients), 2, steps)]
 
 
-def flat(*layers: nn.Module) -> torch.Tensor:
+def flat(*layers: torch.nn.Module) -> torch.Tensor:
     """All parameters as one vector."""
     return torch.cat([parameter.detach().flatten() for layer in layers for parameter in layer.parameters()])
 
@@ -86,33 +108,9 @@ def test_fedprox_with_one_local_step_is_fedavg() -> None:
     assert torch.equal(flat(*proximal), flat(*averaged))
 
 
-def test_fedprox_pulls_back_what_has_left_the_servers_model() -> None:
-    """A silo at distance d from the server's model gets mu d more gradient: without any other, it steps back."""
-    layers = nn.ModuleList([GCNLayer(1, 1)])
-    silos = SiloModels(layers, 1, replace(HONEST, federation=Federation.FEDPROX, proximal=0.5), torch.device("cpu"))
-    bias = silos.models[0].get_parameter("0.bias")
-    with torch.no_grad():
-        bias.add_(3.0)
-    for parameter in silos.models[0].parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    silos._pull_to_global()
-    assert bias.grad is not None
-    assert bias.grad.item() == pytest.approx(1.5)
-    silos.step([1])
-    assert bias.item() == pytest.approx(3.0 - RATE)
-
-
-def test_size_of_a_model_is_that_of_its_parameters() -> None:
-    """A model of 3 * 4 weights and 4 biases has 64 bytes on the wire."""
-    silos = SiloModels(nn.ModuleList([GCNLayer(3, 4)]), 2, HONEST, torch.device("cpu"))
-    assert silos.bytes == 4 * (3 * 4 + 4)
-
-
 def test_silos_start_equal_and_apart() -> None:
     """Every silo has a copy of its own of the same initial model."""
-    layers = nn.ModuleList([GCNLayer(3, 4)])
-    first, second = SiloModels(layers, 2, HONEST, torch.device("cpu")).models
-    for a, b, initial in zip(first.parameters(), second.parameters(), layers.parameters(), strict=True):
+    first, second = (silo.layers for silo in trained(Federation.FEDAVG, [0.0, 0.0], [1, 1], 2, steps=0))
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
-        assert torch.equal(a, initial)
-        assert len({a.data_ptr(), b.data_ptr(), initial.data_ptr()}) == 3
+        assert a.data_ptr() != b.data_ptr()

@@ -12,7 +12,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of, train_hifgl
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -75,8 +75,10 @@ def test_two_silos_do_make_a_difference() -> None:
 def test_gradients_are_those_of_the_whole_graph() -> None:
     """One silo's first step is that of plain Adam on the mean loss with the dense adjacency matrix."""
     graph = two_communities(silos=1)
-    method = HiFGL(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), QUICK)
-    flat = [p.detach().clone().requires_grad_() for p in method._silos.models[0].parameters()]
+    silos = silos_of(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), QUICK)
+    (method,) = silos.programs
+    assert isinstance(method, HiFGL)
+    flat = [p.detach().clone().requires_grad_() for p in method.layers.parameters()]
     dense = np.eye(graph.num_devices, dtype=np.float32)
     dense[graph.edges[1], graph.edges[0]] = 1.0
     adjacency = torch.from_numpy(dense)
@@ -89,37 +91,32 @@ def test_gradients_are_those_of_the_whole_graph() -> None:
     optimiser = torch.optim.Adam(flat, lr=QUICK.learning_rate)
     loss.backward()  # type: ignore[no-untyped-call]
     optimiser.step()
-    ours, judged = method.round(0)
-    assert ours == pytest.approx(loss.item(), abs=1e-6)
-    assert torch.allclose(judged, logits, atol=1e-5)
-    for mine, theirs in zip(method._silos.models[0].parameters(), flat, strict=True):
+    silos.round(0)
+    assert method.losses == pytest.approx([loss.item()], abs=1e-6)
+    for mine, theirs in zip(method.layers.parameters(), flat, strict=True):
         assert torch.allclose(mine, theirs, atol=1e-5)
 
 
 def test_hierarchy_sends_what_the_paper_says() -> None:
-    """A round sends the model to silos and devices, a gradient a device and parameter, a model a silo, and scores.
+    """A round sends the model to devices, a gradient a device and parameter, and figures; a vector a silo, and back.
 
-    Scoring the last models hands them out and collects scores once more, without gradients.
+    With each silo's model go its loss and four counts. Scoring the last models sends figures once more, and no model.
     """
     result, silos, devices = train(Plaintext()), GRAPH.num_silos, GRAPH.num_devices
-    model = 4 * (8 * 8 + 8 + 8 * 2 + 2)
-    scored = int(GRAPH.validation_mask.sum())
+    entries, figures, last = 8 * 8 + 8 + 8 * 2 + 2, 5, 5
     hierarchical = {
         (t.phase, t.sender_role, t.receiver_role): (t.messages, t.bytes)
         for t in result.transcript.traffic()
         if t.phase is not Phase.VALUES
     }
-    per_round = {
-        (Phase.MODEL, Role.SERVER, Role.SILO): (silos, silos * model),
-        (Phase.MODEL, Role.SILO, Role.DEVICE): (devices, devices * model),
-        (Phase.GRADIENT, Role.DEVICE, Role.SILO): (4 * devices, devices * model),
-        (Phase.MODEL, Role.SILO, Role.SERVER): (silos, silos * model),
-        (Phase.CORRECT, Role.DEVICE, Role.SILO): (scored, scored),
-        (Phase.CORRECT, Role.SILO, Role.SERVER): (silos, silos * 8),
+    rounds, sums = QUICK.epochs, 4 * (QUICK.epochs * (entries + figures) + last)
+    assert hierarchical == {
+        (Phase.MODEL, Role.SILO, Role.DEVICE): ((rounds + 1) * devices, (rounds + 1) * devices * 4 * entries),
+        (Phase.GRADIENT, Role.DEVICE, Role.SILO): (rounds * 4 * devices, rounds * devices * 4 * entries),
+        (Phase.CORRECT, Role.DEVICE, Role.SILO): ((rounds + 1) * devices, (rounds + 1) * devices * 4 * figures),
+        (Phase.VECTORS, Role.SILO, Role.SERVER): ((rounds + 1) * silos, 2 * silos * sums),
+        (Phase.MODEL, Role.SERVER, Role.SILO): ((rounds + 1) * silos, silos * sums),
     }
-    training_only = {(Phase.GRADIENT, Role.DEVICE, Role.SILO), (Phase.MODEL, Role.SILO, Role.SERVER)}
-    times = {key: QUICK.epochs + (key not in training_only) for key in per_round}
-    assert hierarchical == {key: (times[key] * m, times[key] * b) for key, (m, b) in per_round.items()}
 
 
 def test_neighbour_sums_follow_the_edges() -> None:
@@ -147,10 +144,9 @@ def test_dropout_repeats_with_its_seed_and_is_off_when_judging() -> None:
     dropping = replace(QUICK, dropout=0.5)
     first, second = train(Plaintext(), dropping), train(Plaintext(), dropping)
     assert first.losses == second.losses != train(Plaintext()).losses
-    judging, trained = (
-        HiFGL(GRAPH, Plaintext(), Channel(hierarchy_of(GRAPH), SimulationCoins(0)), dropping) for _ in range(2)
-    )
-    assert torch.equal(trained.round(0)[1], judging.evaluate(0))
+    never = replace(dropping, epochs=1, learning_rate=1e-30)
+    dry = replace(never, dropout=0.0)
+    assert train(Plaintext(), never).accuracy == train(Plaintext(), dry).accuracy
 
 
 def test_values_beyond_the_bound_stop_training_with_round_and_layer() -> None:

@@ -14,8 +14,6 @@ from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.methods.fedstruct.program import FedStruct
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
-from fgl_secure.methods.silos.program import SERVER
-from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -23,8 +21,11 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.processes.process import SERVER
+from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
-from tests.methods.silos.runs import FEDSTRUCT, company, fedstruct_makes, same_everywhere, together
+from tests.methods.silos.runs import FEDSTRUCT, fedstruct_makes
+from tests.training.processes.runs import company, same_everywhere, together
 
 CLOSE = 1e-6
 """Gradients in float32 are added up in another order; everything else is the same to the last bit."""
@@ -115,7 +116,7 @@ def test_a_scheme_that_hides_no_sum_from_the_server_is_refused(graph: FederatedG
 
 def test_features_of_others_nodes_are_refused(graph: FederatedGraph) -> None:
     """A silo takes structure features from the owners of nodes alone."""
-    share = SiloShare.of(graph, 0)
+    share = Silo.of(graph, 0)
     task = TASKS["degree"]
     silo = FedStructSilo(
         share, replace(task, preset=replace(task.preset, hops=1)), company(graph, Plaintext()), SystemCoins()

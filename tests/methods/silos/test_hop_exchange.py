@@ -12,24 +12,25 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.hop_exchange import exchanged_rows
 from fgl_secure.methods.silos import rooms
 from fgl_secure.methods.silos.hop_exchange import HopExchange
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, within
-from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.sum_server import SumServer
-from fgl_secure.methods.silos.sums import SiloSums
 from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process
+from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.sums import SiloSums
+from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
-from tests.methods.silos.runs import PutDown, company, run_together
+from tests.training.processes.runs import PutDown, company, run_together
 
 
-class Exchanging(Program):
+class Exchanging(Process):
     """Nothing but the exchange."""
 
-    def __init__(self, share: SiloShare, settings: HopSettings, sums: SiloSums) -> None:
+    def __init__(self, share: Silo, settings: HopSettings, sums: SiloSums) -> None:
         self._sums, self.exchange = sums, HopExchange(share, settings, sums, SystemCoins())
         self._done = False
 
@@ -57,7 +58,7 @@ def graph() -> FederatedGraph:
 
 def program(graph: FederatedGraph, settings: HopSettings, silo: int) -> Exchanging:
     sums = SiloSums(company(graph, PairwiseMasking()), silo, SystemCoins())
-    return Exchanging(SiloShare.of(graph, silo), settings, sums)
+    return Exchanging(Silo.of(graph, silo), settings, sums)
 
 
 @pytest.mark.parametrize(("pruning", "kept"), [(Pruning.NONE, 30), (Pruning.MATRIX, 6)])
@@ -82,7 +83,7 @@ def test_a_table_that_is_too_small_is_asked_for_again(
         monkeypatch.setattr(rooms.Rooms, "double", lambda _: None)
     settings = HopSettings(2)
     silos = [SiloSums(company(graph, Plaintext()), silo, SystemCoins()) for silo in range(3)]
-    programs = {s: Exchanging(SiloShare.of(graph, s), settings, sums) for s, sums in enumerate(silos)}
+    programs = {s: Exchanging(Silo.of(graph, s), settings, sums) for s, sums in enumerate(silos)}
     server = SumServer(company(graph, Plaintext()), SystemCoins())
     if not room:
         with pytest.raises(SketchOverfullError, match="12 attempts"):

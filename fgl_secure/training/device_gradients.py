@@ -7,15 +7,17 @@ matrices out only where a message has to be.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from fgl_secure.algebra import FixedPoint
+from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.kernels import rounded_outer_sums
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
@@ -25,9 +27,31 @@ from fgl_secure.training.backbones import MessageLayer
 from fgl_secure.training.server_sums import FLOAT_BYTES
 
 Floats = NDArray[np.float32]
+Sizes = tuple[tuple[int, int], ...]
+"""Layer and entries of each parameter of a model, in its order."""
+
+KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.COUNTS)
+"""What is recorded of sums of devices' rows for their silos: what the silos get; the rest is too large."""
 
 LARGEST_PART = 2**22
 """Most elements of gradients that one step of a scheme sums: wider gradients go in several parts."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceFactors:
+    """The gradients of one parameter, of the devices of one silo.
+
+    Attributes:
+        layer: of the model.
+        left: float32 [t, m, d_in], the t rows that each device multiplied with a matrix; for a bias the number 1.
+        right: float32 [t, m, d_out], the gradients of each device's products, or of what the bias was added to.
+        is_bias: whether the parameter is a bias.
+    """
+
+    layer: int
+    left: Floats
+    right: Floats
+    is_bias: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +117,7 @@ class Collector:
     def __init__(self, layers: nn.ModuleList) -> None:
         self.collects = True
         self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
-        self._order = [(number, id(p)) for number, layer in enumerate(layers) for p in layer.parameters()]
+        self._order = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
         for layer in layers:
             assert isinstance(layer, MessageLayer)
             layer.watch = self._watch
@@ -105,34 +129,44 @@ class Collector:
     def _note(self, parameter: int, left: torch.Tensor | None, right: torch.Tensor) -> None:
         self._found.setdefault(parameter, []).append((left, right.detach()))
 
-    def take(self) -> list[tuple[int, Floats | None, Floats]]:
-        """Layer, left [t, n, d_in] and right [t, n, d_out] factors of every parameter, in the order of the model.
+    def take(self) -> tuple[DeviceFactors, ...]:
+        """The factors of every parameter, in the order of the model.
 
         What was collected is forgotten. Products of one row are one: their gradients are added up.
         """
         found, self._found = self._found, {}
-        taken = []
-        for layer, parameter in self._order:
-            products: dict[int, tuple[torch.Tensor | None, torch.Tensor]] = {}
-            for left, right in found[parameter]:
-                earlier = products.get(id(left))
-                products[id(left)] = (left, right if earlier is None else earlier[1] + right)
-            lefts = [_array(left) for left, _ in products.values() if left is not None]
-            rights = _stacked([_array(right) for _, right in products.values()])
-            taken.append((layer, _stacked(lefts) if lefts else None, rights))
-        return taken
+        return tuple(_factors(layer, found[id(parameter)]) for layer, parameter in self._order)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The layer and the number of entries of every parameter."""
+        return tuple((layer, parameter.numel()) for layer, parameter in self._order)
+
+    def put(self, gradients: list[NDArray[np.float64]]) -> None:
+        """Replaces the gradients of the model by sums that arrived: one flat array a parameter."""
+        for (_, parameter), arrived in zip(self._order, gradients, strict=True):
+            own = torch.from_numpy(arrived.reshape(parameter.shape))
+            parameter.grad = own.to(dtype=parameter.dtype, device=parameter.device)
 
 
-def gathered(collectors: list[Collector], order: NDArray[np.int64]) -> list[Factors]:
-    """The factors of all devices, by parameter; `order` as in `Factors`."""
-    found = []
-    for parts in zip(*(collector.take() for collector in collectors), strict=True):
-        rights = tuple(right for _, _, right in parts)
-        lefts = tuple(
-            np.ones((*right.shape[:2], 1), dtype=np.float32) if left is None else left for _, left, right in parts
-        )
-        found.append(Factors(parts[0][0], lefts, rights, order, parts[0][1] is None))
-    return found
+def _factors(layer: int, found: list[tuple[torch.Tensor | None, torch.Tensor]]) -> DeviceFactors:
+    products: dict[object, tuple[torch.Tensor | None, torch.Tensor]] = {}
+    for left, right in found:
+        row = None if left is None else (left.data_ptr(), left.shape)  # a leaf has the numbers of what it was cut from
+        earlier = products.get(row)
+        products[row] = (left, right if earlier is None else earlier[1] + right)
+    rights = _stacked([_array(right) for _, right in products.values()])
+    lefts = [_array(left) for left, _ in products.values() if left is not None]
+    ones = np.ones((*rights.shape[:2], 1), dtype=np.float32)
+    return DeviceFactors(layer, _stacked(lefts) if lefts else ones, rights, not lefts)
+
+
+def gathered(silos: Sequence[tuple[DeviceFactors, ...]], order: NDArray[np.int64]) -> list[Factors]:
+    """The factors of all devices, by parameter, from those of each silo; `order` as in `Factors`."""
+    return [
+        Factors(parts[0].layer, tuple(p.left for p in parts), tuple(p.right for p in parts), order, parts[0].is_bias)
+        for parts in zip(*silos, strict=True)
+    ]
 
 
 def _array(tensor: torch.Tensor) -> Floats:
@@ -150,13 +184,10 @@ class ClearGradients:
     Args:
         channel: between devices and silos.
         silo_of: int64 [n], the silo of each device.
-        layers: the model of a silo.
     """
 
-    def __init__(self, channel: Channel, silo_of: NDArray[np.int64], layers: nn.ModuleList) -> None:
+    def __init__(self, channel: Channel, silo_of: NDArray[np.int64]) -> None:
         self._channel = channel
-        own = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
-        self._sizes = [(number, FLOAT_BYTES * p.numel()) for number, p in own]
         self._devices = channel.parties.ids(Role.DEVICE)
         self._silos = channel.parties.ids(Role.SILO)[silo_of]
 
@@ -166,29 +197,31 @@ class ClearGradients:
 
     def send(self, factors: list[Factors], step: Step) -> None:
         """One message a device and parameter, sized as the dense gradient."""
-        for each, (layer, size) in zip(factors, self._sizes, strict=True):
-            now = replace(step, layer=layer)
+        for each in factors:
+            now, size = replace(step, layer=each.layer), FLOAT_BYTES * each.height * each.width
             self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, each.payload, wire_bytes=size)
 
-    def count(self, step: Step) -> None:
+    def count(self, sizes: Sizes, step: Step) -> None:
         """The same messages where nobody looks at them."""
-        for layer, size in self._sizes:
-            self._channel.send_sizes(Phase.GRADIENT, replace(step, layer=layer), self._devices, self._silos, size)
+        for layer, entries in sizes:
+            now, size = replace(step, layer=layer), FLOAT_BYTES * entries
+            self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
 
 
-def gradient_sums(parties: Directory, silo_of: NDArray[np.int64]) -> Topology:
-    """Sums of devices' gradients for their silos: a part of a gradient of each device in a step.
+def member_sums(parties: Directory, silo_of: NDArray[np.int64], width: int | None = None) -> Topology:
+    """Sums of a row of each device for their silos.
 
     Args:
         parties: of the run.
         silo_of: int64 [n], the silo of each device.
+        width: most entries of a row; as many as a part of a gradient has unless given.
     """
     devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)
     grouping = Grouping(devices, silos, np.arange(len(devices)), silo_of, silos[silo_of], silos)
-    return Topology(MEMBERS, grouping, max(LARGEST_PART // len(devices), 1))
+    return Topology(MEMBERS, grouping, width or max(LARGEST_PART // len(devices), 1))
 
 
-def sums_gradients(scheme: Scheme, topology: Topology) -> bool:
+def sums_members(scheme: Scheme, topology: Topology) -> bool:
     """Whether gradients go in under a scheme, and not in the clear: it serves them, and over a field."""
     return scheme.refuses(topology) is None and scheme.encoding(topology) is not None
 
@@ -208,9 +241,9 @@ class SummedGradients:
 
     def __init__(self, scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> None:
         self._channel = channel
-        self._quiet = channel.keeping_only(Phase.SHARE_SUMS, Phase.COUNTS)
+        self._quiet = channel.keeping_only(*KEPT_OF_MEMBERS)
         self._silos = channel.parties.counts[Role.SILO]
-        topology = gradient_sums(channel.parties, silo_of)
+        topology = member_sums(channel.parties, silo_of)
         fixed = scheme.encoding(topology)
         assert isinstance(fixed, FixedPoint), "only schemes over a field sum gradients"
         self._fixed, self._part = fixed, topology.width
@@ -242,17 +275,73 @@ class SummedGradients:
         return sums
 
     def _without_masks(self, factors: Factors) -> NDArray[np.float64]:
-        totals = np.zeros((self._silos, factors.height, factors.width), dtype=np.int64)
-        for silo, (left, right) in enumerate(zip(factors.left, factors.right, strict=True)):
-            self._check_range(left, right)
-            if self._answered[silo]:
-                rounded_outer_sums(left, right, 2.0**self._fixed.fraction_bits, totals[silo])
-        return self._fixed.decode(totals.reshape(self._silos, -1) % self._fixed.field.modulus)
+        parts = zip(factors.left, factors.right, self._answered.tolist(), strict=True)
+        return np.stack([rounded_sums(self._fixed, left, right, answered=answered) for left, right, answered in parts])
 
-    def _check_range(self, left: Floats, right: Floats) -> None:
-        """Refuses what the scheme would refuse, or might: elements are bounded by the factors' largest."""
-        bounds = np.abs(left).max(axis=2, initial=0) * np.abs(right).max(axis=2, initial=0)
-        self._fixed.encode(bounds.sum(axis=0))
+
+def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
+    """The sum over a silo's devices of their gradients of a parameter, float64 flat, as a scheme over a field has it.
+
+    Args:
+        fixed: the scheme's map into its field.
+        left: float32 [t, m, d_in], see `DeviceFactors`.
+        right: float32 [t, m, d_out].
+        answered: whether the scheme computes a sum over so many devices; 0 if not.
+
+    Raises:
+        InputError: the scheme would refuse a gradient, or might: elements are bounded by the factors' largest.
+    """
+    bounds = np.abs(left).max(axis=2, initial=0) * np.abs(right).max(axis=2, initial=0)
+    fixed.encode(bounds.sum(axis=0))
+    total = np.zeros((left.shape[2], right.shape[2]), dtype=np.int64)
+    if answered:
+        rounded_outer_sums(left, right, 2.0**fixed.fraction_bits, total)
+    return fixed.decode(total.reshape(-1) % fixed.field.modulus)
+
+
+class HostedMembers:
+    """Sums over the devices of a silo that hosts them, to the bits that a scheme between them and the silo gives.
+
+    Args:
+        scheme: what would sum; None leaves rows in the clear.
+        sizes: devices of each silo.
+        silo: whose these are.
+    """
+
+    def __init__(self, scheme: Scheme | None, sizes: tuple[int, ...], silo: int) -> None:
+        self._parties = Directory.hierarchy(len(sizes), sum(sizes))
+        self._silo_of = np.repeat(np.arange(len(sizes)), sizes)
+        topology = member_sums(self._parties, self._silo_of)
+        self._scheme = scheme if scheme is not None and sums_members(scheme, topology) else None
+        self._answered = self._scheme is None or bool((self._scheme.answered(topology.grouping).target == silo).any())
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether gradients of single devices are wanted, for their sums."""
+        return self._scheme is not None
+
+    def sum(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """The sum of the devices' rows [m, d]."""
+        fixed = self._encoding(rows.shape[1])
+        if fixed is None:
+            return np.asarray(rows.sum(axis=0, dtype=np.float64))
+        together = Segments.by_group(np.zeros(len(rows), dtype=np.int64), 1)
+        total = fixed.field.grouped_sums(fixed.encode(rows.astype(np.float64)), together)[0]
+        return np.asarray(fixed.decode(total * self._answered))
+
+    def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
+        """The sums of gradients, parameter by parameter; None where they are in the clear."""
+        fixed = self._encoding(None)
+        if fixed is None:
+            return None
+        return [rounded_sums(fixed, each.left, each.right, answered=self._answered) for each in factors]
+
+    def _encoding(self, width: int | None) -> FixedPoint | None:
+        if self._scheme is None:
+            return None
+        fixed = self._scheme.encoding(member_sums(self._parties, self._silo_of, width))
+        assert isinstance(fixed, FixedPoint), "only schemes over a field sum rows of devices"
+        return fixed
 
 
 def _condensed(batches: list[MessageBatch]) -> list[MessageBatch]:

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.methods.silos.hosting import Hosting
-from fgl_secure.methods.silos.neighbour_sums import NeighbourSums
-from fgl_secure.methods.silos.parcels import Array, Arrays, under, within
-from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox, Program
-from fgl_secure.methods.silos.share import SiloShare
-from fgl_secure.methods.silos.ways import Neighbours
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.stepwise import done_array, done_steps
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Reals, Topology
 from fgl_secure.runtime import Direction, OwnDraws, Phase, Role, Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.hosting import Hosting
+from fgl_secure.training.processes.neighbour_sums import NeighbourSums
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process
+from fgl_secure.training.processes.ways import Neighbours
+from fgl_secure.training.silo import Silo
 
 UNKNOWN = -1
 
@@ -104,7 +104,7 @@ class HostedSums(NeighbourSums):
         FieldRangeError: the field cannot hold the sums.
     """
 
-    def __init__(self, share: SiloShare, scheme: Scheme, session: bytes, coins: Coins, width: int = 1) -> None:
+    def __init__(self, share: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int = 1) -> None:
         self._share, self._scheme, self._session, self._draws = share, scheme, session, OwnDraws(coins)
         self._fixed = scheme.fixed_point(max(share.facts.largest_degree, 1))
         self._neighbours, self._width = Neighbours(share, least_group(scheme)), width
@@ -197,13 +197,13 @@ class RelaySums(HostedSums):
         FieldRangeError: the field cannot hold the sums.
     """
 
-    def __init__(self, share: SiloShare, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
+    def __init__(self, share: Silo, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
         if scheme.profile is not Profile.BASE:
             raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
         super().__init__(share, scheme, session, coins)
 
 
-class RelayProgram(Program):
+class RelayProcess(Process):
     """One relay: it sees shares under tags, and answers with their sums.
 
     Args:

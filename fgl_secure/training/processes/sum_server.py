@@ -6,11 +6,11 @@ import numpy as np
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Parcel
-from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, fitting, joined, only, scalar
-from fgl_secure.methods.silos.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Step
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, fitting, joined, only, scalar
+from fgl_secure.training.processes.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
 
 
 class SumServer:

@@ -1,4 +1,4 @@
-"""Programs of parties that go in lockstep: each takes what has arrived, and says what leaves.
+"""Processes of parties that go in lockstep: each takes what has arrived, and says what leaves.
 
 A program keeps nothing but arrays between two turns, so that it can be put down after each of them and taken up in
 another process: Flower gives no promise that one process serves two messages.
@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
 from fgl_secure.runtime import Phase
+from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.training.processes.parcels import Parcel
 
 SERVER = 2**32 - 1
 """Stands for the server among senders and receivers, where silos and relays go by their numbers."""
@@ -26,7 +27,7 @@ Outbox = Mapping[int, Sequence[Parcel]]
 NOTHING: Outbox = {}
 
 
-class Machine(ABC):
+class Part(ABC):
     """A part of a program that goes on for some turns."""
 
     @abstractmethod
@@ -52,7 +53,7 @@ class Machine(ABC):
         """Goes on where a state was taken."""
 
 
-class Program(ABC):
+class Process(ABC):
     """What one party does from the first turn to the last."""
 
     @abstractmethod
@@ -71,6 +72,9 @@ class Program(ABC):
     @abstractmethod
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
+
+    def close(self) -> None:  # noqa: B027  # most hold nothing
+        """Lets go of threads; a state that was taken before is as good as it was."""
 
 
 def joined(*outboxes: Outbox) -> Outbox:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import InputError, MalformedMessageError
-from fgl_secure.methods.silos.share import SiloShare, facts_of
+from fgl_secure.training.silo import Silo, facts_of
 from tests.graphs import two_communities
 
 GRAPH = two_communities(devices=40, silos=4)
@@ -17,7 +17,7 @@ GRAPH = two_communities(devices=40, silos=4)
 
 def test_shares_are_the_graph_cut_up() -> None:
     """Every node is in one share with its features, label and masks; every edge in the shares of its ends."""
-    shares = [SiloShare.of(GRAPH, silo) for silo in range(4)]
+    shares = [Silo.of(GRAPH, silo) for silo in range(4)]
     assert np.array_equal(np.sort(np.concatenate([share.nodes for share in shares])), np.arange(40))
     for silo, share in enumerate(shares):
         own = GRAPH.devices_of(silo)
@@ -32,7 +32,7 @@ def test_shares_are_the_graph_cut_up() -> None:
 
 def test_of_foreign_nodes_a_share_knows_owner_and_place() -> None:
     """Nothing has a row for them but the table of ends, which agrees with what their owners hold."""
-    shares = [SiloShare.of(GRAPH, silo) for silo in range(4)]
+    shares = [Silo.of(GRAPH, silo) for silo in range(4)]
     for share in shares:
         assert len(share.features) == len(share.labels) == len(share.nodes)
         for number, silo, place in share.foreign.tolist():
@@ -44,9 +44,9 @@ def test_of_foreign_nodes_a_share_knows_owner_and_place() -> None:
 
 def test_a_share_goes_through_a_file(tmp_path: Path) -> None:
     """Written and read again it is what it was; other files are refused."""
-    share, file = SiloShare.of(GRAPH, 2), tmp_path / "silo"
+    share, file = Silo.of(GRAPH, 2), tmp_path / "silo"
     share.save(file)
-    found = SiloShare.load(file)
+    found = Silo.load(file)
     assert found.facts == share.facts == facts_of(GRAPH)
     assert all(
         np.array_equal(getattr(found, name), getattr(share, name))
@@ -54,15 +54,15 @@ def test_a_share_goes_through_a_file(tmp_path: Path) -> None:
     )
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(MalformedMessageError):
-        SiloShare.load(file)
+        Silo.load(file)
     file.write_bytes(b"")
     with pytest.raises(InputError, match="must hold"):
-        SiloShare.load(file)
+        Silo.load(file)
 
 
 def test_shares_that_do_not_fit_together_are_refused() -> None:
     """Nodes of another number than the facts say, and edges with an end that nobody knows."""
-    share = SiloShare.of(GRAPH, 0)
+    share = Silo.of(GRAPH, 0)
     with pytest.raises(InputError, match="silo must be one of 4"):
         replace(share, silo=4)
     with pytest.raises(InputError, match="edges must have an end"):

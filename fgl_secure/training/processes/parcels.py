@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Direction, Phase, Step
-from fgl_secure.runtime.packing import array_from_bytes, array_to_bytes, packed, unpacked
-
-Array = NDArray[Any]
-Arrays = Mapping[str, Array]
+from fgl_secure.runtime.packing import Array, array_from_bytes, array_to_bytes, packed, unpacked
 
 _STEP = struct.Struct(">IiBBII")
 
@@ -73,14 +67,3 @@ def parcels_from_bytes(data: bytes) -> tuple[Parcel, ...]:
         MalformedMessageError: it is no row of parcels.
     """
     return tuple(Parcel.from_bytes(field) for field in unpacked(data))
-
-
-def under(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    """The arrays with a prefix before their names."""
-    return {f"{prefix}/{name}": array for name, array in arrays.items()}
-
-
-def within(prefix: str, arrays: Arrays) -> dict[str, Array]:
-    """Those arrays whose names have the prefix, without it."""
-    start = f"{prefix}/"
-    return {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}

@@ -8,16 +8,16 @@ import pytest
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.methods.silos.mailbox import Mailbox
-from fgl_secure.methods.silos.parcels import Arrays, Parcel
-from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox
-from fgl_secure.methods.silos.sum_server import SumServer
-from fgl_secure.methods.silos.sums import EVERYBODY, Company, SiloSums
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Step, decode
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.training.processes.mailbox import Mailbox
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox
+from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
 
 SILOS = 4
 SESSION = bytes(16)

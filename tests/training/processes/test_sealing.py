@@ -10,18 +10,18 @@ import pytest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
-from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox, Program
-from fgl_secure.methods.silos.sealing import SealedParty
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.runtime import Phase, Step
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Process
+from fgl_secure.training.processes.sealing import SealedParty
 
 SESSION = bytes(16)
 SECRET = np.frombuffer(b"nobody else is to read this line", dtype=np.uint8)
 
 
-class Telling(Program):
+class Telling(Process):
     """Tells everybody a secret in every turn, and keeps what it is told."""
 
     def __init__(self, number: int, parties: int) -> None:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, within
-from fgl_secure.methods.silos.program import Inbox, Outbox, fitting
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Messages, decode, encode
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import Inbox, Outbox, fitting
 
 Ids = NDArray[np.int64]
 

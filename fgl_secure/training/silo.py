@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.silos.parcels import under
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes, under
 
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -27,6 +26,7 @@ class Facts:
         classes: of labels.
         labelled: training nodes of all silos together.
         largest_degree: a bound on the edges that end in one node, and on those that start in one.
+        name: what the graph is called.
     """
 
     sizes: tuple[int, ...]
@@ -34,6 +34,7 @@ class Facts:
     classes: int
     labelled: int
     largest_degree: int
+    name: str = ""
 
     @property
     def silos(self) -> int:
@@ -47,7 +48,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SiloShare:
+class Silo:
     """What one silo holds: its nodes, all edges that end or start in one, and who has their other ends.
 
     Attributes:
@@ -59,6 +60,7 @@ class SiloShare:
         train: bool [m].
         validation: bool [m].
         test: bool [m].
+        degrees: int64 [m], how many neighbours each node has, also those that it does not exchange rows with.
         edges: int64 [2, e], numbers of sources above those of targets, sorted by target, then source; one end of each
             is the silo's, or both.
         foreign: int64 [f, 3], for each end that is not: its number, ascending, its silo, and its place among the nodes
@@ -73,6 +75,7 @@ class SiloShare:
     train: Mask
     validation: Mask
     test: Mask
+    degrees: Ids
     edges: Ids
     foreign: Ids
 
@@ -80,7 +83,7 @@ class SiloShare:
         size = self.facts.sizes[self.silo] if 0 <= self.silo < self.facts.silos else -1
         if size != len(self.nodes):
             raise InputError(f"silo must be one of {self.facts.silos} with {size} nodes; found {len(self.nodes)}")
-        rows = {name: len(getattr(self, name)) for name in ("features", "labels", "train", "validation", "test")}
+        rows = {name: len(getattr(self, name)) for name in _ROWS}
         if set(rows.values()) != {size} or self.edges.shape[:1] != (2,) or self.foreign.shape[1:] != (3,):
             raise InputError(f"share must have {size} rows of everything and edges of two ends; found {rows}")
         ends = np.union1d(self.nodes, self.foreign[:, 0])
@@ -90,15 +93,21 @@ class SiloShare:
             )
 
     @classmethod
-    def of(cls, graph: FederatedGraph, silo: int) -> SiloShare:
+    def of(cls, graph: FederatedGraph, silo: int, heard: FederatedGraph | None = None) -> Silo:
         """Cuts a silo out of a whole graph, where somebody has it: for simulations and for tests.
+
+        Args:
+            graph: who has what.
+            silo: its number.
+            heard: the graph along whose edges rows travel; all of them unless given.
 
         Raises:
             InputError: there is no such silo.
         """
         own = graph.devices_of(silo)
         inside = graph.silo_of == silo
-        edges = graph.edges[:, inside[graph.edges].any(axis=0)]
+        edges = (heard or graph).edges
+        edges = edges[:, inside[edges].any(axis=0)]
         ends = np.unique(edges)
         foreign = ends[~inside[ends]]
         places = np.empty(graph.num_devices, dtype=np.int64)
@@ -106,7 +115,8 @@ class SiloShare:
             places[graph.silo_of == other] = np.arange((graph.silo_of == other).sum())
         table = np.stack([foreign, graph.silo_of[foreign], places[foreign]], axis=1)
         masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
-        return cls(facts_of(graph), silo, own, graph.features[own], graph.labels[own], *masks, edges, table)
+        rows = (graph.features[own], graph.labels[own], *masks, graph.in_degree[own].astype(np.int64))
+        return cls(facts_of(graph), silo, own, *rows, edges, table)
 
     @property
     def others(self) -> list[int]:
@@ -116,6 +126,11 @@ class SiloShare:
     def local(self, numbers: Ids) -> Ids:
         """The places of own nodes among them."""
         return np.searchsorted(self.nodes, numbers)
+
+    @property
+    def heard(self) -> Ids:
+        """int64 [m]: from how many neighbours each node hears."""
+        return np.bincount(self.local(self.edges[1, self.inside[1]]), minlength=len(self.nodes)).astype(np.int64)
 
     @property
     def inside(self) -> tuple[Mask, Mask]:
@@ -136,12 +151,13 @@ class SiloShare:
         """Writes the share into a file of plain arrays."""
         facts = {name: np.asarray(getattr(self.facts, name), dtype=np.int64) for name in _FACTS}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays["name"] = np.frombuffer(self.facts.name.encode(), dtype=np.uint8)
         path.write_bytes(
             named_to_bytes({"silo": np.asarray(self.silo, dtype=np.int64), **under("facts", facts), **arrays})
         )
 
     @classmethod
-    def load(cls, path: Path) -> SiloShare:
+    def load(cls, path: Path) -> Silo:
         """Reads a file that `save` wrote.
 
         Raises:
@@ -149,21 +165,29 @@ class SiloShare:
             InputError: something is missing, of another kind, or does not fit together.
         """
         found = named_from_bytes(path.read_bytes())
-        kinds = {"silo": ("<i8", 0), **{f"facts/{name}": kind for name, kind in _FACTS.items()}, **_ARRAYS}
+        kinds = {
+            "silo": ("<i8", 0),
+            "name": ("|u1", 1),
+            **{f"facts/{name}": kind for name, kind in _FACTS.items()},
+            **_ARRAYS,
+        }
         for name, kind in kinds.items():
             if name not in found or (found[name].dtype.str, found[name].ndim) != kind:
                 raise InputError(f"{path.name} must hold {name} of type {kind[0]} with {kind[1]} axes; it does not")
         facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name != "sizes"}
         sizes = tuple(found["facts/sizes"].tolist())
-        return cls(Facts(sizes, **facts), int(found["silo"]), **{name: found[name] for name in _ARRAYS})
+        called = found["name"].tobytes().decode("utf-8", errors="replace")
+        return cls(Facts(sizes, **facts, name=called), int(found["silo"]), **{name: found[name] for name in _ARRAYS})
 
 
+_ROWS = ("features", "labels", "train", "validation", "test", "degrees")
 _FACTS = {"sizes": ("<i8", 1), **dict.fromkeys(("features", "classes", "labelled", "largest_degree"), ("<i8", 0))}
 _ARRAYS = {
     "nodes": ("<i8", 1),
     "features": ("<f4", 2),
     "labels": ("<i8", 1),
     **dict.fromkeys(("train", "validation", "test"), ("|b1", 1)),
+    "degrees": ("<i8", 1),
     "edges": ("<i8", 2),
     "foreign": ("<i8", 2),
 }
@@ -175,4 +199,6 @@ def facts_of(graph: FederatedGraph) -> Facts:
     sizes = tuple(int(size) for size in np.bincount(graph.silo_of))
     out_degree = np.bincount(graph.edges[0], minlength=1)
     largest = max(int(graph.in_degree.max()), int(out_degree.max()))
-    return Facts(sizes, graph.graph.num_features, graph.num_classes, int(graph.train_mask.sum()), largest)
+    return Facts(
+        sizes, graph.graph.num_features, graph.num_classes, int(graph.train_mask.sum()), largest, graph.graph.name
+    )

@@ -1,4 +1,4 @@
-"""Programs behind a mailbox that reads nothing: what goes from silo to silo is sealed end to end.
+"""Processes behind a mailbox that reads nothing: what goes from silo to silo is sealed end to end.
 
 In one process the way between two silos is private by construction. Where a server carries their messages, each party
 publishes fresh keys in its first turn, X25519 and where the library has it ML-KEM-768, signed where there are
@@ -20,10 +20,11 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, parcels_from_bytes, parcels_to_bytes, under, within
-from fgl_secure.methods.silos.program import SERVER, Outbox, Program
-from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.parcels import parcels_from_bytes, parcels_to_bytes
+from fgl_secure.training.processes.process import SERVER, Outbox, Process
+from fgl_secure.training.processes.sum_server import SumServer
 
 Post = Mapping[int, bytes]
 """By the other end: all that one party sends to another in one turn."""
@@ -53,7 +54,7 @@ class SealedParty:
         self,
         number: int,
         parties: int,
-        program: Program,
+        program: Process,
         session: bytes,
         coins: Coins,
         identity: Identity | None = None,
@@ -169,6 +170,10 @@ class SealedParty:
         )
         context, first = self._context(sender, self._number, public, offer.public), public[:PUBLIC_KEY_BYTES]
         return offer.agree(first, data[:size], session=self._session, context=context), data[size:]
+
+    def close(self) -> None:
+        """Lets go of what the program holds beside its state."""
+        self._program.close()
 
     def state(self) -> dict[str, Array]:
         """Keys and the program's state: secret, for this party alone."""

@@ -15,12 +15,13 @@ import numpy as np
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel, under, within
-from fgl_secure.methods.silos.program import SERVER, Inbox, Machine, Outbox, fitting, scalar
 from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, scalar
 
 EVERYBODY = -1
 UNBOUNDED = -1
@@ -128,7 +129,7 @@ def arrived(company: Company, parcel: Parcel, sender: int, receiver: int) -> tup
     return int(number), messages
 
 
-class SiloSums(Machine):
+class SiloSums(Part):
     """One silo's part in sums that run side by side, again and again.
 
     Args:

@@ -11,17 +11,17 @@ import pytest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.silos.mailbox import Mailbox
-from fgl_secure.methods.silos.parcels import Array, Parcel
-from fgl_secure.methods.silos.program import NOTHING, Inbox, Outbox
-from fgl_secure.methods.silos.relay import RelayProgram, RelaySums
-from fgl_secure.methods.silos.share import SiloShare
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Phase, Step, decode, encode
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
+from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
+from fgl_secure.training.processes.mailbox import Mailbox
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox
+from fgl_secure.training.processes.relay import RelayProcess, RelaySums
+from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
-from tests.methods.silos.runs import SESSION
 
+SESSION = bytes(range(16))
 SCHEME = RelayCoded(R=4, k_min=1)
 SILOS = 2
 NOW = Step(0, 0)
@@ -43,9 +43,9 @@ class Run:
     """One sum over neighbours, turn by turn, with a hand in the mailbox."""
 
     def __init__(self, graph: FederatedGraph) -> None:
-        self.shares = [SiloShare.of(graph, silo) for silo in range(SILOS)]
+        self.shares = [Silo.of(graph, silo) for silo in range(SILOS)]
         self.silos = [RelaySums(share, SCHEME, SESSION, SystemCoins()) for share in self.shares]
-        self.relays = [RelayProgram(j, SILOS, SCHEME, SESSION, SystemCoins()) for j in range(SCHEME.R)]
+        self.relays = [RelayProcess(j, SILOS, SCHEME, SESSION, SystemCoins()) for j in range(SCHEME.R)]
         self.inboxes: dict[int, Inbox] = {}
         self._box = Mailbox(SILOS)
         out = {silo: part.prepare() for silo, part in enumerate(self.silos)}
@@ -107,7 +107,7 @@ def test_a_step_is_summed_once(graph: FederatedGraph) -> None:
 
 def test_no_sum_before_messages_are_agreed_on(graph: FederatedGraph) -> None:
     """Silos must have told each other which messages are wanted."""
-    part = RelaySums(SiloShare.of(graph, 0), SCHEME, SESSION, SystemCoins())
+    part = RelaySums(Silo.of(graph, 0), SCHEME, SESSION, SystemCoins())
     with pytest.raises(ProtocolError, match="agreed on messages before"):
         part.begin(np.zeros((8, 2)), NOW)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from fgl_secure.methods.silos.parcels import Array, Arrays
+from fgl_secure.runtime.packing import Array, Arrays
 
 
 def remembered(optimiser: torch.optim.Optimizer) -> dict[str, Array]:

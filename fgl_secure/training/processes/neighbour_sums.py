@@ -7,12 +7,12 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.methods.silos.program import Machine, Outbox
 from fgl_secure.protocols.topology import Reals
 from fgl_secure.runtime import Step
+from fgl_secure.training.processes.process import Outbox, Part
 
 
-class NeighbourSums(Machine):
+class NeighbourSums(Part):
     """One silo's part in the sums of every pass.
 
     Attributes:

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.silos.parcels import Array, Arrays, Parcel
-from fgl_secure.methods.silos.program import Inbox, Outbox, fitting, only
-from fgl_secure.methods.silos.share import Ids, SiloShare
 from fgl_secure.runtime import Direction, Phase, Step
+from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import Inbox, Outbox, fitting, only
+from fgl_secure.training.silo import Ids, Silo
 
 Flags = NDArray[np.bool_]
 
@@ -50,7 +51,7 @@ class Neighbours:
         minimum: least messages of a sum that is computed.
     """
 
-    def __init__(self, share: SiloShare, minimum: int) -> None:
+    def __init__(self, share: Silo, minimum: int) -> None:
         self._share, self._minimum = share, minimum
         self._from_here, self._to_here = share.inside
         self._source_silo, _ = share.owners(share.edges[0])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.methods.silos.parcels import Array, Arrays
-from fgl_secure.methods.silos.share import SiloShare
+from fgl_secure.runtime.packing import Array, Arrays
 from fgl_secure.training.presets import Selection
+from fgl_secure.training.silo import Silo
 
 COUNTS = 4
 """Correct predictions and predictions, of validation and of test nodes."""
@@ -15,11 +15,16 @@ COUNTS = 4
 Counts = NDArray[np.int64]
 
 
-def counts_of(share: SiloShare, predicted: NDArray[np.int64]) -> Counts:
+def marks_of(silo: Silo, predicted: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Bool [m, COUNTS]: what each of a silo's nodes adds to the counts, of predictions int64 [m]."""
+    correct = predicted == silo.labels
+    return np.stack([side for mask in (silo.validation, silo.test) for side in (correct & mask, mask)], axis=1)
+
+
+def counts_of(silo: Silo, predicted: NDArray[np.int64]) -> Counts:
     """Int64 [COUNTS], of one silo's predictions [m]."""
-    correct = predicted == share.labels
-    sides = (share.validation, share.test)
-    return np.array([count for mask in sides for count in (correct[mask].sum(), mask.sum())], dtype=np.int64)
+    counts: Counts = marks_of(silo, predicted).sum(axis=0, dtype=np.int64)
+    return counts
 
 
 class Scores:
@@ -32,12 +37,14 @@ class Scores:
     def __init__(self, selection: Selection | None) -> None:
         self._selection = selection
         self._best: Counts = np.zeros(COUNTS, dtype=np.int64)
+        self._own: Counts = np.zeros(COUNTS, dtype=np.int64)
         self.best_round = -1
 
-    def see(self, number: int, counts: Counts) -> None:
-        """Takes the sums of all silos' counts after so many rounds."""
+    def see(self, number: int, counts: Counts, own: Counts | None = None) -> None:
+        """Takes the sums of all silos' counts after so many rounds, and this silo's own."""
         if self.best_round < 0 or self._score(counts) > self._score(self._best):
             self._best, self.best_round = counts.copy(), number
+            self._own = counts.copy() if own is None else own.copy()
 
     def _score(self, counts: Counts) -> float:
         validation, test = _share(counts[:2]), _share(counts[2:])
@@ -45,21 +52,25 @@ class Scores:
 
     @property
     def report(self) -> dict[str, Array]:
-        """The selected round, and shares of correct predictions there, float64; NaN without any prediction."""
-        shares = [counts[0] / counts[1] if counts[1] else np.nan for counts in (self._best[:2], self._best[2:])]
+        """The selected round, and shares of correct predictions there, float64; NaN without any prediction.
+
+        "own test" is of the silo's own nodes, which nobody else is told.
+        """
+        counts = {"validation": self._best[:2], "test": self._best[2:], "own test": self._own[2:]}
+        shares = {name: right / of if of else np.nan for name, (right, of) in counts.items()}
         return {
             "selected round": np.asarray(self.best_round, dtype=np.int64),
-            "validation": np.asarray(shares[0], dtype=np.float64),
-            "test": np.asarray(shares[1], dtype=np.float64),
+            **{name: np.asarray(share, dtype=np.float64) for name, share in shares.items()},
         }
 
     def state(self) -> dict[str, Array]:
         """The best so far."""
-        return {"best": np.array([self.best_round, *self._best], dtype=np.int64)}
+        return {"best": np.array([self.best_round, *self._best, *self._own], dtype=np.int64)}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
-        self.best_round, self._best = int(state["best"][0]), state["best"][1:]
+        self.best_round, kept = int(state["best"][0]), state["best"][1:]
+        self._best, self._own = kept[:COUNTS], kept[COUNTS:]
 
 
 def _share(counts: Counts) -> float:

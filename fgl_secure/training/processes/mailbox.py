@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from fgl_secure.methods.silos.parcels import Parcel, parcels_from_bytes, parcels_to_bytes
-from fgl_secure.methods.silos.program import SERVER, Inbox, Outbox
-from fgl_secure.methods.silos.sum_server import SumServer
 from fgl_secure.runtime import Channel, Role
+from fgl_secure.training.processes.parcels import Parcel, parcels_from_bytes, parcels_to_bytes
+from fgl_secure.training.processes.process import SERVER, Inbox, Outbox
+from fgl_secure.training.processes.sum_server import SumServer
 
 
 class Mailbox:

@@ -1,0 +1,301 @@
+"""What a silo's program talks through: sums that somebody is entitled to, and gradients that pass through them.
+
+All silos of a run make the same calls in the same order, as programs on `torch.distributed` do. A call waits until all
+have made it. Who computes the sums, in one process or with a process for each silo, is the driver's business.
+
+Gradients pass by pieces. A collective cuts the graph of operations on both sides: what the silo goes on with and what
+arrives are leaves. `backward` walks the pieces in reverse, each once, with a collective between two of them; so nothing
+waits inside autograd, whose one thread a GPU would be blocked by that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from fgl_secure.algebra import Quantizer
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
+from fgl_secure.runtime import Direction, Step
+from fgl_secure.training.device_gradients import Collector, DeviceFactors, Sizes
+from fgl_secure.training.silo import Silo
+
+Array = NDArray[Any]
+Reals = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+BEGINNING = 1
+"""Part of the steps of what is summed before the first round."""
+NO_COUNTS = np.empty(0, dtype=np.int64)
+HAND_DOWN = "hand down"
+"""No sum: a silo sends its devices the model, of which sizes alone are kept."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A collective as one silo calls it.
+
+    Attributes:
+        topology: its name.
+        step: when.
+        rows: what the silo adds: of its devices float [m, d], or a vector of its own, int64 [P].
+        bound: largest magnitude of an entry of a vector of integers.
+        sizes: in the place of rows, of the gradients that its devices hand to it: layer and entries of each parameter.
+        factors: these gradients, parameter by parameter; empty where nobody looks at them.
+        terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
+    """
+
+    topology: str
+    step: Step
+    rows: Array | None = None
+    bound: int = 0
+    sizes: Sizes = ()
+    factors: tuple[DeviceFactors, ...] = ()
+    terms: Mapping[int, Ids | int] = field(default_factory=dict)
+
+    @property
+    def outline(self) -> tuple[object, ...]:
+        """What must be the same for all silos."""
+        width = None if self.rows is None else self.rows.shape[-1]
+        lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
+        return self.topology, self.step, self.bound, self.sizes, width, lengths
+
+
+Ask = Callable[[Call], Any]
+"""Makes a call, and waits for what the silo gets: an array of sums, or a list of them for gradients."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What a silo knows of the collectives of a run.
+
+    Attributes:
+        summed: int64 [m], how many messages are in the sum of each own device: 0 where the scheme computes none.
+        grid: makes integers of reals that the silos sum.
+        looks_at: whether gradients of single devices are wanted in a step, to be summed or recorded.
+    """
+
+    summed: Ids
+    grid: Quantizer
+    looks_at: Callable[[Step], bool]
+
+
+@dataclass(slots=True, eq=False)
+class _Piece:
+    """What is behind a sum over neighbours: the outputs of a piece, and the leaves that go on in the next one."""
+
+    step: Step
+    rows: torch.Tensor
+    carried: torch.Tensor
+    leaf: torch.Tensor
+    sums: torch.Tensor
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Which round and pass it is; numbers collectives so that no two have the same step."""
+
+    round: int = 0
+    beginning: bool = False
+    evaluation: bool = False
+    layer: int = 0
+    sums: Counter[str] = field(default_factory=Counter)
+
+    def next_layer(self, layer: int | None) -> Step:
+        number = self.layer if layer is None else layer
+        self.layer = number + 1
+        return Step(self.round, number, evaluation=self.evaluation, part=BEGINNING * self.beginning)
+
+    def next_sum(self, topology: str) -> Step:
+        part = 2 * self.sums[topology] + BEGINNING * self.beginning
+        self.sums[topology] += 1
+        return Step(self.round, part=part)
+
+
+class Collectives:
+    """The collectives of a run, as one silo calls them.
+
+    Args:
+        silo: what it holds.
+        setting: what it knows of them.
+    """
+
+    def __init__(self, silo: Silo, setting: Setting) -> None:
+        self.silo, self._setting = silo, setting
+        self._ask: Ask | None = None
+        self._clock, self._pieces = _Clock(), list[_Piece]()
+        self._collector: Collector | None = None
+
+    def start(self, number: int | None, ask: Ask) -> None:
+        """A round starts: drivers say so, not programs.
+
+        Args:
+            number: of the round, from 0; None for what comes before the first one.
+            ask: makes its calls.
+        """
+        self._ask = ask
+        self._clock, self._pieces = _Clock(number or 0, beginning=number is None), []
+        if self._collector is not None:
+            self._collector.collects = self._setting.looks_at(self._gradient_step)
+
+    def _call(self, call: Call) -> Any:
+        if self._ask is None:
+            raise InputError("collectives must be called in a round, or in what comes before the first; found neither")
+        return self._ask(call)
+
+    @contextmanager
+    def evaluation(self) -> Iterator[None]:
+        """A pass that nothing is learnt from: no gradients, and steps of their own."""
+        clock, before = self._clock, (self._clock.evaluation, self._clock.layer)
+        clock.evaluation, clock.layer = True, 0
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            clock.evaluation, clock.layer = before
+
+    @property
+    def summed(self) -> Ids:
+        """int64 [m]: how many messages are in the sum of each own device; 0 where the scheme computes none."""
+        return self._setting.summed
+
+    def neighbours(
+        self, rows: torch.Tensor, carry: torch.Tensor | None = None, *, layer: int | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Every device sends a row to each of its neighbours, and gets the sum of what it was sent.
+
+        Args:
+            rows: float [m, d], a row for each of the silo's devices.
+            carry: what the silo goes on with beside the sums, such as its devices' hidden states; the rows unless
+                given. Of nothing else that was computed before may a gradient be wanted after.
+            layer: number of the sum in this pass; the next one unless given.
+
+        Returns:
+            What was carried, and the sums float [m, d]: leaves, on the device and of the type of what was given.
+        """
+        step, carried = self._clock.next_layer(layer), rows if carry is None else carry
+        leaf, sums = carried.detach(), self._sums(rows, step)
+        if torch.is_grad_enabled() and (rows.requires_grad or carried.requires_grad):
+            leaf, sums = leaf.requires_grad_(), sums.requires_grad_()
+            self._pieces.append(_Piece(step, rows, carried, leaf, sums))
+        return leaf, sums
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of the sum of all silos' losses, for every parameter and through every sum since the last time.
+
+        Args:
+            loss: of this silo; a number.
+        """
+        pieces, self._pieces = self._pieces, []
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        while pieces:
+            piece = pieces.pop()
+            ends = [(piece.carried, _gradient_of(piece.leaf))] if piece.carried.requires_grad else []
+            if piece.rows.requires_grad:
+                step = Step(piece.step.round, piece.step.layer, Direction.BACKWARD, part=piece.step.part)
+                ends.append((piece.rows, self._sums(_gradient_of(piece.sums), step)))
+            torch.autograd.backward([tensor for tensor, _ in ends], [gradient for _, gradient in ends])
+
+    def _sums(self, rows: torch.Tensor, step: Step) -> torch.Tensor:
+        if rows.ndim != 2 or len(rows) != len(self.silo.nodes):
+            raise InputError(f"rows must be [{len(self.silo.nodes)}, d]; found {list(rows.shape)}")
+        given = rows.detach().cpu().contiguous().numpy()
+        try:
+            found = self._call(Call(NEIGHBOURS, step, given))
+        except InputError as error:
+            when = f"round {step.round}, layer {step.layer}, {step.direction} pass"
+            raise type(error)(f"{error} ({when})") from error
+        return torch.from_numpy(np.array(found)).to(dtype=rows.dtype, device=rows.device)
+
+    def members(self, rows: Array) -> Reals:
+        """The sum of one row of each of the silo's devices, for the silo.
+
+        Args:
+            rows: float [m, d].
+
+        Returns:
+            float64 [d]; zero where the scheme computes no sum over so few devices.
+        """
+        found: Reals = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), rows))
+        return found
+
+    def watch(self, layers: nn.ModuleList) -> None:
+        """Has devices hand their gradients of a model to the silo: see `gradients`.
+
+        Args:
+            layers: `MessageLayer`s, of which every parameter is used in each round.
+        """
+        self._collector = Collector(layers)
+        self._collector.collects = self._setting.looks_at(self._gradient_step)
+
+    def gradients(self) -> None:
+        """Every device's gradient of the watched model goes to the silo, after `backward`.
+
+        Where a scheme sums them, the sums take the place of the gradients that the parameters have, 0 where the silo
+        has too few devices; in the clear they stay as they are, for the silo adds up what it gets.
+        """
+        if self._collector is None:
+            raise InputError("layers must be watched before their gradients are handed over; found none")
+        collects = self._collector.collects
+        call = Call(
+            MEMBERS,
+            self._gradient_step,
+            sizes=self._collector.sizes,
+            factors=self._collector.take() if collects else (),
+        )
+        sums: list[Reals] | None = self._call(call)
+        if sums is not None:
+            self._collector.put(sums)
+
+    @property
+    def _gradient_step(self) -> Step:
+        return Step(self._clock.round, -1)
+
+    def hand_down(self, layers: nn.Module) -> None:
+        """The silo sends its devices a model that they compute with."""
+        entries = sum(parameter.numel() for parameter in layers.parameters())
+        self._call(Call(HAND_DOWN, Step(self._clock.round), sizes=((-1, entries),)))
+
+    def clients(self, terms: Mapping[int, Ids | int]) -> Ids:
+        """For each silo the sum of a vector of each of the others, which that silo alone learns.
+
+        Args:
+            terms: by silo, in one order everywhere: int64, elements of the scheme's field; for this silo itself the
+                length of what it gets.
+
+        Returns:
+            int64, this silo's sum.
+        """
+        found: Ids = self._call(Call(CLIENTS, self._clock.next_sum(CLIENTS), terms=terms))
+        return found
+
+    def server(self, values: Array, counts: Ids = NO_COUNTS) -> tuple[Reals, Ids]:
+        """The sum of one vector of each silo, which the server adds up and tells all.
+
+        Args:
+            values: float [P]; they are rounded to the grid of the run.
+            counts: int64 [c], whole numbers, which are summed exactly.
+
+        Returns:
+            The sums, float64 [P] and int64 [c].
+
+        Raises:
+            InputError: a value is not finite or beyond the grid's bound; nothing was sent.
+        """
+        grid = self._setting.grid
+        rows = np.concatenate([grid.encode(np.asarray(values, dtype=np.float64)), counts])
+        total: Ids = self._call(Call(SERVER, self._clock.next_sum(SERVER), rows, grid.largest))
+        return grid.decode(total[: len(values)]), total[len(values) :]
+
+
+def _gradient_of(leaf: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(leaf) if leaf.grad is None else leaf.grad

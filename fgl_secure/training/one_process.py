@@ -1,0 +1,212 @@
+"""A program on all silos in one process: its collectives under schemes, every message over a channel that records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import ProtocolError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
+from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.training.collectives import HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.device_gradients import (
+    KEPT_OF_MEMBERS,
+    ClearGradients,
+    SummedGradients,
+    gathered,
+    member_sums,
+    sums_members,
+)
+from fgl_secure.training.lockstep import in_lockstep
+from fgl_secure.training.parties import check_parties, neighbour_sums, note_membership
+from fgl_secure.training.program import Program
+from fgl_secure.training.server_sums import FLOAT_BYTES, grid_for
+from fgl_secure.training.silo import Silo
+
+Array = NDArray[Any]
+
+Make = Callable[[Collectives], Program]
+"""Makes a silo's program, given what it talks through."""
+
+
+class OneProcess:
+    """A program on all silos of a graph.
+
+    Args:
+        graph: who has what.
+        schemes: by topology; what is not there is in the clear.
+        channel: between the parties of `hierarchy_of(graph, ...)` and the helpers of all schemes.
+        make: makes a silo's program.
+        width: most entries of a row that devices send their neighbours.
+        heard: the graph along whose edges these rows travel; all of them unless given.
+
+    Attributes:
+        programs: by silo.
+
+    Raises:
+        InputError: a scheme does not serve its topology, or the channel joins other parties.
+        FieldRangeError: a scheme's field cannot hold the sums.
+    """
+
+    def __init__(
+        self,
+        graph: FederatedGraph,
+        schemes: Mapping[str, Scheme],
+        channel: Channel,
+        make: Make,
+        *,
+        width: int = 1,
+        heard: FederatedGraph | None = None,
+    ) -> None:
+        check_parties(graph, schemes, channel)
+        note_membership(channel, graph.silo_of)
+        self._channel, self._silo_of = channel, graph.silo_of
+        self._clients = schemes.get(CLIENTS, Plaintext())
+        self._server, self._members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
+        scheme, sums = schemes.get(NEIGHBOURS, Plaintext()), neighbour_sums(heard or graph)
+        self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel)
+        self._gradients = None if self._members is None else SummedGradients(self._members, channel, graph.silo_of)
+        self._clear = ClearGradients(channel, graph.silo_of)
+        self._opened: dict[tuple[str, int, int], Collective] = {}
+        summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
+        grid = grid_for(self._server, graph.num_silos)
+        shares = [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
+        self._talks = [Collectives(silo, Setting(summed[silo.nodes], grid, self._looks_at)) for silo in shares]
+        self._nodes = [silo.nodes for silo in shares]
+        self.programs = tuple(make(talk) for talk in self._talks)
+
+    def _looks_at(self, step: Step) -> bool:
+        return self._gradients is not None or self._clear.looks_at(step)
+
+    def begin(self) -> None:
+        """What comes before the first round."""
+        self._together(None, [lambda p=program: p.begin() for program in self.programs])  # type: ignore[misc]
+
+    def round(self, number: int) -> bool:
+        """One round of all silos; whether there is another one."""
+        found = self._together(number, [lambda p=program: p.round(number) for program in self.programs])  # type: ignore[misc]
+        if len(set(found)) > 1:
+            raise ProtocolError(f"programs must all go on or all end after round {number}; found {found}")
+        return bool(found[0])
+
+    def _together(self, number: int | None, works: Sequence[Callable[[], Any]]) -> list[Any]:
+        def begun(talk: Collectives, work: Callable[[], Any]) -> Callable[[Ask], Any]:
+            def do(ask: Ask) -> Any:
+                talk.start(number, ask)
+                return work()
+
+            return do
+
+        return in_lockstep([begun(*each) for each in zip(self._talks, works, strict=True)], self._answer)
+
+    def _answer(self, calls: list[Call]) -> Sequence[Any]:
+        first = calls[0]
+        if first.topology == HAND_DOWN:
+            return self._handed_down(first)
+        if first.topology == MEMBERS and first.sizes:
+            return self._gradients_of(calls)
+        if first.topology == CLIENTS:
+            return self._client_sums(calls)
+        answers = {NEIGHBOURS: self._neighbour_sums, MEMBERS: self._member_sums, SERVER: self._server_sum}
+        return answers[first.topology]([_rows(call) for call in calls], first)
+
+    def _neighbour_sums(self, rows: list[Array], call: Call) -> list[Array]:
+        sums = self._neighbours.sum(self._by_device(rows), call.step)
+        return [sums[own] for own in self._nodes]
+
+    def _by_device(self, rows: list[Array]) -> Array:
+        """Rows of all devices in the order of the graph, from those of each silo."""
+        out = np.empty((len(self._silo_of), rows[0].shape[1]), dtype=rows[0].dtype)
+        for own, part in zip(self._nodes, rows, strict=True):
+            out[own] = part
+        return out
+
+    def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:
+        scheme, width = self._members, rows[0].shape[1]
+        if scheme is not None:
+            topology = member_sums(self._channel.parties, self._silo_of, width)
+            quiet = self._channel.keeping_only(*KEPT_OF_MEMBERS)
+            sums = self._collective(MEMBERS, width, 0, lambda: Collective(scheme, topology, quiet))
+            return list(sums.sum(self._by_device(rows), call.step))
+        devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
+        self._channel.send_sizes(Phase.CORRECT, call.step, devices, silos, FLOAT_BYTES * width)
+        return [own.sum(axis=0, dtype=np.float64) for own in rows]
+
+    def _gradients_of(self, calls: list[Call]) -> Sequence[list[Array] | None]:
+        first, order = calls[0], np.argsort(np.concatenate(self._nodes))
+        if self._gradients is not None:
+            sums = self._gradients.sums(gathered([call.factors for call in calls], order), first.step)
+            return [[parameter[silo] for parameter in sums] for silo in range(len(calls))]
+        step = Step(first.step.round)
+        if first.factors:
+            self._clear.send(gathered([call.factors for call in calls], order), step)
+        else:
+            self._clear.count(first.sizes, step)
+        return [None] * len(calls)
+
+    def _server_sum(self, rows: list[Array], call: Call) -> list[Array]:
+        parties, width = self._channel.parties, len(rows[0])
+        total: Array = self._collective(
+            SERVER,
+            width,
+            call.bound,
+            lambda: Collective(self._server, Topology.to_server(parties, width, call.bound), self._channel),
+        ).sum(np.stack(rows), call.step)[0]
+        silos, server = parties.ids(Role.SILO), parties.ids(Role.SERVER)
+        self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, FLOAT_BYTES * width)
+        return [total] * len(rows)
+
+    def _client_sums(self, calls: list[Call]) -> list[Array]:
+        silos = self._channel.parties.ids(Role.SILO)
+        return [self._client_sum(calls, silo, silos) for silo in range(len(calls))]
+
+    def _client_sum(self, calls: list[Call], receiver: int, silos: Array) -> Array:
+        """The sum of all other silos' terms for one of them."""
+        others = [silo for silo in range(len(calls)) if silo != receiver]
+        rows = np.stack([np.asarray(calls[silo].terms[receiver]) for silo in others])
+        width, parties = rows.shape[1], self._channel.parties
+        opened = self._collective(
+            f"{CLIENTS} {receiver}",
+            width,
+            0,
+            lambda: Collective(
+                self._clients,
+                Topology.to_client(parties, silos[others], int(silos[receiver]), width, None),
+                self._channel,
+            ),
+        )
+        found: Array = opened.sum(rows, calls[0].step)[0]
+        return found
+
+    def _handed_down(self, call: Call) -> list[None]:
+        devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
+        ((_, entries),) = call.sizes
+        self._channel.send_sizes(Phase.MODEL, call.step, silos, devices, FLOAT_BYTES * entries)
+        return [None] * len(self._nodes)
+
+    def _collective(self, topology: str, width: int, bound: int, opened: Callable[[], Collective]) -> Collective:
+        """One collective for each width of rows, opened when it is first needed."""
+        found = self._opened.get((topology, width, bound))
+        if found is None:
+            found = self._opened[topology, width, bound] = opened()
+        return found
+
+
+def _rows(call: Call) -> Array:
+    assert call.rows is not None, "only gradients and models that are handed down have none"
+    return call.rows
+
+
+def _serving_members(graph: FederatedGraph, schemes: Mapping[str, Scheme], channel: Channel) -> Scheme | None:
+    """What sums gradients of devices; None leaves them in the clear."""
+    scheme = schemes.get(MEMBERS)
+    if scheme is None or not sums_members(scheme, member_sums(channel.parties, graph.silo_of)):
+        return None
+    return scheme

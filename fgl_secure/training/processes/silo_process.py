@@ -1,0 +1,256 @@
+"""A method's program in the process of one silo, which hosts its devices.
+
+What passes between the devices of a silo, and what they hand to it, stays in its process: a silo that reads its memory
+learns what they do. The process may end after each turn. What it leaves are the states of machines, the program's state
+when the round began, and what the round's calls have given since: in another process the round is run again up to the
+call that is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from fgl_secure.coins import Coins
+from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.protocols.identity import Identities, Identity
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS
+from fgl_secure.runtime import Direction, Step
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.collectives import HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.device_gradients import HostedMembers
+from fgl_secure.training.lockstep import Strand
+from fgl_secure.training.processes.neighbour_sums import NeighbourSums
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process
+from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
+from fgl_secure.training.program import Program
+from fgl_secure.training.server_sums import grid_for
+from fgl_secure.training.silo import Silo
+
+Make = Callable[[Collectives], Program]
+
+BEFORE = -1
+"""In the place of a round: what comes before the first one."""
+LOCAL = (MEMBERS, HAND_DOWN)
+"""Calls that a process answers by itself."""
+
+
+class _Due(IntEnum):
+    START = 0
+    PREPARING = 1
+    ROUNDS = 2
+    NOTHING = 3
+
+
+class SiloProcess(Process):
+    """One silo's process.
+
+    Args:
+        silo: what it holds.
+        make: makes the program, given what it talks through.
+        company: who adds vectors of silos up, and how.
+        coins: its own, secret; those of a process that is taken up again must not repeat.
+        neighbours: its part in sums over neighbours; None where the program has none.
+        members: the scheme between devices and their silo, whose bits their sums have; None for none.
+        identity: signs its keys; None sends them unsigned.
+        identities: of all silos.
+    """
+
+    def __init__(
+        self,
+        silo: Silo,
+        make: Make,
+        company: Company,
+        coins: Coins,
+        neighbours: NeighbourSums | None = None,
+        members: Scheme | None = None,
+        identity: Identity | None = None,
+        identities: Identities | None = None,
+    ) -> None:
+        self._silo, self._make, self._company, self._neighbours = silo, make, company, neighbours
+        self._members = HostedMembers(members, silo.facts.sizes, silo.silo)
+        self._sums = SiloSums(company, silo.silo, coins, identity, identities)
+        self._due, self._number = _Due.START, BEFORE
+        self._program: Program | None = None
+        self._strand: Strand[bool] | None = None
+        self._kept: Arrays = {}
+        self._given: list[Array] = []
+        self._call: Array = np.empty(0, dtype=np.int64)
+        self._report: dict[str, Array] | None = None
+
+    def turn(self, inbox: Inbox) -> Outbox:
+        """One turn."""
+        if self._due is _Due.NOTHING:
+            return NOTHING
+        if self._due is _Due.START:
+            self._due = _Due.PREPARING
+            if self._neighbours is not None:
+                return self._neighbours.prepare()
+        if self._due is _Due.PREPARING:
+            out = None if self._neighbours is None else self._neighbours.take(inbox)
+            if out is not None:
+                return out
+            self._due = _Due.ROUNDS
+            return self._go_on(self._begun(), None)
+        return self._answered(inbox)
+
+    def _answered(self, inbox: Inbox) -> Outbox:
+        """Hears the others; goes on with the round once the call that is due has its answer."""
+        topology = _TOPOLOGIES[int(self._call[0])]
+        part = self._neighbours if topology == NEIGHBOURS else self._sums
+        assert part is not None, "a program that sums over neighbours has a part in it"
+        out = part.take(inbox)
+        if out is not None:
+            return out
+        strand = self._revived()
+        if topology == NEIGHBOURS:
+            assert self._neighbours is not None, "as above"
+            found: Array = self._neighbours.result
+        else:
+            found = self._sums.results[self._silo.silo if topology == CLIENTS else EVERYBODY]
+        self._given.append(found)
+        return self._go_on(strand, found)
+
+    def _go_on(self, strand: Strand[bool], reply: Any) -> Outbox:
+        """Lets the program work until it waits for others, or is over."""
+        while True:
+            strand.go_on(reply)
+            if strand.call is None:
+                following = self._ended(strand)
+                if following is None:
+                    return NOTHING
+                strand, reply = following, None
+            elif strand.call.topology in LOCAL:
+                reply = self._own(strand.call)
+            else:
+                return self._opened(strand.call)
+
+    def _begun(self) -> Strand[bool]:
+        """The work of the round at hand, from its start."""
+        program, number = self._program or self._made(), self._number
+        self._program = program
+
+        def work(ask: Ask) -> bool:
+            program.talk.start(None if number == BEFORE else number, ask)
+            if number == BEFORE:
+                program.begin()
+                return True
+            return program.round(number)
+
+        self._strand = Strand(work)
+        return self._strand
+
+    def _made(self) -> Program:
+        sizes = np.zeros(len(self._silo.nodes), dtype=np.int64)
+        summed = sizes if self._neighbours is None else self._neighbours.summed()
+        grid = grid_for(self._company.scheme, self._company.silos)
+        return self._make(Collectives(self._silo, Setting(summed, grid, self._looks_at)))
+
+    def _looks_at(self, _step: Step) -> bool:
+        return self._members.sums_gradients
+
+    def _ended(self, strand: Strand[bool]) -> Strand[bool] | None:
+        """After a round: the next one, or None where there is none."""
+        assert self._program is not None, "it has just worked"
+        goes_on, self._strand, self._given = strand.result, None, []
+        if not goes_on:
+            self._due, self._report = _Due.NOTHING, self._program.report
+            return None
+        self._number += 1
+        self._kept = self._program.state()
+        return self._begun()
+
+    def _revived(self) -> Strand[bool]:
+        """The work of the round at hand, at the call that is due; run again in a process that hasn't seen it begin."""
+        if self._strand is not None:
+            return self._strand
+        self._program = self._made()
+        if self._number != BEFORE:
+            self._program.restore(self._kept)
+        strand, given, reply = self._begun(), list(self._given), None
+        while True:
+            strand.go_on(reply)
+            if strand.call is None:
+                raise ProtocolError("a round must be the same when it is run again; it ended early")
+            if strand.call.topology in LOCAL:
+                reply = self._own(strand.call)
+            elif given:
+                reply = given.pop(0)
+            elif not np.array_equal(_noted(strand.call), self._call):
+                raise ProtocolError("a round must be the same when it is run again; another call is due")
+            else:
+                return strand
+
+    def _own(self, call: Call) -> Any:
+        if call.topology == HAND_DOWN:
+            return None
+        if call.sizes:
+            return self._members.gradients(call.factors)
+        assert call.rows is not None, "rows of devices"
+        return self._members.sum(call.rows)
+
+    def _opened(self, call: Call) -> Outbox:
+        """Starts the collective of a call."""
+        self._call = _noted(call)
+        if call.topology == CLIENTS:
+            return self._sums.begin(call.terms, 0, call.step)
+        assert call.rows is not None, "only devices hand over gradients in their place"
+        if call.topology != NEIGHBOURS:
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step)
+        if self._neighbours is None:
+            raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
+        return self._neighbours.begin(call.rows, call.step)
+
+    @property
+    def report(self) -> dict[str, Array] | None:
+        """That of the program, when its last round is over."""
+        return self._report
+
+    def close(self) -> None:
+        """Ends the thread in which a round waits."""
+        if self._strand is not None:
+            self._strand.stop()
+            self._strand = None
+
+    def state(self) -> dict[str, Array]:
+        """States of machines, and the round at hand: how it began, and what its calls have given."""
+        given = {str(number): found for number, found in enumerate(self._given)}
+        neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
+        return {
+            "due": np.array([self._due, self._number], dtype=np.int64),
+            "call": self._call,
+            **under("sums", self._sums.state()),
+            **neighbours,
+            **under("kept", self._kept),
+            **under("given", given),
+            **under("report", self._report or {}),
+        }
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        if "due" not in state or state["due"].shape != (2,):
+            raise MalformedMessageError("state must be of a silo's process; it is not")
+        self.close()
+        self._program = None
+        self._due, self._number, self._call = _Due(int(state["due"][0])), int(state["due"][1]), state["call"]
+        self._sums.restore(within("sums", state))
+        if self._neighbours is not None:
+            self._neighbours.restore(within("neighbours", state))
+        self._kept, given = within("kept", state), within("given", state)
+        self._given = [given[str(number)] for number in range(len(given))]
+        self._report = within("report", state) if self._due is _Due.NOTHING else None
+
+
+_TOPOLOGIES = (NEIGHBOURS, "server", CLIENTS)
+
+
+def _noted(call: Call) -> Array:
+    """Which call it is, as numbers: int64 [6]."""
+    step = call.step
+    backward = step.direction is Direction.BACKWARD
+    numbers = [_TOPOLOGIES.index(call.topology), step.round, step.layer, backward, step.evaluation, step.part]
+    return np.array(numbers, dtype=np.int64)

@@ -1,0 +1,154 @@
+"""Training in rounds: losses, which round is reported, and when to stop; the same for all silos."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.dp import BudgetExhaustedError
+from fgl_secure.runtime import Transcript
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.presets import Selection
+from fgl_secure.training.program import Program
+from fgl_secure.training.scoring import Counts, Scores, marks_of
+
+NOTHING = np.empty(0, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Figures:
+    """What a round came to.
+
+    Attributes:
+        loss: mean over the training nodes of all silos.
+        counts: int64 [COUNTS], right predictions and predictions of all silos, before the round's step.
+        own: the same of this silo.
+    """
+
+    loss: float
+    counts: Counts
+    own: Counts
+
+
+class Rounds(Program):
+    """A program that trains, keeps the best round, and stops where nothing has been gained for long.
+
+    Args:
+        talk: the collectives of the run.
+        epochs: most rounds.
+        selection: which accuracy picks the reported round.
+        patience: rounds without improvement after which training stops; None never stops early.
+    """
+
+    def __init__(self, talk: Collectives, epochs: int, selection: Selection | None, patience: int | None) -> None:
+        super().__init__(talk)
+        self._epochs, self._patience = epochs, patience
+        self._scores = Scores(selection)
+        self._spent = False
+        self.losses: list[float] = []
+
+    @abstractmethod
+    def train(self, number: int) -> Figures:
+        """One round of training, and the figures of the models before it."""
+
+    @abstractmethod
+    def judge(self, number: int) -> Figures:
+        """The figures of the models after so many rounds; their loss is of no account."""
+
+    def round(self, number: int) -> bool:
+        """A round of training, or the last look at the models where there is none: see `Program.round`."""
+        stale = self._patience is not None and number and number - 1 - self._scores.best_round >= self._patience
+        if number < self._epochs and not stale:
+            try:
+                figures = self.train(number)
+            except BudgetExhaustedError:
+                if not number:
+                    raise
+                self._spent = True
+            else:
+                self._scores.see(number, figures.counts, figures.own)
+                self.losses.append(figures.loss)
+                return True
+        with suppress(BudgetExhaustedError):
+            last = self.judge(number)
+            self._scores.see(number, last.counts, last.own)
+        return False
+
+    def told(
+        self, predicted: NDArray[np.int64], losses: NDArray[np.floating[Any]] | None = None, values: Array = NOTHING
+    ) -> tuple[Reals, Figures]:
+        """Sums figures up: over the silo's devices, and with them, and a vector of the silo's own, over all silos.
+
+        Args:
+            predicted: int64 [m], the class of each of the silo's nodes.
+            losses: float [m], 0 for nodes that are not trained on; none unless given.
+            values: float [P], such as the silo's model.
+
+        Returns:
+            The mean of the vectors over the silos, float64 [P], and the figures.
+        """
+        marks = marks_of(self.silo, predicted).astype(np.float32)
+        own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
+        own = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
+        facts, counts = self.silo.facts, np.rint(own[1:]).astype(np.int64)
+        sums, everybodys = self.talk.server(np.append(values, own[0] / max(facts.labelled, 1)), counts)
+        return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """Losses, the selected round and its accuracies, and whether the privacy budget ended training."""
+        return {
+            "losses": np.array(self.losses, dtype=np.float64),
+            "budget spent": np.asarray(self._spent, dtype=np.bool_),
+            **self._scores.report,
+        }
+
+    def state(self) -> dict[str, Array]:
+        """How far training is."""
+        losses = np.array(self.losses, dtype=np.float64)
+        return {**super().state(), "losses": losses, **under("scores", self._scores.state())}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        self.losses = state["losses"].tolist()
+        self._scores.restore(within("scores", state))
+
+
+def run(process: OneProcess, most: int, transcript: Transcript, progress: Progress | None = None) -> TrainingResult:
+    """Runs all rounds of a program that trains.
+
+    Args:
+        process: its silos; their programs are `Rounds`.
+        most: most rounds that there can be.
+        transcript: what is said in them.
+        progress: called after each round.
+
+    Returns:
+        What the silos report; `accuracy.per_silo` is put together from what each of them knows of its own nodes.
+    """
+    first, log = process.programs[0], RoundLog(most, progress)
+    assert isinstance(first, Rounds)
+    process.begin()
+    log.begin()
+    while process.round(len(log)):
+        log.end(first.losses[-1])
+        log.begin()
+    reports = [program.report for program in process.programs]
+    shares = [float(reports[0][name]) for name in ("test", "validation")]
+    own = tuple(_share(float(report["own test"])) for report in reports)
+    accuracy = Accuracy(_share(shares[0]), _share(shares[1]), own)
+    spent = bool(reports[0]["budget spent"])
+    return log.result(accuracy, int(reports[0]["selected round"]), transcript, budget_spent=spent)
+
+
+def _share(value: float) -> float | None:
+    return None if np.isnan(value) else value

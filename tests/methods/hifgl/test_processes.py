@@ -1,0 +1,119 @@
+"""HiFGL with a process for each silo trains what HiFGL in one process trains, to the last bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fgl_secure.coins import SimulationCoins, SystemCoins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.program import HiFGL
+from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
+from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.presets import HONEST, Federation, Preset
+from fgl_secure.training.processes.relay import RelaySums
+from fgl_secure.training.silo import Silo
+from tests.graphs import two_communities
+from tests.training.processes.runs import SESSION, silo_makes, together
+
+HIFGL: Preset = replace(HONEST, epochs=3, hidden=8)
+
+IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
+    "gcn": (HIFGL, "gcn", 1),
+    "sage": (HIFGL, "sage", 1),
+    "dropout": (replace(HIFGL, dropout=0.3), "gcn", 1),
+    "three layers, large groups": (replace(HIFGL, layers=3), "gcn", 4),
+    "sums of features kept": (replace(HIFGL, static_first_layer=True), "gcn", 1),
+    "one model": (replace(HIFGL, federation=Federation.SHARED), "gcn", 1),
+    "local models": (replace(HIFGL, federation=Federation.LOCAL), "gcn", 1),
+    "last layer stays": (replace(HIFGL, federation=Federation.FEDPER, epochs=6), "gcn", 1),
+    "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
+    "published aggregation": (replace(HIFGL, published_aggregation=True), "gcn", 1),
+}
+OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded]] = {
+    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1)),
+    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4)),
+    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4)),
+    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17)),
+}
+Reports = dict[int, dict[str, Array]]
+
+
+@pytest.fixture(scope="module")
+def graph() -> FederatedGraph:
+    return two_communities(devices=48, silos=3)
+
+
+def in_one_process(graph: FederatedGraph, preset: Preset, backbone: str, schemes: dict[str, Scheme]) -> Reports:
+    """What the programs of all silos report."""
+    channel = Channel(hierarchy_of(graph, schemes["neighbours"].helpers), SimulationCoins(0))
+    process = silos_of(graph, schemes, channel, preset, backbone=backbone)
+    process.begin()
+    number = 0
+    while process.round(number):
+        number += 1
+    return {silo: program.report for silo, program in enumerate(process.programs)}
+
+
+def apart(
+    graph: FederatedGraph, preset: Preset, backbone: str, schemes: dict[str, Scheme], *, put_down: bool = False
+) -> Reports:
+    """The same with a process for each silo."""
+    makes = silo_makes(graph, lambda talk: HiFGL(talk, preset, backbone=backbone), schemes)
+    return together(makes, graph, schemes["server"], put_down=put_down)
+
+
+def check(found: Reports, expected: Reports) -> None:
+    for silo, report in expected.items():
+        assert found[silo].keys() == report.keys()
+        for name, value in report.items():
+            assert np.array_equal(found[silo][name], value, equal_nan=True), name
+
+
+@pytest.mark.parametrize("name", IN_THE_CLEAR)
+def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
+    """Losses, every silo's model, selected round and accuracies agree, though silos are put down after each turn."""
+    preset, backbone, minimum = IN_THE_CLEAR[name]
+    schemes: dict[str, Scheme] = {"neighbours": Plaintext(minimum_group=minimum), "server": Plaintext()}
+    put_down = name != "three layers, large groups"
+    found = apart(graph, preset, backbone, schemes, put_down=put_down)
+    check(found, in_one_process(graph, preset, backbone, schemes))
+
+
+@pytest.mark.parametrize("name", OVER_RELAYS)
+def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
+    """The same under the relay-coded scheme with relays as parties of their own, models averaged under masks."""
+    preset, backbone, scheme = OVER_RELAYS[name]
+    schemes: dict[str, Scheme] = {"neighbours": scheme, "server": PairwiseMasking()}
+    found = apart(graph, preset, backbone, schemes, put_down=name == "gcn")
+    check(found, in_one_process(graph, preset, backbone, schemes))
+
+
+def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
+    """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
+    phases = {}
+    for rows in (Plaintext(), RelayCoded(k_min=1)):
+        parties = hierarchy_of(graph, NO_HELPERS if isinstance(rows, Plaintext) else rows.helpers)
+        channel = Channel(parties, SystemCoins(), Recording.everything())
+        preset = replace(HIFGL, epochs=1)
+        together(silo_makes(graph, lambda t, p=preset: HiFGL(t, p), {"neighbours": rows}), graph, Plaintext(), channel)  # type: ignore[misc]
+        silos = channel.parties.ids(Role.SILO)
+        between = [b for b in channel.transcript.messages if np.isin([b.senders[0], b.receivers[0]], silos).all()]
+        phases[rows.label] = {batch.phase for batch in between}
+    assert phases == {"plaintext": {Phase.WANTED, Phase.VALUES}, "relay-coded": {Phase.WANTED, Phase.TAGS}}
+
+
+def test_profiles_that_silos_cannot_follow_are_refused(graph: FederatedGraph) -> None:
+    """Silos send for their devices by name."""
+    share = Silo.of(graph, 0)
+    with pytest.raises(InputError, match="profile base"):
+        RelaySums(share, RelayCoded(profile=Profile.ANON), SESSION, SystemCoins())

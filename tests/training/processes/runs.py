@@ -1,0 +1,126 @@
+"""Runs of processes for the tests, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from fgl_secure.coins import SystemCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.processes.mailbox import Mailbox
+from fgl_secure.training.processes.process import Inbox, Outbox, Process
+from fgl_secure.training.processes.relay import HostedSums, RelayProcess, RelaySums
+from fgl_secure.training.processes.silo_process import SiloProcess
+from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.program import Program
+from fgl_secure.training.silo import Silo
+
+SESSION = bytes(range(16))
+WIDEST = 1000
+
+Make = Callable[[], Process]
+
+
+class PutDown(Process):
+    """A process that is put down after every turn, and taken up by a new object from nothing but bytes."""
+
+    def __init__(self, make: Make) -> None:
+        self._make, self._kept = make, named_to_bytes(make().state())
+        self._report: dict[str, Array] | None = None
+
+    def turn(self, inbox: Inbox) -> Outbox:
+        process = self._make()
+        process.restore(named_from_bytes(self._kept))
+        out = process.turn(inbox)
+        self._kept, self._report = named_to_bytes(process.state()), process.report
+        process.close()
+        return out
+
+    @property
+    def report(self) -> dict[str, Array] | None:
+        return self._report
+
+    def state(self) -> dict[str, Array]:
+        return named_from_bytes(self._kept)
+
+    def restore(self, state: Arrays) -> None:
+        self._kept = named_to_bytes(state)
+
+
+def company(graph: FederatedGraph, scheme: Scheme) -> Company:
+    return Company(graph.num_silos, scheme, SESSION)
+
+
+def silo_makes(
+    graph: FederatedGraph, make: Callable[[Collectives], Program], schemes: Mapping[str, Scheme]
+) -> dict[int, Make]:
+    """What makes each silo's process, and each relay's where there are any; what a silo holds is cut out once."""
+    rows, server = schemes["neighbours"], schemes.get("server", Plaintext())
+
+    def silo_make(number: int) -> Make:
+        silo, coins = Silo.of(graph, number), SystemCoins()
+
+        def made() -> Process:
+            sums = (
+                RelaySums(silo, rows, SESSION, coins)
+                if isinstance(rows, RelayCoded)
+                else HostedSums(silo, rows, SESSION, coins, width=WIDEST)
+            )
+            return SiloProcess(silo, make, company(graph, server), coins, sums, rows)
+
+        return made
+
+    def relay_make(index: int, scheme: RelayCoded) -> Make:
+        coins = SystemCoins()
+        return lambda: RelayProcess(index, graph.num_silos, scheme, SESSION, coins)
+
+    makes = {silo: silo_make(silo) for silo in range(graph.num_silos)}
+    if isinstance(rows, RelayCoded):
+        makes |= {graph.num_silos + j: relay_make(j, rows) for j in range(rows.R)}
+    return makes
+
+
+def run_together(
+    processes: Mapping[int, Process], server: SumServer, channel: Channel | None = None
+) -> dict[int, dict[str, Array]]:
+    """The reports of all silos, from processes of silos 0 .. K - 1 and of relays from K on."""
+    mailbox = Mailbox(server.silos, channel)
+    inboxes: dict[int, Inbox] = {}
+    for _ in range(10**6):
+        outboxes = {party: process.turn(inboxes.get(party, {})) for party, process in processes.items()}
+        reports = {party: processes[party].report for party in range(server.silos)}
+        if None not in reports.values():
+            return {silo: report for silo, report in reports.items() if report is not None}
+        inboxes = mailbox.served(outboxes, server)
+    raise AssertionError("processes must end; they did not")
+
+
+def together(
+    makes: Mapping[int, Make],
+    graph: FederatedGraph,
+    scheme: Scheme,
+    channel: Channel | None = None,
+    *,
+    put_down: bool = False,
+) -> dict[int, dict[str, Array]]:
+    """The reports of all silos, in one process."""
+    processes = {party: PutDown(make) if put_down else make() for party, make in makes.items()}
+    try:
+        return run_together(processes, SumServer(company(graph, scheme), SystemCoins()), channel)
+    finally:
+        for process in processes.values():
+            process.close()
+
+
+def same_everywhere(reports: Mapping[int, Mapping[str, Array]]) -> bool:
+    """Whether all silos report the same, NaN and all."""
+    first = reports[0]
+    return all(np.array_equal(each[name], first[name], equal_nan=True) for each in reports.values() for name in first)
