@@ -26,11 +26,14 @@ from fgl_secure.errors import FglSecureError, InputError
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
-    from fgl_secure.auditing.method import Method
+    from fgl_secure.auditing.method import Method, Source
+    from fgl_secure.auditing.train import Trained
     from fgl_secure.training.loop import Progress as Rounds
 
 OK, BAD_INPUT, CONTRADICTED = 0, 2, 3
 INTERRUPTED = 130
+
+ENGINES = ("one-process", "flower")
 
 METHOD = "hifgl"
 """What `fgl-secure audit` audits when no method is named."""
@@ -160,6 +163,12 @@ def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         f"parameters in brackets; {method.trained} where none is named",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default=ENGINES[0],
+        help="all silos in this process, or each a SuperNode of Flower's simulation engine, to the same bits",
+    )
 
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
@@ -240,14 +249,24 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     if len(chosen.scheme) > 1:
         raise InputError(f"scheme must be given once for train; found {len(chosen.scheme)}")
     method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
+    scheme = next(iter(chosen.scheme), None)
     with _progress() as bar:
-        done = train(
-            method, data, next(iter(chosen.scheme), None), seed=chosen.seed, device=chosen.device, progress=bar
-        )
+        if chosen.engine == "flower":
+            done = _on_flower(method, data, scheme, chosen)
+        else:
+            done = train(method, data, scheme, seed=chosen.seed, device=chosen.device, progress=bar)
     command = shlex.join(["fgl-secure", *words])
     figures = json.dumps({**done.to_json(), "command": command}, indent=2) if chosen.json else describe(done)
     _say(figures)
     return OK
+
+
+def _on_flower(method: Method, data: Source, scheme: str | None, chosen: argparse.Namespace) -> Trained:
+    try:
+        from fgl_secure.flower.training import train_on_flower
+    except ImportError as error:
+        raise InputError(f"engine flower needs the extra fgl-secure[flower]; found {error}") from error
+    return train_on_flower(method, data, scheme, seed=chosen.seed, device=chosen.device)
 
 
 def _invert(chosen: argparse.Namespace, words: list[str]) -> int:

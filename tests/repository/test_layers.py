@@ -33,10 +33,10 @@ ALLOWED: dict[str, set[str]] = {
     "tables": _MIDDLE | {"protocols", "schemes", "training"},
     "auditing": _HIGH | {"schemes", "tables"},
     "methods": _HIGH | {"testing", "auditing", "schemes", "tables"},
-    "flower": _MIDDLE | {"protocols", "schemes", "aggregation", "training", "methods"},
+    "flower": _MIDDLE | {"protocols", "schemes", "aggregation", "training", "auditing"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},
     "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},
-    "cli": _HIGH | {"auditing", "methods", "schemes", "tables", "testing", "museum"},
+    "cli": _HIGH | {"auditing", "methods", "schemes", "tables", "testing", "museum", "flower"},
     "__init__": {"aggregation", "auditing", "attacks", "graph", "methods", "schemes"},
 }
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from fgl_secure.auditing.method import Method
+from fgl_secure.auditing.program_method import ProgramMethod
 from fgl_secure.choices import check_choices, choice, part, required
+
+if TYPE_CHECKING:
+    import torch
+
+    from fgl_secure.training.collectives import Collectives
+    from fgl_secure.training.presets import Preset
+    from fgl_secure.training.rounds import Rounds
+    from fgl_secure.training.silo import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class EmbeddingPrivacy:
 
 
 @dataclass(frozen=True)
-class HiFGL(Method):
+class HiFGL(ProgramMethod):
     """HiFGL: every device has one node and its edges, and hears sums of its neighbours' embeddings.
 
     Attributes:
@@ -65,9 +73,6 @@ class HiFGL(Method):
         "relay-coded": "a device the sum over k_min neighbours or more, a silo sums of gradients, relays who sends",
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
-    topologies: ClassVar[tuple[str, ...]] = ("neighbours", "members", "server")
-    demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
-    trained: ClassVar[str] = "relay-coded"
     planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"
     printed: ClassVar[str] = "fgl_secure.methods.hifgl.tables:TABLES"
 
@@ -82,3 +87,26 @@ class HiFGL(Method):
     privacy: EmbeddingPrivacy | None = part(
         EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
     )
+
+    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:
+        """See `ProgramMethod.program`."""
+        from fgl_secure.methods.hifgl.program import HiFGL as Program  # noqa: PLC0415  # torch comes with it
+
+        return Program(talk, self.training(talk.silo.facts.name), backbone=self.backbone, seed=seed, device=device)
+
+    def width(self, facts: Facts) -> int:
+        """See `ProgramMethod.width`."""
+        chosen = self.training(facts.name)
+        widths = chosen.widths(facts.features, facts.classes)
+        return max(widths if chosen.static_first_layer else widths[1:])
+
+    def most_rounds(self, facts: Facts) -> int:
+        """See `ProgramMethod.most_rounds`."""
+        return self.training(facts.name).epochs
+
+    def training(self, dataset: str) -> Preset:
+        """The preset for a data set, with what was chosen in its place."""
+        from fgl_secure.training.presets import preset  # noqa: PLC0415  # as above
+
+        found = preset(self.preset, dataset).with_epochs(self.epochs)
+        return replace(found, static_first_layer=self.static_first_layer)

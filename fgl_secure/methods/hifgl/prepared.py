@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from fgl_secure.auditing.method import Asked
+from fgl_secure.auditing.programs import filled, name_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.privacy import perturbed
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.perturbed import Perturbed
-from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
-from fgl_secure.training.presets import Preset, check_selection, preset
+from fgl_secure.training.presets import Preset, check_selection
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,31 +56,6 @@ class Prepared:
         return tuple(run[NEIGHBOURS] for run in self.runs)
 
 
-AS_PUBLISHED = ("plaintext", "secmp")
-"""Schemes of neighbours' rows beside which silos send their models in the clear, as HiFGL publishes it (4.3)."""
-
-
-def filled(named: Assignment, silos: int) -> Assignment:
-    """The schemes of a run, of which a caller has named some.
-
-    Neighbours' rows go over relays; what devices hand to their silo under the scheme of neighbours' rows where that
-    serves it, and in the clear where not; silos' models under masks, unless rows are in the clear or as published, or
-    one silo is all there is.
-    """
-    rows = named.get(NEIGHBOURS) or RelayCoded()
-    members = rows if rows.refuses(Topology.example(MEMBERS)) is None else Plaintext()
-    clear = rows.label in AS_PUBLISHED or silos == 1
-    usual = {NEIGHBOURS: rows, MEMBERS: members, SERVER: Plaintext() if clear else PairwiseMasking()}
-    return {**usual, **named}
-
-
-def name_of(named: Assignment) -> str:
-    """What a run is called: the scheme of neighbours' rows, and others that were named."""
-    rows = named.get(NEIGHBOURS) or RelayCoded()
-    others = [f"{topology}={scheme.name}" for topology, scheme in named.items() if topology != NEIGHBOURS]
-    return ",".join([rows.name, *others])
-
-
 def prepare(method: HiFGL, asked: Asked) -> Prepared:
     """Checks every choice and loads the data; nothing is run and nothing is written.
 
@@ -92,10 +65,7 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
     device = compute_device(asked.device)
     graph = asked.federated()
     runs = tuple(filled(run, graph.num_silos) for run in asked.runs)
-    for run in runs:
-        run[SERVER].threshold_for(graph.num_silos)
-    training = preset(method.preset, graph.graph.name).with_epochs(method.epochs)
-    training = replace(training, static_first_layer=method.static_first_layer)
+    training = method.training(graph.graph.name)
     check_selection(training.name, training.selection, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges([run[NEIGHBOURS] for run in runs], heard)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
+from fgl_secure.auditing.programs import claim_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.methods.hifgl.claims import claim_of
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
@@ -39,12 +39,12 @@ class HiFGLSubject(Subject):
 
     Attributes:
         prepared: checked choices.
-        run: schemes by topology, one of `prepared.runs`.
-        name: what the run is called.
+        schemes: by topology, one of `prepared.runs`.
+        label: what the run is called.
     """
 
     prepared: Prepared
-    run: Assignment
+    schemes: Assignment
     label: str
 
     @property
@@ -55,13 +55,13 @@ class HiFGLSubject(Subject):
     @property
     def scheme(self) -> Scheme:
         """That of neighbours' rows."""
-        return self.run[NEIGHBOURS]
+        return self.schemes[NEIGHBOURS]
 
     @property
     def claims(self) -> Mapping[str, Claim]:
         """Those of the scheme and its variants."""
         sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
-        whole = claim_of(self.scheme, sums, self.run[SERVER], self.prepared.graph.num_silos)
+        whole = claim_of(self.scheme, sums, self.schemes[SERVER], self.prepared.graph.num_silos)
         return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}
 
     def train(
@@ -69,11 +69,11 @@ class HiFGLSubject(Subject):
     ) -> TrainingResult:
         """Trains HiFGL."""
         prepared = self.prepared
-        parties = hierarchy_of(prepared.graph, helpers_of(self.run.values()))
+        parties = hierarchy_of(prepared.graph, helpers_of(self.schemes.values()))
         channel = Channel(parties, coins or SystemCoins(), recording)
         return train_hifgl(
             prepared.graph,
-            self.run,
+            self.schemes,
             channel,
             prepared.preset,
             backbone=prepared.method.backbone,
@@ -87,7 +87,7 @@ class HiFGLSubject(Subject):
         if not isinstance(self.scheme, Perturbed):
             return None
         shorter = replace(self.prepared, preset=self.prepared.preset.with_epochs(result.rounds))
-        quiet = HiFGLSubject(shorter, {**self.run, NEIGHBOURS: self.scheme.inner, MEMBERS: self.scheme.inner},
+        quiet = HiFGLSubject(shorter, {**self.schemes, NEIGHBOURS: self.scheme.inner, MEMBERS: self.scheme.inner},
                              self.scheme.inner.name)  # fmt: skip
         without = quiet.train(progress=progress(quiet.name))
         target = self.scheme.settings.target

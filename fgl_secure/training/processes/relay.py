@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import Scheme, least_group
@@ -201,6 +202,24 @@ class RelaySums(HostedSums):
         if scheme.profile is not Profile.BASE:
             raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
         super().__init__(share, scheme, session, coins)
+
+
+def check_hosted(scheme: Scheme) -> None:
+    """Raises InputError unless a scheme of neighbours' sums can be had with a process for each silo."""
+    relayed = isinstance(scheme, RelayCoded) and scheme.profile is Profile.BASE
+    if not (relayed or scheme == Plaintext(minimum_group=getattr(scheme, "minimum_group", 1))):
+        raise InputError(
+            "scheme of neighbours must be plaintext, or relay-coded in profile base, with a process for each silo; "
+            f"found {scheme.name}"
+        )
+
+
+def hosted_sums(silo: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int) -> HostedSums:
+    """One silo's part in sums over neighbours under a scheme; see `check_hosted`."""
+    check_hosted(scheme)
+    if isinstance(scheme, RelayCoded):
+        return RelaySums(silo, scheme, session, coins)
+    return HostedSums(silo, scheme, session, coins, width)
 
 
 class RelayProcess(Process):

@@ -1,0 +1,68 @@
+"""`fgl_secure.train` with a SuperNode for each silo, in Flower's simulation engine."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+
+from fgl_secure.auditing.method import Method, Source, check_method
+from fgl_secure.auditing.program_method import ProgramMethod
+from fgl_secure.auditing.programs import WithSchemes
+from fgl_secure.auditing.train import Trained
+from fgl_secure.errors import InputError
+from fgl_secure.flower.programs import ProgramRun, run_in_simulation
+from fgl_secure.runtime import Transcript
+from fgl_secure.schemes import Assignment
+from fgl_secure.training.loop import Accuracy, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
+
+
+def train_on_flower(
+    method: Method,
+    data: Source | str | None = None,
+    scheme: str | Assignment | None = None,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    timeout: float | None = None,
+) -> Trained:
+    """Trains a method once, with a process for each silo, to the bits of `fgl_secure.train`.
+
+    Nobody but a silo knows its own accuracy there, and nobody counts messages: the result has neither.
+
+    Args:
+        method: what is trained, with its choices.
+        data: as in `fgl_secure.audit`.
+        scheme: as in `fgl_secure.train`.
+        seed: of partition, split and initial weights.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+        timeout: seconds that a turn may take; None waits for ever.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, or a party failed.
+    """
+    check_method(method)
+    if not isinstance(method, ProgramMethod):
+        raise InputError(f"method must be a program of one silo for the engine flower; found {method.name}")
+    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
+    (subject,) = plan.subjects
+    assert isinstance(subject, WithSchemes), "programs have schemes by topology"
+    run = ProgramRun(method, subject.schemes, plan.graph.num_silos, plan.seed, str(plan.device))
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    start = time.perf_counter()
+    report = run_in_simulation(run, plan.graph, timeout)[0]
+    seconds, rounds = time.perf_counter() - start, len(report["losses"])
+    test, validation = (None if np.isnan(report[name]) else float(report[name]) for name in ("test", "validation"))
+    result = TrainingResult(
+        Accuracy(test, validation, (None,) * plan.graph.num_silos),
+        int(report["selected round"]),
+        rounds,
+        seconds,
+        seconds / max(rounds, 1),
+        tuple(report["losses"].tolist()),
+        False,
+        Transcript(hierarchy_of(plan.graph)),
+    )
+    return Trained(plan, subject.name, result, None)

@@ -1,0 +1,76 @@
+"""The complete files of docs/your_own.md: short, and they do what the page says."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import fgl_secure
+from fgl_secure.graph import FederatedGraph
+from tests.graphs import two_communities
+
+OWN = Path(__file__).parents[2] / "examples" / "own"
+SCHEMES = ("plaintext", "secmp", "relay-coded[k_min=1]")
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the files, from which they can be imported."""
+    monkeypatch.syspath_prepend(str(OWN))
+    yield OWN
+    for file in OWN.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+@pytest.fixture
+def propagation(own: Path) -> ModuleType:
+    return importlib.import_module(next(own.glob("label_propagation.py")).stem)
+
+
+@pytest.fixture(scope="module")
+def graph() -> FederatedGraph:
+    return two_communities(devices=48, silos=3)
+
+
+@pytest.mark.parametrize("file", sorted(OWN.glob("*.py")), ids=lambda file: file.name)
+def test_files_have_forty_lines_at_most(file: Path) -> None:
+    """A page that is copied from is short."""
+    assert len(file.read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def propagated(graph: FederatedGraph, rounds: int) -> np.ndarray:
+    """Beliefs after so many rounds, from the whole graph."""
+    known, classes = graph.train_mask[:, None], np.eye(graph.num_classes, dtype=np.float32)
+    labels = classes[graph.labels] * known
+    beliefs = labels
+    for _ in range(rounds):
+        sums = np.zeros_like(beliefs)
+        np.add.at(sums, graph.edges[1], beliefs[graph.edges[0]])
+        beliefs = np.where(known, labels, sums / np.maximum(graph.in_degree, 1)[:, None])
+    return beliefs
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_label_propagation_is_that_of_the_whole_graph(
+    propagation: ModuleType, graph: FederatedGraph, scheme: str
+) -> None:
+    """Under every scheme the best round by validation is that of propagation with everything in one place."""
+    result = fgl_secure.train(propagation.LabelPropagation(epochs=4), graph, scheme).result
+    right = [propagated(graph, rounds).argmax(axis=1) == graph.labels for rounds in range(5)]
+    validation = [share[graph.validation_mask].mean() for share in right]
+    assert result.selected_round == int(np.argmax(validation))
+    assert result.accuracy.validation == pytest.approx(max(validation))
+    assert result.accuracy.test == pytest.approx(right[result.selected_round][graph.test_mask].mean())
+
+
+def test_label_propagation_is_audited(propagation: ModuleType, graph: FederatedGraph) -> None:
+    """Attacks on neighbours' sums read it as they read HiFGL: they break SecMP, and not its repair."""
+    report = fgl_secure.audit(propagation.LabelPropagation(epochs=1), graph, ["secmp", "relay-coded"])
+    fallen = {record.protocol for record in report.contradictions}
+    assert fallen == {"secmp"}
