@@ -11,7 +11,7 @@ from fgl_secure.auditing.records import Record
 from fgl_secure.errors import InputError
 
 SCHEMA = 2
-"""2: records say what the prior rests on (`knowledge`) and what the attack finds in the clear (`in_the_clear`), and their
+"""2: records say what the prior rests on (`knowledge`) and what is found in the clear (`in_the_clear`); their
 null controls are independent runs. 1: they did not."""
 
 ACCURACY_KEYS = ("test", "validation", "per_silo")

@@ -65,7 +65,10 @@ def _verdict_table(records: list[Record], *, findings: bool, roomy: bool) -> Tab
     table.add_column("verdict", no_wrap=True)
     table.add_column("attack", overflow="fold", min_width=ATTACK_WIDTH if roomy else None)
     for heading in ("metric", "value [95 %]", "prior", "clear", *(("finding",) if findings else ())):
-        table.add_column(heading, overflow="fold", justify="right" if heading in ("prior", "clear") else "left")
+        number = heading in ("prior", "clear")
+        table.add_column(
+            heading, overflow="fold", justify="right" if number else "left", min_width=5 if number and roomy else None
+        )
     for record in records:
         table.add_row(
             _text(record.verdict, STYLES[record.verdict]),
