@@ -69,7 +69,7 @@ _LOOSE = {
     "hifgl": (
         Loose("training", ACCURACY, 0.03, UNTRAINED),
         *(
-            Loose(f"findings: {rows}", ("n", "prior", "detectable"), 1e-3, "rows that differ by rounding alone may be one row")
+            Loose(f"findings: {rows}", ("n", "prior", "detectable"), 1e-3, "rows that differ by rounding may be one")
             for rows in ("secmp | shared-mask", "relay-coded | share-differences")
         ),
     ),
