@@ -78,8 +78,9 @@ def test_attacks_without_knowledge_keep_their_prior() -> None:
 def test_an_attack_that_forgets_it_is_called_out() -> None:
     """The default guesses nothing, and is told apart from a reason."""
 
-    class Forgets(ContainmentAtDevice):
-        guess_without = InformedAttack.guess_without
+    class Forgets(InformedAttack[object, PublicRows, MessageTruth]):
+        card = ContainmentAtDevice().card
+        infer_with = score = None  # type: ignore[assignment]
 
     assert alone(Forgets()) is Alone.NOT_LOOKED_AT
 

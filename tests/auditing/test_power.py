@@ -49,7 +49,8 @@ def test_what_reads_one_scheme_alone_has_no_counterpart(demonstration: Report) -
     """Codes and shares exist under their scheme only, and the report says so."""
     for name, protocol in (("all-codes", "secmp"), ("single-shares", "relay-coded")):
         for record in found(demonstration, name, protocol):
-            assert record.in_the_clear is record.in_the_clear_verdict is None
+            assert record.in_the_clear is None
+            assert record.in_the_clear_verdict is None
             assert wording.in_the_clear(record) == "nothing compares with what it reads"
             assert record.has_power
 
