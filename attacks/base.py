@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Generic, Self, TypeVar
 
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, Proportion
 
 Guess = TypeVar("Guess")
@@ -21,7 +22,7 @@ class Truth(ABC):
 
     @abstractmethod
     def permuted(self, seed: int) -> Self:
-        """The same truth with every secret at somebody else: the null control's truth."""
+        """The same truth with every secret at somebody else: what a score must be at chance on, whatever the guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class Card:
         auxiliary: what the observer knows beside its view, in words; "" where that is nothing.
         truth: the type of the secrets that it is scored against.
         knowledge: the type of what the observer knows beside its view; None where that is nothing.
+        tells_nothing: why that knowledge by itself says nothing of the secret, in words; "" where it says something,
+            which `InformedAttack.guess_without` guesses from, and where there is none.
     """
 
     name: str
@@ -101,6 +104,7 @@ class Card:
     auxiliary: str = ""
     truth: type[Truth] = field(kw_only=True)
     knowledge: type | None = field(default=None, kw_only=True)
+    tells_nothing: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
         wanted = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),
@@ -143,7 +147,7 @@ class Attack(ABC, Generic[Guess, Secrets]):
 
     @abstractmethod
     def score(self, guess: Guess, truth: Secrets) -> tuple[Measurement, ...]:
-        """Compares a guess with the truth, which may be permuted for the null control."""
+        """Compares a guess with the truth of the run it is of, or of an independent one for the null control."""
 
 
 class InformedAttack(Attack[Guess, Secrets], Generic[Guess, Known, Secrets]):
@@ -156,6 +160,22 @@ class InformedAttack(Attack[Guess, Secrets], Generic[Guess, Known, Secrets]):
     @abstractmethod
     def infer_with(self, view: View, public: PublicParameters, known: Known) -> Guess | None:
         """Infers the secret from the view and from what the observer knows beside it; None without either."""
+
+    def guess_without(self, guess: Guess, known: Known, parties: Directory) -> Guess | None:  # noqa: ARG002  # for others
+        """The best guess from the knowledge alone, which is scored for the prior: what messages add is the rest.
+
+        Override it, or say on the card why there is none (`Card.tells_nothing`); where neither is done, records say
+        that nobody has looked at what the knowledge tells by itself.
+
+        Args:
+            guess: of `infer_with`, for its shape alone: whom it speaks of, and how many claims it makes.
+            known: what the observer knows beside its view.
+            parties: numbering of the parties.
+
+        Returns:
+            A guess of the same shape; None where the knowledge says nothing of the secret.
+        """
+        return None
 
 
 def guess_of(
@@ -171,6 +191,51 @@ def guess_of(
     """
     if not isinstance(attack, InformedAttack):
         return attack.infer(view, public)
-    wanted = attack.card.knowledge
-    known = next((each for each in knowledge if wanted is not None and isinstance(each, wanted)), None)
+    known = known_to(attack, knowledge)
     return None if known is None else attack.infer_with(view, public, known)
+
+
+def known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
+    """The one piece of knowledge that an attack is shown; None where its card names none, or it is not there."""
+    wanted = attack.card.knowledge
+    return next((each for each in knowledge if wanted is not None and isinstance(each, wanted)), None)
+
+
+class Alone(StrEnum):
+    """What an attack's knowledge tells by itself, without a message."""
+
+    NOTHING_KNOWN = "nothing is known beside the view"
+    GUESSED = "the knowledge alone was tried"
+    TELLS_NOTHING = "the knowledge alone says nothing of it"
+    NOT_LOOKED_AT = "nobody has said what the knowledge alone tells"
+
+
+def alone(attack: Attack[Any, Any]) -> Alone:
+    """How far a prior of an attack accounts for what is known beside the view."""
+    if not isinstance(attack, InformedAttack):
+        return Alone.NOTHING_KNOWN
+    if type(attack).guess_without is not InformedAttack.guess_without:
+        return Alone.GUESSED
+    return Alone.TELLS_NOTHING if attack.card.tells_nothing else Alone.NOT_LOOKED_AT
+
+
+def measured(
+    attack: Attack[Guess, Any], guess: Guess, truth: Truth, parties: Directory, knowledge: Iterable[object] = ()
+) -> tuple[Measurement, ...]:
+    """The figures of a guess, each with the better of two priors: its own, and what the knowledge alone scores.
+
+    Args:
+        attack: whose guess it is.
+        guess: of `guess_of`.
+        truth: of the type on the attack's card.
+        parties: numbering of the parties.
+        knowledge: what may be known beside the view, at most one object of a type.
+    """
+    found, known = attack.score(guess, truth), known_to(attack, knowledge)
+    if known is None or not isinstance(attack, InformedAttack):
+        return found
+    blind = attack.guess_without(guess, known, parties)
+    if blind is None:
+        return found
+    without = {each.metric: each.value for each in attack.score(blind, truth)}
+    return tuple(replace(each, prior=max(each.prior, without.get(each.metric, each.prior))) for each in found)

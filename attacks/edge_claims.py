@@ -29,6 +29,11 @@ class ClaimedEdges:
     sources: Ids
     targets: Ids
 
+    @property
+    def number(self) -> int:
+        """How many different pairs are claimed."""
+        return int(np.unique(np.stack([self.sources, self.targets]), axis=1).shape[1])
+
 
 def score_claimed_edges(guess: ClaimedEdges, truth: LinkedParties, *, crossing: bool) -> tuple[Measurement, ...]:
     """Precision, recall and advantage over ordered pairs of different devices.

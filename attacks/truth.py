@@ -1,4 +1,4 @@
-"""What truths of several families share: who is whose neighbour, what was sent, and the null control's shuffle."""
+"""What truths of several families share: who is whose neighbour, what was sent, and clients that move on."""
 
 from __future__ import annotations
 
@@ -70,19 +70,6 @@ def sent_rows(transcript: Transcript) -> dict[Step, NDArray[Any]]:
     if not all(np.array_equal(batch.owners, devices) for batch in first.values()):
         raise InputError("transcript must hold one input row a device, in the order of the devices")
     return {step: batch.values.copy() for step, batch in first.items()}
-
-
-def shuffled_within(silo_of: Ids, seed: int) -> Ids:
-    """Which device takes the place of each, int64 [n], every silo's devices shuffled among themselves.
-
-    The shuffle is one cycle through the silo, so that no device keeps its own secret (but one alone in its silo).
-    """
-    swap = np.arange(len(silo_of))
-    rng = np.random.default_rng(seed)
-    for silo in range(int(silo_of.max()) + 1):
-        cycle = rng.permutation(np.flatnonzero(silo_of == silo))
-        swap[cycle] = np.roll(cycle, 1)
-    return swap
 
 
 def moved_on(rows: NDArray[Any]) -> NDArray[Any]:

@@ -18,7 +18,7 @@ the score; unlike a span it degrades slowly under noise (differential privacy), 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from fgl_secure.attacks.gradients.model import Activation, GradientModel
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.gradients.views import ClientGradients, client_gradients
 from fgl_secure.attacks.neighbourhoods import undirected
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_advantage, clustered_proportion
 
 Ids = NDArray[np.int64]
@@ -82,6 +82,19 @@ def fields_of(
         seen.summed,
         bool((owners >= 0).all()),
     )
+
+
+def by_degree(guess: FieldGuess, candidates: Candidates) -> FieldGuess:
+    """A guess of the same shape by public edges alone: a node with more neighbours is in more receptive fields."""
+    degrees = np.bincount(candidates.edges[1], minlength=guess.scores.shape[1]).astype(np.float64)
+    scores = np.broadcast_to(degrees, guess.scores.shape)
+    if guess.hits is None:
+        return replace(guess, scores=scores)
+    hits = np.zeros_like(guess.hits)
+    for row, claims in enumerate(guess.hits.sum(axis=1).tolist()):
+        nodes = np.flatnonzero(guess.eligible[row])
+        hits[row, nodes[np.argsort(-degrees[nodes], kind="stable")[:claims]]] = True
+    return replace(guess, scores=scores, hits=hits)
 
 
 def _directions(blocks: list[Floats]) -> Ids:
@@ -266,6 +279,10 @@ class GradientSpan(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth])
         entering = candidates.entering(seen.model)
         return fields_of(seen, candidates, entering, *_tested(seen, entering))
 
+    def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
+        """Claims as many nodes, those of most neighbours: `by_degree`."""
+        return None if known.candidates is None else by_degree(guess, known.candidates)
+
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
         """Exact hits, and areas under the curve: `score_fields`."""
         return score_fields(guess, truth)
@@ -316,6 +333,10 @@ class GradientFilter(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth
             return None
         entering = candidates.entering(seen.model)
         return fields_of(seen, candidates, entering, _scores(seen, entering), None)
+
+    def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
+        """Ranks nodes by their neighbours: `by_degree`."""
+        return None if known.candidates is None else by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
         """Areas under the curve: `score_fields`."""

@@ -7,7 +7,7 @@ predictions well enough (LLG, Wainakh et al., PoPETs 2022). A sum over clients t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from fgl_secure.attacks.gradients.knowledge import FEDAVG, UPDATES, Candidates, 
 from fgl_secure.attacks.gradients.model import GradientModel
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.attacks.gradients.views import client_gradients
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
 
 Ids = NDArray[np.int64]
@@ -76,6 +76,12 @@ class GradientLabels(InformedAttack[LabelCounts, GradientKnowledge, GradientTrut
         rows = zip(entries, members, nodes, strict=True)
         counts = [counted(entry / len(clients), expected, number) for entry, clients, number in rows]
         return LabelCounts(seen.model.round, members, np.stack(counts))
+
+    def guess_without(self, guess: LabelCounts, known: GradientKnowledge, parties: Directory) -> LabelCounts:  # noqa: ARG002  # needs no numbering
+        """What the model predicts for public nodes, at the sizes of the batches."""
+        expected = mean_predictions(known.model, known.candidates)
+        counts = [rounded(size * expected, size) for size in guess.counts.sum(axis=1).tolist()]
+        return replace(guess, counts=np.stack(counts))
 
     def score(self, guess: LabelCounts, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of single nodes' labels that are right, or of the counts of one class in one batch.

@@ -117,6 +117,7 @@ class GradientSingleRow(InformedAttack[SingleRows, GradientKnowledge, GradientTr
             auxiliary="the model",
             truth=GradientTruth,
             knowledge=GradientKnowledge,
+            tells_nothing="the model that is handed out says nothing of rows",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleRows | None:
@@ -176,6 +177,7 @@ class GradientSingleNeighbours(InformedAttack[SingleFields, GradientKnowledge, G
             auxiliary="the model, and public features of all nodes, but no edges",
             truth=GradientTruth,
             knowledge=GradientKnowledge,
+            tells_nothing="rows don't say which node was drawn; the prior knows the edges besides",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> SingleFields | None:

@@ -10,7 +10,7 @@ with fixed groups of T that always come together no leverage exceeds 1 / T.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from fgl_secure.attacks.gradients.views import participants_of, update_sums
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
 from fgl_secure.attacks.suspects import Population, Suspects
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion, exact_proportion
 
 Ids = NDArray[np.int64]
@@ -80,6 +80,18 @@ class SumMembership(InformedAttack[NamedUpdates, Suspects, UpdateTruth]):
             if len(clients) > 1:
                 found.append(_tested(number, clients, row, known.pairs[number], population))
         return _joined(found) if found else None
+
+    def guess_without(self, guess: NamedUpdates, known: Suspects, parties: Directory) -> NamedUpdates:  # noqa: ARG002  # needs no numbering
+        """Of each two the one that is more like the sample of what others send."""
+        population = Population.of(known.population)
+        near, far = (
+            np.linalg.norm((each - population.mean) @ population.whitening.T, axis=1)
+            for each in (guess.named, guess.other)
+        )
+        first = (near < far)[:, None]
+        return replace(
+            guess, named=np.where(first, guess.named, guess.other), other=np.where(first, guess.other, guess.named)
+        )
 
     def score(self, guess: NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
         """Twice the share of right decisions less one, with a bootstrap over clients."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.truth import moved_on, shuffled_within
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.attacks.truth import moved_on
+from fgl_secure.graph import FederatedGraph, within_silos
 
 Ids = NDArray[np.int64]
 
@@ -66,7 +66,7 @@ class GradientTruth(Truth):
 
     def permuted(self, seed: int) -> GradientTruth:
         """The devices of each silo shuffled among themselves."""
-        swap = shuffled_within(self.silo_of, seed)
+        swap = within_silos(self.silo_of, seed)
         return replace(
             self,
             edges=swap[self.edges],

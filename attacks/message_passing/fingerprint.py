@@ -27,7 +27,7 @@ from fgl_secure.attacks.message_passing.differencing import SeenSums, seen_sums
 from fgl_secure.attacks.message_passing.knowledge import SECMP_STATIC, STATIC_ROWS, PublicRows
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import ClaimedTerms, score_claimed_terms
-from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]
 
@@ -219,6 +219,10 @@ class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]
         """Claims an edge from every device whose row is in the observer's own sum."""
         return _claimed(view, public, known, Role.DEVICE)
 
+    def guess_without(self, guess: ClaimedEdges, known: PublicRows, parties: Directory) -> ClaimedEdges:
+        """Claims as many edges, between the rows of the list that are most alike."""
+        return _likest(known, guess.number, parties)
+
     def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
         """Precision, recall and advantage over all pairs, see `score_claimed_edges`."""
         return score_claimed_edges(guess, truth, crossing=False)
@@ -248,9 +252,43 @@ class ContainmentAtSilo(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
         """Claims an edge from every device whose row is in the sum of a device of the silo."""
         return _claimed(view, public, known, Role.SILO)
 
+    def guess_without(self, guess: ClaimedEdges, known: PublicRows, parties: Directory) -> ClaimedEdges:
+        """Claims as many edges, between the rows of the list that are most alike."""
+        return _likest(known, guess.number, parties)
+
     def score(self, guess: ClaimedEdges, truth: MessageTruth) -> tuple[Measurement, ...]:
         """Precision, recall and advantage over pairs across silos, see `score_claimed_edges`."""
         return score_claimed_edges(guess, truth, crossing=True)
+
+
+def _likest(known: PublicRows, claims: int, parties: Directory) -> ClaimedEdges:
+    """Messages both ways between the devices whose rows have the largest cosines: at most so many."""
+    first, second = likest_pairs(known.rows, claims // 2)
+    devices = parties.ids(Role.DEVICE)
+    return ClaimedEdges(devices[np.concatenate([first, second])], devices[np.concatenate([second, first])])
+
+
+PAIRS_AT_ONCE = 4_000_000
+"""Cosines that are laid out together."""
+
+
+def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
+    """The pairs of rows [n, d] with the largest cosines, so many at most: lower and higher index, int64 [k] each.
+
+    Pairs with equal cosines go by their indices, so that equal rows give equal pairs.
+    """
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit = np.asarray(rows, dtype=np.float64) / np.where(lengths > 0, lengths, 1)
+    best, pairs = np.empty(0), np.empty((2, 0), dtype=np.int64)
+    step = max(1, PAIRS_AT_ONCE // max(len(unit), 1))
+    for start in range(0, len(unit), step):
+        cosines = unit[start : start + step] @ unit.T
+        lower, higher = np.nonzero(np.arange(len(unit)) > np.arange(start, start + len(cosines))[:, None])
+        best = np.concatenate([best, cosines[lower, higher]])
+        pairs = np.concatenate([pairs, np.stack([lower + start, higher])], axis=1)
+        kept = np.argsort(-best, kind="stable")[:most]
+        best, pairs = best[kept], pairs[:, kept]
+    return pairs[0], pairs[1]
 
 
 def _claimed(view: View, public: PublicParameters, known: PublicRows, role: Role) -> ClaimedEdges | None:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.truth import sent_rows, shuffled_within
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.attacks.truth import sent_rows
+from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Phase, Step, Transcript
 
 Ids = NDArray[np.int64]
@@ -49,7 +49,7 @@ class MessageTruth(Truth):
 
     def permuted(self, seed: int) -> MessageTruth:
         """The devices of each silo shuffled among themselves."""
-        swap = shuffled_within(self.silo_of, seed)
+        swap = within_silos(self.silo_of, seed)
         return replace(
             self,
             edges=swap[self.edges],

@@ -135,6 +135,7 @@ class ProxyDifferencing(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
             auxiliary=LAYOUT,
             truth=ProxyTruth,
             knowledge=ProxyKnowledge,
+            tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
@@ -173,6 +174,7 @@ class ProxyLabelChanges(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
             auxiliary=LAYOUT,
             truth=ProxyTruth,
             knowledge=ProxyKnowledge,
+            tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
@@ -246,6 +248,7 @@ class ProxyMembership(InformedAttack[tuple[NamedProxy, ...], ProxyKnowledge, Pro
             auxiliary="where the parts of a summand lie, and two proxies for each node added, of which it has one",
             truth=ProxyTruth,
             knowledge=ProxyKnowledge,
+            tells_nothing="two proxies in an order that says nothing",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[NamedProxy, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from fgl_secure.attacks.proxies.fractions import whole_numbers
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY, PROXIES, ProxyKnowledge
 from fgl_secure.attacks.proxies.rows import ProxyRows, close, proxy_rows, share_of_cells
 from fgl_secure.attacks.proxies.truth import ProxyTruth
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_advantage, exact_proportion
 
 Floats = NDArray[np.float64]
@@ -21,6 +21,13 @@ Bools = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
 LAYOUT = "where the parts of a summand lie"
+
+
+def sizes_of(known: ProxyKnowledge, clients: Ids) -> Ids | None:
+    """How many labelled nodes some clients have as the server knows, int64 [k]; None for a sum, or where it doesn't."""
+    if known.layout.labelled is None or (clients < 0).any():
+        return None
+    return np.array(known.layout.labelled, dtype=np.int64)[clients]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +73,12 @@ class ProxyClasses(InformedAttack[ClassPresence, ProxyKnowledge, ProxyTruth]):
         """Reads the first round that was seen."""
         rounds = proxy_rows(view, public, known)
         return ClassPresence(rounds[0].round, rounds[0].clients, rounds[0].present) if rounds else None
+
+    def guess_without(self, guess: ClassPresence, known: ProxyKnowledge, parties: Directory) -> ClassPresence:  # noqa: ARG002  # needs no numbering
+        """Every class at every client that has labelled nodes."""
+        sizes = sizes_of(known, guess.clients)
+        some = np.ones((len(guess.clients), 1), dtype=np.bool_) if sizes is None else sizes[:, None] > 0
+        return replace(guess, present=np.broadcast_to(some, guess.present.shape))
 
     def score(self, guess: ClassPresence, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of pairs of a client and a class that are right.
@@ -143,6 +156,12 @@ class ProxyCounts(InformedAttack[LabelledCounts, ProxyKnowledge, ProxyTruth]):
             return None
         first = rounds[0]
         return LabelledCounts(first.round, first.clients, first.shares, counts_of(first))
+
+    def guess_without(self, guess: LabelledCounts, known: ProxyKnowledge, parties: Directory) -> LabelledCounts:  # noqa: ARG002  # needs no numbering
+        """As many labelled nodes of every class, where it is known how many a client has in all."""
+        sizes, even = sizes_of(known, guess.clients), np.ones_like(guess.shares) / guess.shares.shape[1]
+        counts = np.full_like(guess.counts, -1) if sizes is None else np.rint(sizes[:, None] * even).astype(np.int64)
+        return replace(guess, shares=even, counts=counts)
 
     def score(self, guess: LabelledCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of clients whose most frequent label is read, and of counts, where there are any nodes, that are.
@@ -244,6 +263,13 @@ class ProxySingletons(InformedAttack[SingleProxies, ProxyKnowledge, ProxyTruth])
             return None
         first = rounds[0]
         return SingleProxies(first.round, first.clients, counts_of(first) == 1, first.proxies)
+
+    def guess_without(self, guess: SingleProxies, known: ProxyKnowledge, parties: Directory) -> SingleProxies:  # noqa: ARG002  # needs no numbering
+        """Single nodes where a client has about one labelled node a class, and no proxy of any."""
+        sizes, classes = sizes_of(known, guess.clients), guess.single.shape[1]
+        about = 0.0 if sizes is None else np.rint(sizes / classes)[:, None]
+        single = np.broadcast_to(np.equal(about, 1.0), guess.single.shape)
+        return replace(guess, single=single, proxies=np.full_like(guess.proxies, np.nan))
 
     def score(self, guess: SingleProxies, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """How well single nodes are told from several, and the share of single nodes' proxies that are read.

@@ -11,16 +11,17 @@ and are compared exactly.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
+from fgl_secure.attacks.proxies.counts import sizes_of
 from fgl_secure.attacks.proxies.knowledge import FEDSPRAY_SUM, PROXIES, ProxyKnowledge
 from fgl_secure.attacks.proxies.rows import ProxyRows, proxy_rows, share_of_cells
 from fgl_secure.attacks.proxies.truth import ProxyTruth
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -154,6 +155,19 @@ class ProxyPartialFractions(InformedAttack[ExplainedCounts, ProxyKnowledge, Prox
         clients = np.arange(len(layout.labelled)) if first.summed else first.clients
         labelled = tuple(layout.labelled[client] for client in clients.tolist())
         return _explained(first.round, clients, labelled, first if first.summed else first.total)
+
+    def guess_without(
+        self,
+        guess: ExplainedCounts,
+        known: ProxyKnowledge,
+        parties: Directory,  # noqa: ARG002  # needs no numbering
+    ) -> ExplainedCounts | None:
+        """As many labelled nodes of every class."""
+        sizes = sizes_of(known, guess.clients)
+        if sizes is None:
+            return None
+        even = np.rint(sizes[:, None] / guess.counts.shape[1]).astype(np.int64)
+        return replace(guess, counts=np.broadcast_to(even, guess.counts.shape))
 
     def score(self, guess: ExplainedCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of counts that are read, of the clients in the sum and all classes that anybody has.

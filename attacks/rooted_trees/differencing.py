@@ -87,6 +87,7 @@ class HopFeatureTopology(InformedAttack[FeatureRows, PublicTopology, TreeTruth])
             auxiliary="all edges and whose node is whose",
             truth=TreeTruth,
             knowledge=PublicTopology,
+            tells_nothing="edges say nothing of feature rows",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> FeatureRows | None:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.truth import shuffled_within
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph import FederatedGraph, within_silos
 
 Ids = NDArray[np.int64]
 
@@ -36,5 +35,5 @@ class TreeTruth(Truth):
 
     def permuted(self, seed: int) -> TreeTruth:
         """The devices of each silo shuffled among themselves."""
-        swap = shuffled_within(self.silo_of, seed)
+        swap = within_silos(self.silo_of, seed)
         return replace(self, edges=swap[self.edges], features=self.features[swap])

@@ -23,7 +23,7 @@ from fgl_secure.attacks.areas import area, area_of_pairs
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.neighbourhoods import undirected
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_LOUVAIN, STRUCTURE, EmbeddingModel
-from fgl_secure.attacks.structure.nsf_views import MODEL, OWN_EDGES, embedded, foreign_features, own_rows
+from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, OWN_EDGES, embedded, foreign_features, own_rows
 from fgl_secure.attacks.structure.nsf_walk_degrees import ReadDegrees, read_degrees
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Secret, View
@@ -230,6 +230,7 @@ class NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth]
             auxiliary=MODEL,
             truth=StructureTruth,
             knowledge=EmbeddingModel,
+            tells_nothing=MODEL_ALONE,
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter

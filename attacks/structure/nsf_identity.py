@@ -331,4 +331,5 @@ def _card(name: str, summary: str) -> Card:
         auxiliary=CRAWL,
         truth=StructureTruth,
         knowledge=CrawledGraph,
+        tells_nothing="a list of names doesn't say which of a client's nodes has which",
     )

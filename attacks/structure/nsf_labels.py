@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE, EmbeddingModel
-from fgl_secure.attacks.structure.nsf_views import MODEL, embedded, foreign_features
+from fgl_secure.attacks.structure.nsf_views import MODEL, MODEL_ALONE, embedded, foreign_features
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 
@@ -78,6 +78,7 @@ class NsfLabels(_Labels):
             auxiliary=MODEL,
             truth=StructureTruth,
             knowledge=EmbeddingModel,
+            tells_nothing=MODEL_ALONE,
         )
 
     def score(self, guess: ReadLabels, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -103,6 +104,7 @@ class NsfTrainingLabels(_Labels):
             auxiliary=MODEL,
             truth=StructureTruth,
             knowledge=EmbeddingModel,
+            tells_nothing=MODEL_ALONE,
         )
 
     def score(self, guess: ReadLabels, truth: StructureTruth) -> tuple[Measurement, ...]:

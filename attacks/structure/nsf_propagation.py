@@ -8,7 +8,7 @@ rest (Narayanan and Shmatikov, IEEE S&P 2009).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_LOUVAIN, STRUCTURE,
 from fgl_secure.attacks.structure.nsf_identity import CRAWL, comparable, features_of_copy, squared_distances
 from fgl_secure.attacks.structure.nsf_views import OWN_EDGES, OWN_NAMES, HeldFeatures, foreign_features, own_rows
 from fgl_secure.attacks.structure.truth import StructureTruth
-from fgl_secure.runtime import PublicParameters, Role, Secret, View
+from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 
 Floats = NDArray[np.float64]
@@ -123,8 +123,12 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
         observers, nodes, named, unaided = (np.concatenate(column) for column in zip(*found, strict=True))
         return NamedNeighbours(observers, nodes, named, unaided, known.rate)
 
+    def guess_without(self, guess: NamedNeighbours, known: CrawledGraph, parties: Directory) -> NamedNeighbours:  # noqa: ARG002  # found beside the other
+        """Names by own edges and the crawl, which are there before any message."""
+        return replace(guess, names=guess.unaided)
+
     def score(self, guess: NamedNeighbours, truth: StructureTruth) -> tuple[Measurement, ...]:
-        """The share of external neighbours that are named right; the prior is what the crawl tells by itself."""
+        """The share of external neighbours that are named right."""
         right, before = (
             np.where(names >= 0, truth.identity[names], -1) == guess.nodes for names in (guess.names, guess.unaided)
         )
@@ -134,9 +138,9 @@ class NsfPropagation(InformedAttack[NamedNeighbours, CrawledGraph, StructureTrut
             f"{int(right.sum()):,} of {len(right):,} external neighbours are named right from a copy with "
             f"{guess.rate:.0%} of the edges{bound}, {int(before.sum()):,} of them by own edges alone."
         )
-        prior, random = float(before.mean()), 1 / max(len(truth.identity), 1)
+        random = 1 / max(len(truth.identity), 1)
         return (
-            Measurement("neighbours named", share.value, share.interval, share.n, random, prior, 1.0, True, finding),
+            Measurement("neighbours named", share.value, share.interval, share.n, random, random, 1.0, True, finding),
         )
 
 

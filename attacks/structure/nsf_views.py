@@ -44,6 +44,9 @@ OWN_NAMES = "own names"
 MODEL = "the embedding of structure features that every client holds, where it is not the identity"
 """Auxiliary knowledge behind `embedded`, in words."""
 
+MODEL_ALONE = "the model says nothing of a node without its structure features"
+"""What that knowledge tells by itself."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldFeatures:

@@ -136,6 +136,7 @@ class StructureGradientLabels(InformedAttack[GradientLabels, EmbeddingModel, Str
             auxiliary=JACOBIAN,
             truth=StructureTruth,
             knowledge=EmbeddingModel,
+            tells_nothing="features before the first round have seen no label, and so has no Jacobian at them",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> GradientLabels | None:  # noqa: ARG002  # needs no parameter

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.truth import shuffled_within
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Step
 
 Ids = NDArray[np.int64]
@@ -56,7 +55,7 @@ class StructureTruth(Truth):
 
     def permuted(self, seed: int) -> StructureTruth:
         """The devices of each silo shuffled among themselves."""
-        swap = shuffled_within(self.silo_of, seed)
+        swap = within_silos(self.silo_of, seed)
         return replace(
             self,
             edges=swap[self.edges],

@@ -81,6 +81,7 @@ class VirtualNodeClients(InformedAttack[LinkedSummands, VirtualSlices, VirtualNo
             auxiliary="the parts of a summand, and who sent those of the rounds before",
             truth=VirtualNodeTruth,
             knowledge=VirtualSlices,
+            tells_nothing="where the parts of a summand lie doesn't say whose it is",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> LinkedSummands | None:  # noqa: ARG002  # needs no parameter

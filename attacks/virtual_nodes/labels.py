@@ -153,6 +153,7 @@ class VirtualNodeLabels(InformedAttack[ShareGuess, VirtualSlices, VirtualNodeTru
             auxiliary="the model that it hands out, and how clients train it",
             truth=VirtualNodeTruth,
             knowledge=VirtualSlices,
+            tells_nothing="the model that is handed out first has seen no label",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> ShareGuess | None:  # noqa: ARG002  # needs no parameter
@@ -247,6 +248,7 @@ class VirtualNodePopulation(InformedAttack[PopulationGuess, VirtualSlices, Virtu
             auxiliary="the model that it hands out, and how clients train it",
             truth=VirtualNodeTruth,
             knowledge=VirtualSlices,
+            tells_nothing="the model that is handed out first has seen no label",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: VirtualSlices) -> PopulationGuess | None:  # noqa: ARG002  # needs no parameter

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from fgl_secure import __version__
-from fgl_secure.attacks.base import Attack, Measurement
+from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
+from fgl_secure.auditing.evidence import Attempt, InTheClear, attempts, verdict_on
 from fgl_secure.auditing.figures import accuracy_figures, cost_figures
 from fgl_secure.auditing.method import Method, Source, check_method, several
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.schema import Exposure
-from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift, judge
+from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
@@ -29,9 +30,6 @@ from fgl_secure.statistics import exact_proportion
 from fgl_secure.training.loop import Progress, TrainingResult
 
 ALL = "all"
-
-RECORDED_ROUNDS = 1
-"""Rounds of training whose payloads are kept and attacked; sizes are kept of all."""
 
 
 def audit(
@@ -76,12 +74,20 @@ def audit(
     plan = method.plan(data, named, seed=seed, device=device)
     results, records, exposures = {}, [_boundary_record(plan)], []
     positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
+    found: dict[str, list[Attempt]] = {}
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = result
         exposures += _exposures(subject.name, result)
-        for run in subject.runs(result):
-            records += [record for each in chosen for record in _records(each, run, subject, plan, positive)]
+        found[subject.name] = list(attempts(chosen, subject, subject.runs(result), plan.seed + 1))
+    clear = _in_the_clear(plan, chosen, found)
+    for subject in plan.subjects:
+        claim = subject.claims[subject.name]
+        records += [
+            _record(_Evidence(attempt, figure, clear.of(attempt, figure.metric), positive(attempt.attack)), claim, plan)
+            for attempt in found[subject.name]
+            for figure in attempt.found
+        ]
     if named:
         _check_measured(plan, records)
     return _report(plan, results, records, exposures, command, _tested(plan, records, chosen))
@@ -111,15 +117,15 @@ def _check_measured(plan: Plan, records: list[Record]) -> None:
 def _tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
     """By scheme, the sentences of its claim that some figure could have contradicted.
 
-    That takes an attack on what is promised, by those against whom, with controls that hold, and enough units for a
-    full break to be seen.
+    That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
+    break to be seen, and something that the attack finds on this subject in the clear.
     """
     cards = {each.card.name: each.card for each in chosen}
     claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
     found: dict[str, dict[str, None]] = {}
     for record in records:
         card, claim = cards.get(record.attack), claims.get(record.protocol)
-        able = record.verdict.is_measured and record.controls_hold and record.detectable_advantage <= 1
+        able = record.verdict.is_measured and record.controls_hold and record.could_tell
         if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
             continue
         borne = claim.borne_on(card.secret, card.coalition, card.circumstance)
@@ -135,22 +141,22 @@ def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], P
     )
 
 
-def _records(
-    each: Attack[Any, Any],
-    run: RecordedRun,
-    subject: Subject,
-    plan: Plan,
-    positive: Callable[[Attack[Any, Any]], Mapping[str, float]],
-) -> Iterator[Record]:
-    guess = run.guess(each) if run.is_for(each) else None
-    if guess is None:
-        return
-    reached = positive(each)
-    permuted = {null.metric: null for null in run.score(each, guess, plan.seed + 1)}
-    for found in run.score(each, guess):
-        if found.metric in permuted:  # without a null control a figure is no evidence
-            evidence = _Evidence(each, run, found, permuted[found.metric], reached[found.metric])
-            yield _record(evidence, subject.claims[subject.name], plan)
+def _in_the_clear(plan: Plan, chosen: tuple[Attack[Any, Any], ...], found: Mapping[str, list[Attempt]]) -> InTheClear:
+    """What the attacks that found something to read find on the same subject where nothing is protected.
+
+    Runs in the clear that are audited themselves are not run again.
+    """
+    clear, done = InTheClear(), set[str]()
+    at_work = {attempt.attack.card.name for each in found.values() for attempt in each}
+    for subject in (each for one in plan.subjects for each in one.unprotected()):
+        if subject.name in done:
+            continue
+        done.add(subject.name)
+        if subject.name not in found:
+            clear.run(tuple(each for each in chosen if each.card.name in at_work), subject, plan.seed)
+        for attempt in found.get(subject.name, ()):
+            clear.see(attempt.attack, attempt, attempt.found)
+    return clear
 
 
 def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, float]:
@@ -163,22 +169,20 @@ def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Evidence:
-    attack: Attack[Any, Any]
-    run: RecordedRun
+    attempt: Attempt
     found: Measurement
-    null: Measurement
-    positive: float
+    clear: Measurement | None
+    positive: Mapping[str, float]
 
 
 def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
-    found, each = evidence.found, evidence.attack
-    verdict = judge(found.value, found.interval, found.prior, exact=found.exact)
-    verdict = Verdict.CONTEXT if found.context else verdict
+    attempt, found, clear = evidence.attempt, evidence.found, evidence.clear
+    each, null, verdict = attempt.attack, attempt.null(found.metric), verdict_on(found)
     record = Record(
         attack=each.card.name,
-        view=_view(each, evidence.run),
+        view=_view(each, attempt.what),
         coalition=" and ".join(f"{count} {role}" for role, count in each.card.coalition.items()),
-        protocol=evidence.run.protocol,
+        protocol=attempt.protocol,
         dataset=plan.graph.graph.name,
         partition=plan.graph.partition,
         metric=found.metric,
@@ -186,12 +190,15 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
         ci95=found.interval,
         random=found.random,
         prior=found.prior,
+        knowledge=alone(each),
+        in_the_clear=None if clear is None else clear.value,
+        in_the_clear_verdict=None if clear is None else verdict_on(clear),
         n=found.n,
         seed=plan.seed,
-        positive_control=evidence.positive,
+        positive_control=evidence.positive[found.metric],
         positive_minimum=each.card.minimum,
-        null_control=evidence.null.value,
-        null_interval=evidence.null.interval,
+        null_control=null.value,
+        null_interval=null.interval,
         detectable_advantage=detectable(found),
         verdict=verdict,
         contradicts_claim=False,
@@ -213,9 +220,9 @@ def detectable(found: Measurement) -> float:
     return detectable_shift(found.value, found.interval, found.prior)
 
 
-def _view(each: Attack[Any, Any], run: RecordedRun) -> str:
+def _view(each: Attack[Any, Any], what: str) -> str:
     knows = f"; knows {each.card.auxiliary}" if each.card.auxiliary else ""
-    return f"{each.card.observer}, {run.what}{knows}"
+    return f"{each.card.observer}, {what}{knows}"
 
 
 def _fields(record: Record) -> dict[str, Any]:
@@ -238,6 +245,9 @@ def _boundary_record(plan: Plan) -> Record:
         ci95=share.interval,
         random=0.0,
         prior=0.0,
+        knowledge=Alone.NOTHING_KNOWN,
+        in_the_clear=None,
+        in_the_clear_verdict=None,
         n=share.n,
         seed=plan.seed,
         positive_control=None,

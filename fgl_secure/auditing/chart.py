@@ -37,7 +37,7 @@ class Row:
 
     Attributes:
         label: what it is.
-        kind: measured, prior, random, positive or null; picks the mark.
+        kind: measured, clear, prior, random, positive or null; picks the mark.
         text: the figure in digits.
         zero: position of 0 on the axis, per cent.
         at: position of the figure, per cent.
@@ -79,6 +79,8 @@ def chart_rows(record: Record, axis: Axis) -> tuple[Row, ...]:
     """The figure first, then each baseline and control that the record has."""
     measured = _row("this run", "measured", record.value, axis, record.ci95)
     rows = [replace(measured, text=with_interval(record))]
+    if record.in_the_clear is not None:
+        rows.append(_row("in the clear", "clear", record.in_the_clear, axis))
     rows.append(_row("prior", "prior", record.prior, axis))
     rows.append(_row("random guess", "random", record.random, axis))
     if record.positive_control is not None:
@@ -93,7 +95,7 @@ def _lowest(record: Record) -> float:
     figures = [record.value, record.ci95.low, record.random, record.prior]
     if record.null_control is not None and record.null_interval is not None:
         figures += [record.null_control, record.null_interval.low]
-    return min([*figures, record.positive_control or 0.0])
+    return min([*figures, record.positive_control or 0.0, record.in_the_clear or 0.0])
 
 
 def _row(label: str, kind: str, value: float, axis: Axis, interval: Interval | None = None) -> Row:

@@ -28,6 +28,8 @@ class Finding:
     figure: str
     rows: tuple[Row, ...]
     limits: str
+    in_the_clear: str
+    knowledge: str
     control_failures: str
     detectable: str
 
@@ -129,6 +131,8 @@ def _finding(record: Record, axis: Axis, number: int) -> Finding:
         figure=wording.with_interval(record),
         rows=chart_rows(record, axis),
         limits=wording.limits(record),
+        in_the_clear=wording.in_the_clear(record),
+        knowledge=wording.knowledge(record),
         control_failures=wording.control_failures(record),
         detectable=wording.figure(record.detectable_advantage),
     )

@@ -12,10 +12,13 @@ from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
-from fgl_secure.coins import Coins
+from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult
+
+RECORDED_ROUNDS = 1
+"""Rounds of training whose payloads are kept and attacked; sizes are kept of all."""
 
 
 class Subject(ABC):
@@ -55,6 +58,30 @@ class Subject(ABC):
     @abstractmethod
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """What attacks read: the recorded training, and what else is run for them."""
+
+    @abstractmethod
+    def independent(self, seed: int) -> Subject:
+        """The same method under the same schemes on other inputs of the same shape, for null controls.
+
+        Parties and their numbers stay; who has which secret does not, so that whoever knows everything of that run
+        knows nothing of this one. It may train for no longer than what attacks read.
+
+        Args:
+            seed: of the inputs, of initial weights and of whatever else is drawn.
+        """
+
+    @abstractmethod
+    def unprotected(self) -> tuple[Subject, ...]:
+        """The same method on the same inputs with everything in the clear, in each way that there is, itself included.
+
+        What an attack finds there is the most that it can find on this subject. They may train for no longer than what
+        attacks read.
+        """
+
+    def recorded(self, seed: int) -> Iterator[RecordedRun]:
+        """What attacks read, trained for them alone, under repeatable coins."""
+        recording = Recording.everything(RECORDED_ROUNDS)
+        return self.runs(self.train(coins=SimulationCoins(seed), recording=recording))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

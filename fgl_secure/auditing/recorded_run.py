@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
 
-from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of
+from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of, measured
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Transcript
 
@@ -80,13 +80,34 @@ class RecordedRun:
                 raise InputError(f"{name} must not lead to the truth; found a {type(found).__name__} in what is given")
         return guess_of(attack, view, self.public, self.knowledge)
 
-    def score(self, attack: Attack[Guess, Any], guess: Guess, shuffle: int | None = None) -> tuple[Measurement, ...]:
-        """The figures of a guess.
+    def guess_elsewhere(self, attack: Attack[Guess, Any], other: RecordedRun) -> Guess | None:
+        """What an attack infers of another run with this run's knowledge: the guess of the null control.
+
+        Whatever it gets right of this run's truth has come to it by another way than the view: by its knowledge, or by
+        none that it should have.
 
         Args:
             attack: whose guess it is.
-            guess: of this run.
-            shuffle: seed of the null control's permutation; None for the truth itself.
+            other: independent of this one and of the same shape.
+        """
+        return replace(other, knowledge=self.knowledge).guess(attack)
+
+    def measure(self, attack: Attack[Guess, Any], guess: Guess) -> tuple[Measurement, ...]:
+        """The figures of a guess, with the prior that the attack's knowledge has by itself.
+
+        Raises:
+            InputError: the run has no truth of the attack's type.
+        """
+        truth = _only("truths", self.truths, attack.card.truth)
+        return measured(attack, guess, truth, self.transcript.parties, self.knowledge)
+
+    def score(self, attack: Attack[Guess, Any], guess: Guess, shuffle: int | None = None) -> tuple[Measurement, ...]:
+        """The bare figures of a guess.
+
+        Args:
+            attack: whose guess it is.
+            guess: of this run, or of another one.
+            shuffle: seed of a permutation of the truth, against which scores must be at chance; None for the truth.
 
         Raises:
             InputError: the run has no truth of the attack's type.

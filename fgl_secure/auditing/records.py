@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from math import isfinite
 
+from fgl_secure.attacks.base import Alone
 from fgl_secure.auditing.plain import Json, is_number
 from fgl_secure.auditing.verdict import MARGIN, Verdict, judge
 from fgl_secure.errors import InputError
@@ -29,13 +30,18 @@ class Record:
         value: the figure, in [-1, 1].
         ci95: its 95 % interval; contains `value`.
         random: the figure of a uniformly random guess.
-        prior: the figure of the best guess without the transcript.
+        prior: the figure of the best guess without the transcript, with the same knowledge.
+        knowledge: how far the prior accounts for what the attack knows beside its view.
+        in_the_clear: the same figure on a run of the same subject in which nothing is protected, the most that this
+            attack finds there; None where nothing in the clear compares with what it reads.
+        in_the_clear_verdict: what that figure says; None together with it.
         n: number of independent units (senders, nodes, clients) behind the figure, an effective one where units
             depend on each other.
         seed: of the run and the attack.
         positive_control: the same metric of the same attack on a run that must be broken; None when not applicable.
         positive_minimum: the floor that the positive control must reach.
-        null_control: the same attack scored against permuted truth; None only for *proved* and *context*.
+        null_control: what the same attack gets right of this run when it is shown an independent one, of other coins
+            and other inputs; None only for *proved* and *context*.
         null_interval: 95 % interval of the null control; None together with it.
         detectable_advantage: the smallest true figure that the verdict rule calls a leak 99 times in 100, at this n
             and this prior; above 1 means that even a full break could have been missed.
@@ -56,6 +62,9 @@ class Record:
     ci95: Interval
     random: float
     prior: float
+    knowledge: Alone
+    in_the_clear: float | None
+    in_the_clear_verdict: Verdict | None
     n: int
     seed: int
     positive_control: float | None
@@ -78,11 +87,11 @@ class Record:
 
     @property
     def null_holds(self) -> bool:
-        """Whether the attack is at chance on permuted truth; True when no null control applies.
+        """Whether the attack is at chance without this run's messages; True when no null control applies.
 
-        Permuted truth keeps the class shares, so the prior is the chance level that it may reach. The control fails
-        only when the whole interval lies more than .05 above the larger of random and prior: then the evaluation,
-        not the protocol, gives the secret away.
+        An independent run keeps sizes and class shares, so the prior is the chance level that it may reach. The control
+        fails only when the whole interval lies more than .05 above the larger of random and prior: then something
+        other than the messages gives the secret away.
         """
         return self.null_interval is None or self.null_interval.low <= max(self.random, self.prior) + MARGIN
 
@@ -90,6 +99,16 @@ class Record:
     def controls_hold(self) -> bool:
         """Whether both controls hold; when False the figure is no evidence."""
         return self.positive_holds and self.null_holds
+
+    @property
+    def has_power(self) -> bool:
+        """Whether the attack finds something on this subject in the clear; True where nothing there compares."""
+        return self.in_the_clear_verdict is None or self.in_the_clear_verdict is not Verdict.NOT_DETECTED
+
+    @property
+    def could_tell(self) -> bool:
+        """Whether the figure says something of a protocol, whichever way it came out."""
+        return self.verdict.is_exposure or (self.has_power and self.detectable_advantage <= 1)
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values; intervals become [low, high]."""
@@ -113,7 +132,10 @@ class Record:
         parsed["null_interval"] = (
             None if data["null_interval"] is None else _interval("null_interval", data["null_interval"])
         )
-        parsed["verdict"] = _verdict(data["verdict"])
+        parsed["verdict"] = _verdict("verdict", data["verdict"])
+        clear = data["in_the_clear_verdict"]
+        parsed["in_the_clear_verdict"] = None if clear is None else _verdict("in_the_clear_verdict", clear)
+        parsed["knowledge"] = _knowledge(data["knowledge"])
         return cls(**parsed)  # type: ignore[arg-type]  # check_record looks at every type
 
 
@@ -136,11 +158,18 @@ def _interval(name: str, data: Json) -> Interval:
     return Interval(low, high)
 
 
-def _verdict(data: Json) -> Verdict:
+def _verdict(name: str, data: Json) -> Verdict:
     try:
         return Verdict(str(data))
     except ValueError:
-        raise InputError(f"verdict must be one of {', '.join(Verdict)}; found {data!r}") from None
+        raise InputError(f"{name} must be one of {', '.join(Verdict)}; found {data!r}") from None
+
+
+def _knowledge(data: Json) -> Alone:
+    try:
+        return Alone(str(data))
+    except ValueError:
+        raise InputError(f"knowledge must be one of {', '.join(Alone)}; found {data!r}") from None
 
 
 def _check_record(record: Record) -> None:
@@ -150,6 +179,7 @@ def _check_record(record: Record) -> None:
     _check_counts(record)
     _check_verdict(record)
     _check_null(record)
+    _check_clear(record)
 
 
 def _check_texts(record: Record) -> None:
@@ -190,6 +220,17 @@ def _check_null(record: Record) -> None:
         _check_unit_range("null_control", control)
         if not isinstance(interval, Interval) or not interval.contains(control, 1e-9):
             raise InputError(f"null_interval must contain null_control = {control}; found {interval!r}")
+
+
+def _check_clear(record: Record) -> None:
+    """What is compared with, and what the prior rests on."""
+    if not isinstance(record.knowledge, Alone):
+        raise InputError(f"knowledge must be one of {', '.join(Alone)}; found {record.knowledge!r}")
+    figure, verdict = record.in_the_clear, record.in_the_clear_verdict
+    if (figure is None) != (verdict is None) or not isinstance(verdict, Verdict | None):
+        raise InputError(f"in_the_clear and in_the_clear_verdict must come together; found {figure!r} and {verdict!r}")
+    if figure is not None:
+        _check_unit_range("in_the_clear", figure)
 
 
 def _check_verdict(record: Record) -> None:

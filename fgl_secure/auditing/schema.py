@@ -10,7 +10,9 @@ from fgl_secure.auditing.plain import Json, is_number, plain_mapping
 from fgl_secure.auditing.records import Record
 from fgl_secure.errors import InputError
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: records say what the prior rests on (`knowledge`) and what is found in the clear (`in_the_clear`); their
+null controls are independent runs. 1: they did not."""
 
 ACCURACY_KEYS = ("test", "validation", "per_silo")
 COST_KEYS = ("messages", "bytes", "rounds", "seconds")
@@ -120,7 +122,7 @@ class Findings:
         return Score(str(self.run.get("score", Score.ACCURACY)))
 
     def to_json(self) -> dict[str, Json]:
-        """The report as JSON values, schema 1; holds no NaN."""
+        """The report as JSON values, schema 2; holds no NaN."""
         return {
             "schema": SCHEMA,
             "run": plain_mapping(self.run, "run"),

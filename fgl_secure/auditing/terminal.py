@@ -63,9 +63,16 @@ def _print_verdicts(report: Findings, console: Console) -> None:
 def _verdict_table(records: list[Record], *, findings: bool, roomy: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     table.add_column("verdict", no_wrap=True)
-    table.add_column("attack", overflow="fold", min_width=ATTACK_WIDTH if roomy else None)
-    for heading in ("metric", "value [95 %]", "prior", *(("finding",) if findings else ())):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "prior" else "left")
+    narrow = roomy and not findings
+    table.add_column(
+        "attack", overflow="fold", width=ATTACK_WIDTH if narrow else None, min_width=ATTACK_WIDTH if roomy else None
+    )
+    table.add_column("metric", overflow="fold")
+    table.add_column("value [95 %]", overflow="fold")
+    for heading in ("prior", *(("clear",) if roomy else ())):
+        table.add_column(heading, overflow="fold", justify="right", no_wrap=roomy)
+    if findings:
+        table.add_column("finding", overflow="fold")
     for record in records:
         table.add_row(
             _text(record.verdict, STYLES[record.verdict]),
@@ -73,13 +80,26 @@ def _verdict_table(records: list[Record], *, findings: bool, roomy: bool) -> Tab
             _text(record.metric),
             _text(wording.with_interval(record)),
             _text(wording.figure(record.prior)),
+            *([_text(_clear(record))] if roomy else []),
             *([_text(_said(record))] if findings else []),
         )
     return table
 
 
+def _clear(record: Record) -> str:
+    return wording.DASH if record.in_the_clear is None else wording.figure(record.in_the_clear)
+
+
 def _said(record: Record) -> str:
-    return " ".join(part for part in (record.finding, wording.limits(record), wording.control_failures(record)) if part)
+    clear = wording.in_the_clear(record)
+    parts = (
+        record.finding,
+        wording.limits(record),
+        f"In the clear on this subject: {clear}." if clear and record.has_power else "",
+        wording.knowledge(record),
+        wording.control_failures(record),
+    )
+    return " ".join(part for part in parts if part)
 
 
 def _print_figures(report: Findings, console: Console) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import ceil, floor
 
+from fgl_secure.attacks.base import Alone
 from fgl_secure.auditing.plain import is_number
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.schema import Findings, Score, contradictions
@@ -21,7 +22,7 @@ MEANING = {
     Verdict.LEAKS: "The attack learns more than chance and prior allow, by more than 0.05 even at the low end of the "
     "interval.",
     Verdict.NOT_DETECTED: "This attack, on this many samples, found nothing. A smaller leak, or a better attack, "
-    "remains possible.",
+    "remains possible; and where it finds nothing in the clear either, that says nothing.",
     Verdict.PROVED: "Shown for every input by enumerating all coins, or by exact accounting; no sampling involved.",
     Verdict.CONTEXT: "The size of something, a property of graph and partition, or the share of claims that are right: "
     "no evidence of its own.",
@@ -35,15 +36,25 @@ TERMS = (
         "0 is guessing, 1 is certainty.",
     ),
     ("random guess", "What a guess by coin toss scores."),
-    ("prior", "What the best guess scores that never saw a message. Only what exceeds it was learned from the run."),
+    (
+        "prior",
+        "What the best guess scores that never saw a message, with what the attack knows beside its view. Only what "
+        "exceeds it was learned from the run.",
+    ),
+    (
+        "in the clear",
+        "The same attack on the same subject where nothing is protected: the most that it finds there. If that is "
+        "nothing, finding nothing under a protocol means nothing.",
+    ),
     (
         "positive control",
-        "The same attack on a run that must be broken. If it fails there, finding nothing elsewhere means nothing.",
+        "The same attack on a drawn run that must be broken. If it fails there, finding nothing elsewhere means "
+        "nothing.",
     ),
     (
         "null control",
-        "The same attack scored against shuffled truth. It must score no better than guessing, or the scoring itself "
-        "gives the secret away.",
+        "The same attack shown a run of other coins and other inputs, and scored on this one. It must score no better "
+        "than guessing, or something other than the messages gives the secret away.",
     ),
     (
         "95 % interval",
@@ -135,12 +146,30 @@ def limits(record: Record) -> str:
     """What *not detected* leaves open; empty for the other verdicts."""
     if record.verdict is not Verdict.NOT_DETECTED:
         return ""
+    if not record.has_power and record.in_the_clear is not None:
+        return f"Says nothing: in the clear, too, it finds nothing on this subject ({figure(record.in_the_clear)})."
     if record.detectable_advantage > 1:
         return f"{plural(record.n, 'independent sample')} are too few: even a full break could have been missed."
     caught = f"Would have caught a true figure of {_above(record.detectable_advantage)} or more 99 times in 100."
     if record.ci95.high - max(record.prior, record.random) <= MARGIN:
         return caught
     return f"{caught} The interval still allows up to {figure(record.ci95.high)}."
+
+
+def in_the_clear(record: Record) -> str:
+    """What the same attack finds where nothing is protected, `0.843 (broken)`; empty for what no attack measured."""
+    if not record.verdict.is_measured:
+        return ""
+    if record.in_the_clear is None:
+        return "nothing compares with what it reads"
+    return f"{figure(record.in_the_clear)} ({record.in_the_clear_verdict})"
+
+
+def knowledge(record: Record) -> str:
+    """A warning where a prior leaves out what the attack knows beside its view; empty for all others."""
+    if record.knowledge is not Alone.NOT_LOOKED_AT:
+        return ""
+    return "The prior leaves out what the attack knows beside its view: it offers no guess from that alone."
 
 
 def _above(value: float) -> str:

@@ -15,7 +15,13 @@ from fgl_secure.graph.attributed_graph import Graph
 from fgl_secure.graph.communities import louvain_floor
 from fgl_secure.graph.data import Data
 from fgl_secure.graph.datasets import DatasetInfo, available, describe, load
-from fgl_secure.graph.federated_graph import FederatedGraph, boundary_nodes, boundary_share, degree_one_share
+from fgl_secure.graph.federated_graph import (
+    FederatedGraph,
+    boundary_nodes,
+    boundary_share,
+    degree_one_share,
+    within_silos,
+)
 from fgl_secure.graph.fedspray_files import fedspray_partition, kept_clients
 from fgl_secure.graph.own_files import read_assignment, read_graph
 from fgl_secure.graph.partition import (
@@ -57,4 +63,5 @@ __all__ = [
     "random_split",
     "read_assignment",
     "read_graph",
+    "within_silos",
 ]

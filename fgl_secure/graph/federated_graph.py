@@ -191,6 +191,34 @@ class FederatedGraph:
         """Keep only the edges whose two ends are in the same silo, as frameworks do that let no silo see another's."""
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
+    def redealt(self, seed: int, *, split_apart: bool = False, clients_too: bool = False) -> FederatedGraph:
+        """Other inputs of the same shape: in every silo the nodes swap places, and no node that can move stays.
+
+        What is true of a node of one graph says nothing of the node with the same number in the other; silos have as
+        many nodes, training nodes and edges between them as before.
+
+        Args:
+            seed: Repeats the swaps.
+            split_apart: Whether training, validation and test nodes are drawn anew within each silo, so that the labels
+                which a silo trains on change as well; else the masks move with the nodes.
+            clients_too: Whether every silo has the next one's nodes in the end, so that its label counts change too.
+        """
+        swap = within_silos(self.silo_of, seed)
+        drawn = within_silos(self.silo_of, seed + 1) if split_apart else swap
+        place = np.argsort(swap)
+        edges = place[self.edges]
+        graph = replace(
+            self.graph,
+            features=read_only(self.features[swap]),
+            labels=read_only(self.labels[swap]),
+            edges=read_only(edges[:, np.lexsort((edges[0], edges[1]))]),
+        )
+        train, validation, test = (
+            read_only(mask[drawn]) for mask in (self.train_mask, self.validation_mask, self.test_mask)
+        )
+        silo_of = read_only((self.silo_of - 1) % self.num_silos) if clients_too else self.silo_of
+        return FederatedGraph(graph, silo_of, train, validation, test, self.partition)
+
     def without_edges(self) -> FederatedGraph:
         """Drop all edges: what a model without message passing sees."""
         return self._with_edges(np.empty((2, 0), dtype=np.int64))
@@ -204,6 +232,19 @@ class FederatedGraph:
 
     def __repr__(self) -> str:
         return f"FederatedGraph({self.graph!r}, silos={self.num_silos}, partition={self.partition!r})"
+
+
+def within_silos(silo_of: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Which node takes the place of each, int64 [n]: every silo's nodes along one random cycle.
+
+    No node keeps its own place, but one that is alone in its silo.
+    """
+    swap = np.arange(len(silo_of))
+    rng = np.random.default_rng(seed)
+    for silo in range(int(silo_of.max()) + 1):
+        cycle = rng.permutation(np.flatnonzero(silo_of == silo))
+        swap[cycle] = np.roll(cycle, 1)
+    return swap
 
 
 def boundary_nodes(graph: FederatedGraph) -> NDArray[np.bool_]:

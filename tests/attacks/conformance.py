@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_secure.attacks import base
 from fgl_secure.attacks.base import Attack, InformedAttack, Measurement, Truth, guess_of
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -210,11 +211,12 @@ class AttackConformance(ABC):
 
 
 def measured(attack: Attack[Any, Any], run: Run | RecordedRun) -> Mapping[str, Measurement]:
-    """The figures of an attack on a run, which must give a guess, by metric."""
+    """The figures of an attack on a run, which must give a guess, by metric, with what its knowledge tells alone."""
     guess = guess_of(attack, run.transcript.views(attack.card.observer), run.public, run.knowledge)
     assert guess is not None
     truth = run.truth(attack.card.truth) if isinstance(run, RecordedRun) else run.truth
-    return {found.metric: found for found in attack.score(guess, truth)}
+    found = base.measured(attack, guess, truth, run.transcript.parties, run.knowledge)
+    return {each.metric: each for each in found}
 
 
 def _guess(attack: Attack[Any, Any], run: RecordedRun) -> Any:

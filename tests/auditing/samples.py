@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fgl_secure.attacks.base import Alone
 from fgl_secure.auditing.records import Record, Verdict
 from fgl_secure.auditing.report import Exposure, Report
 from fgl_secure.statistics.intervals import Interval
@@ -22,6 +23,9 @@ RECORD = Record(
     ci95=Interval(0.994, 1.0),
     random=0.0,
     prior=0.0,
+    knowledge=Alone.NOTHING_KNOWN,
+    in_the_clear=1.0,
+    in_the_clear_verdict=Verdict.BROKEN,
     n=10556,
     seed=7,
     positive_control=1.0,

@@ -38,9 +38,9 @@ def test_one_axis_fits_every_finding(lowest: float, axis: float, labels: list[st
 def test_rows_carry_each_figure_once() -> None:
     """The measured figure comes first with its interval, and controls that do not apply have no row."""
     rows = chart_rows(QUIET, Axis(-0.1))
-    assert [row.kind for row in rows] == ["measured", "prior", "random", "positive", "null"]
+    assert [row.kind for row in rows] == ["measured", "clear", "prior", "random", "positive", "null"]
     assert rows[0].low < rows[0].at < rows[0].high
     assert rows[0].start == rows[0].zero
     assert rows[0].length == pytest.approx(rows[0].at - rows[0].zero, abs=0.01)
-    assert rows[3].text == "1.000 (needs 0.900)"
+    assert rows[4].text == "1.000 (needs 0.900)"
     assert [row.kind for row in chart_rows(replace(QUIET, positive_control=None), Axis(-0.1))][-1] == "null"

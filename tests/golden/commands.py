@@ -59,7 +59,7 @@ def _train(method: str, *words: str) -> tuple[str, ...]:
 
 
 ACCURACY = ("test", "validation", "silos")
-MEASURED = ("value", "interval")
+MEASURED = ("value", "interval", "detectable", "null", "clear")
 COST = ("messages", "bytes", "bytes by phase")
 UNTRAINED = "a model of two rounds is undecided about some nodes, and a last digit decides"
 DEEP = "two hundred passes of each client's decoder come before the first round, and last digits grow"
@@ -69,7 +69,7 @@ _LOOSE = {
     "hifgl": (
         Loose("training", ACCURACY, 0.03, UNTRAINED),
         *(
-            Loose(f"findings: {rows}", ("n", "prior"), 1e-3, "rows that differ by rounding alone may be one row")
+            Loose(f"findings: {rows}", ("n", "prior", "detectable"), 1e-3, "rows that differ by rounding may be one")
             for rows in ("secmp | shared-mask", "relay-coded | share-differences")
         ),
     ),
@@ -233,6 +233,9 @@ def _finding(record: Mapping[str, Any]) -> Row:
         "n": record["n"],
         "verdict": record["verdict"],
         "contradicts": record["contradicts_claim"],
+        "detectable": record["detectable_advantage"],
+        "null": record["null_control"],
+        "clear": record["in_the_clear"],
     }
 
 

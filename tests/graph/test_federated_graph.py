@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_partition, random_split
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, random_partition, random_split, within_silos
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 
 PAIRS = [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2), (3, 0)]
@@ -256,3 +256,44 @@ def test_bad_pyg_data_is_refused_by_name(data_class: Any, changes: dict[str, Any
     """A PyG data object that lacks something or breaks a rule is refused with what is wrong."""
     with pytest.raises(InputError, match=message):
         FederatedGraph.from_pyg(_data(data_class, **changes), SILO_OF)
+
+
+@given(graphs_and_silos(), st.integers(0, 1000), st.booleans())
+def test_redealt_graphs_have_the_same_shape(example: tuple[Graph, int], seed: int, apart: bool) -> None:
+    """The same edges between other nodes of the same silos, with their rows and labels; nobody who can move stays."""
+    graph, silos = example
+    split = random_split(graph.num_nodes, seed)
+    everyone = SplitMasks(np.ones_like(split.train), *[np.zeros_like(split.train)] * 2)
+    before = FederatedGraph.from_assignment(graph, random_partition(graph, silos, 0), everyone)
+    after = before.redealt(seed, split_apart=apart)
+    swap = within_silos(before.silo_of, seed)
+    np.testing.assert_array_equal(after.silo_of, before.silo_of)
+    np.testing.assert_array_equal(before.silo_of[swap], before.silo_of)
+    np.testing.assert_array_equal(after.features, before.features[swap])
+    np.testing.assert_array_equal(after.labels, before.labels[swap])
+    there = {(int(swap[s]), int(swap[t])) for s, t in after.edges.T}
+    assert there == {(int(s), int(t)) for s, t in before.edges.T}
+    np.testing.assert_array_equal(after.edges, Graph.from_arrays("x", after.features, after.labels, after.edges).edges)
+    alone = np.bincount(before.silo_of)[before.silo_of] == 1
+    assert ((swap == np.arange(len(swap))) == alone).all()
+    assert not any(array.flags.writeable for array in (after.features, after.labels, after.edges, after.train_mask))
+
+
+def test_redealt_masks_move_with_the_nodes_or_apart() -> None:
+    """Apart, the labels that a silo trains on change; with the nodes, they don't; silos may get the next one's."""
+    rng = np.random.default_rng(0)
+    large = Graph.from_arrays("x", rng.random((60, 2)), rng.integers(5, size=60), np.empty((2, 0), dtype=np.int64))
+    before = FederatedGraph.from_assignment(large, np.arange(60) % 3, random_split(60, 0))
+
+    def trained(each: FederatedGraph) -> list[list[int]]:
+        return [np.bincount(each.labels[each.train_mask & (each.silo_of == k)], minlength=5).tolist() for k in range(3)]
+
+    together, apart = before.redealt(1), before.redealt(1, split_apart=True)
+    assert trained(together) == trained(before) != trained(apart)
+    assert not np.array_equal(together.train_mask, before.train_mask)
+    for each in (together, apart):
+        assert [(each.train_mask & (each.silo_of == k)).sum() for k in range(3)] == [
+            (before.train_mask & (before.silo_of == k)).sum() for k in range(3)
+        ]
+    moved = before.redealt(1, clients_too=True)
+    assert trained(moved) == trained(before)[1:] + trained(before)[:1]

@@ -186,4 +186,5 @@ def _card(name: str, summary: str, source: str, minimum: float, known: str = KNO
         auxiliary=known,
         truth=GradientTruth,
         knowledge=GradientKnowledge,
+        tells_nothing="the model and the shape of a field say nothing of rows; the prior has each class's mean row",
     )

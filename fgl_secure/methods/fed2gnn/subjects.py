@@ -110,6 +110,9 @@ class Fed2GNNSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
         """The exchange of hop sums."""
+        yield self._exchange()
+
+    def _exchange(self) -> RecordedRun:
         run = trained_hops(
             self.graph,
             self.preset,
@@ -119,7 +122,19 @@ class Fed2GNNSubject(Subject):
             seed=self.seed,
             device=self.device,
         )
-        yield replace(run, protocol=self.name)
+        return replace(run, protocol=self.name)
+
+    def independent(self, seed: int) -> Subject:
+        """On a graph whose nodes have swapped places inside their clients."""
+        return replace(self, seed=seed, graph=self.graph.redealt(seed))
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """Hop sums and models in the clear."""
+        return (replace(self, scheme=Plaintext(), averaging=Plaintext()),)
+
+    def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
+        """The exchange of hop sums, which is run without training."""
+        yield self._exchange()
 
 
 def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
@@ -141,6 +141,15 @@ class FedAvgSubject(Subject):
         single = self._small_round(SINGLE, 1, 1)
         nodes = [batch.nodes for batch in single.truth(GradientTruth).batches]
         yield with_fields(single, self.graph.restricted_to_silos(), nodes)
+
+    def independent(self, seed: int) -> Subject:
+        """One round on a graph whose nodes have swapped places inside their clients, which train on others of them."""
+        brief = self.preset.with_epochs(RECORDED_ROUNDS)
+        return replace(self, seed=seed, graph=self.graph.redealt(seed, split_apart=True), preset=brief)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """One round in the clear, without noise."""
+        return (replace(self, rule=UpdateRule(), preset=self.preset.with_epochs(RECORDED_ROUNDS)),)
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
         return one_round(

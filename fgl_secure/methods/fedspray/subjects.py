@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
@@ -21,6 +21,7 @@ from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.preset import fedspray_preset
 from fgl_secure.methods.fedspray.scenarios import GROWING, ProxyRuns
 from fgl_secure.methods.fedspray.training import train_fedspray
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -94,6 +95,18 @@ class FedSpraySubject(Subject):
         runs = ProxyRuns(self.graph, self.setting, self.scheme, self.name)
         yield runs.first_round(result.transcript)
         yield runs.growing()
+
+    def independent(self, seed: int) -> Subject:
+        """One round on a graph in which every client has the next one's nodes, and trains on others of them."""
+        graph = self.graph.redealt(seed, split_apart=True, clients_too=True)
+        return FedSpraySubject(graph, self._brief(seed), self.scheme)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """One round in the clear."""
+        return (FedSpraySubject(self.graph, self._brief(self.setting.seed), Plaintext()),)
+
+    def _brief(self, seed: int) -> Setting:
+        return replace(self.setting, seed=seed, preset=self.setting.preset.with_epochs(RECORDED_ROUNDS))
 
 
 def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:

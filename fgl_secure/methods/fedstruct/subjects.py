@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
@@ -29,6 +29,7 @@ from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, Fe
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS, SeenModels, structure_run
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
@@ -119,6 +120,21 @@ class FedStructSubject(Subject):
         what = f"exchange and first round of training, {self.method.features} features"
         knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
         yield structure_run(self.label, what, graph, self.exchange, transcript, knowledge)
+
+    def independent(self, seed: int) -> Subject:
+        """One round on a graph whose nodes have swapped places inside their clients."""
+        brief = self.preset.with_epochs(RECORDED_ROUNDS)
+        return replace(self, seed=seed, graph=self.graph.redealt(seed), preset=brief, models=SeenModels())
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """The whole training in the clear, for attacks read what clients hold in the end."""
+        exchange = self.exchange
+        clear: Exchange = (
+            HopwiseExchange(Plaintext())
+            if isinstance(exchange, HopwiseExchange)
+            else replace(exchange, terms=None, gradients=None, k_min=1)
+        )
+        return (replace(self, exchange=clear, label=name_of(clear), models=SeenModels()),)
 
 
 def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:

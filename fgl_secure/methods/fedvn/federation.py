@@ -139,6 +139,12 @@ class GraphFederation:
         for client in self.clients:
             client.receive(self._model, self._virtual)
 
+    def pass_on(self) -> None:
+        """Every client gets what the next one has: graphs, models and all."""
+        self.clients = (*self.clients[1:], *self.clients[:1])
+        self._graphs = [*self._graphs[1:], *self._graphs[:1]]
+        self._counts = np.roll(self._counts, -1)
+
     def scores(self) -> tuple[ClientScores, ...]:
         """How good the predictions of all clients are with what they have now."""
         return tuple(self._scores(client, own) for client, own in zip(self.clients, self._graphs, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ class Setting:
         preset: how to train.
         seed: of initial weights, batches and dropout.
         device: where model compute runs.
+        passing: whether clients hand all they have to the next one after each round, for null controls.
     """
 
     sets: GraphSet
@@ -45,6 +46,17 @@ class Setting:
     preset: FedVNPreset
     seed: int
     device: torch.device
+    passing: bool = False
+
+    def independent(self, seed: int) -> Setting:
+        """Every client has the next one's graphs, and of every label the graphs of the one before.
+
+        Graphs move on after each round as well: who sends a summand is the same in all runs, and must not be in this.
+        """
+        sets = self.sets
+        targets = (sets.targets + 1) % sets.num_classes if sets.num_classes else sets.targets
+        moved = replace(sets, targets=targets, client_of=(sets.client_of - 1) % sets.num_clients)
+        return replace(self, sets=moved, union=moved.union(), seed=seed, passing=True)
 
     @property
     def parties(self) -> Directory:
@@ -62,7 +74,16 @@ class Setting:
         """Trains to the end, or so many rounds."""
         channel = Channel(self.parties, coins, recording)
         sums, preset = CollectiveSums(scheme, channel), self.preset.with_epochs(rounds)
-        return train_fedvn(self.sets, channel, preset, sums, seed=self.seed, device=self.device, progress=progress)
+        return train_fedvn(
+            self.sets,
+            channel,
+            preset,
+            sums,
+            seed=self.seed,
+            device=self.device,
+            progress=progress,
+            passing=self.passing,
+        )
 
 
 def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:

@@ -17,6 +17,7 @@ from fgl_secure.methods.fedvn.configuration import FedVN
 from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
+from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -68,7 +69,19 @@ class FedVNSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # its record is of one round alone
         """The first rounds of training."""
+        return self.recorded(self.setting.seed)
+
+    def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
+        """The first rounds of training, and no others."""
         yield recorded_rounds(self.setting, self.scheme, self.name, "first rounds of training")
+
+    def independent(self, seed: int) -> Subject:
+        """On graphs that clients hand on, of labels that have moved on."""
+        return FedVNSubject(self.setting.independent(seed), self.scheme)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """In the clear."""
+        return (FedVNSubject(self.setting, Plaintext()),)
 
 
 def fedvn_plan(method: FedVN, asked: Asked) -> Plan:

@@ -43,9 +43,12 @@ def train_fedvn(
     seed: int = 0,
     device: torch.device | None = None,
     progress: Progress | None = None,
+    passing: bool = False,
 ) -> TrainingResult:
     """Trains and selects a round as the preset says; see `run_fedvn`."""
-    return run_fedvn(sets, channel, preset, sums, method=method, seed=seed, device=device, progress=progress).result
+    return run_fedvn(
+        sets, channel, preset, sums, method=method, seed=seed, device=device, progress=progress, passing=passing
+    ).result
 
 
 def run_fedvn(
@@ -58,6 +61,7 @@ def run_fedvn(
     seed: int = 0,
     device: torch.device | None = None,
     progress: Progress | None = None,
+    passing: bool = False,
 ) -> GraphOutcome:
     """Runs all rounds; models are scored before each round and after the last.
 
@@ -70,6 +74,8 @@ def run_fedvn(
         seed: of initial weights, batches and dropout; coins come from the channel.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
+        passing: whether clients hand all they have to the next one after each round, so that what comes from a place
+            says nothing of what came from it before; for null controls.
 
     Raises:
         InputError: the channel does not join as many clients as there are, a client has no training graph, or there is
@@ -89,6 +95,8 @@ def run_fedvn(
         loss, chosen_by = federation.round(scores, Step(number))
         watch.see(number, scores, chosen_by)
         log.end(loss)
+        if passing:
+            federation.pass_on()
     _send_down(federation, channel, preset.epochs)
     scores = federation.scores()
     watch.see(preset.epochs, scores, federation.close(scores, Step(preset.epochs)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.programs import claim_of
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -18,6 +18,7 @@ from fgl_secure.methods.hifgl.privacy import measured
 from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel, Claim, Recording
@@ -102,6 +103,18 @@ class HiFGLSubject(Subject):
         for special in special_runs(self.scheme, heard, seed):
             yield replace(special, protocol=self.name)
         yield from variant_runs(self.scheme, heard, seed)
+
+    def independent(self, seed: int) -> Subject:
+        """One round on a graph whose nodes have swapped places inside their silos."""
+        prepared, graph = self.prepared, self.prepared.graph.redealt(seed)
+        brief = prepared.preset.with_epochs(RECORDED_ROUNDS)
+        heard = graph.restricted_to_split() if brief.split_restricted else graph
+        return HiFGLSubject(replace(prepared, seed=seed, graph=graph, heard=heard, preset=brief), self.scheme)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """One round with every message in the clear, without noise: from device to device, and by way of the silos."""
+        brief = replace(self.prepared, preset=self.prepared.preset.with_epochs(RECORDED_ROUNDS))
+        return HiFGLSubject(brief, Plaintext()), HiFGLSubject(brief, Plaintext(Path.SILO))
 
 
 def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fgl_secure.attacks import base
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.structure.knowledge import CrawledGraph
 from fgl_secure.attacks.structure.nsf_identity import NamedNodes, NsfAssignment, NsfDegreeHashing, NsfNearest
@@ -161,7 +162,7 @@ class TestNsfPropagation(Identity):
         """The figure lies above the prior, which is the same attack without structure features."""
         run = record_rule(communities(), rate=0.9)
         guess = self.guess(run)
-        (found,) = self.attack.score(guess, run.truth)
+        (found,) = base.measured(self.attack, guess, run.truth, run.transcript.parties, run.knowledge)
         assert found.value > found.prior > 10 * found.random
 
     def test_needs_the_names_of_its_own_nodes(self) -> None:

@@ -1,0 +1,109 @@
+"""What attacks find in the runs of an audit, beside what they find where there is nothing or everything to be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Any
+
+from fgl_secure.attacks.base import Attack, Measurement
+from fgl_secure.auditing.plan import Subject
+from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.auditing.verdict import Verdict, judge
+from fgl_secure.statistics.intervals import Interval
+
+Chosen = tuple[Attack[Any, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Null:
+    """What an attack that was shown an independent run gets right of this one: 0 where it makes no claim."""
+
+    value: float = 0.0
+    interval: Interval = Interval(0.0, 0.0)  # noqa: RUF009  # frozen
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempt:
+    """One attack on one recorded run.
+
+    Attributes:
+        attack: whose.
+        protocol: the scheme of the run.
+        what: was exchanged, in words.
+        scenario: the kind of run.
+        found: the figures, with the priors that the attack's knowledge has by itself.
+        nulls: of each metric; those that are missing are `Null()`.
+    """
+
+    attack: Attack[Any, Any]
+    protocol: str
+    what: str
+    scenario: str
+    found: tuple[Measurement, ...]
+    nulls: Mapping[str, Null]
+
+    def null(self, metric: str) -> Null:
+        """The null control of a figure."""
+        return self.nulls.get(metric, Null())
+
+
+def verdict_on(found: Measurement) -> Verdict:
+    """What a figure says by itself."""
+    return Verdict.CONTEXT if found.context else judge(found.value, found.interval, found.prior, exact=found.exact)
+
+
+def attempts(chosen: Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int) -> Iterator[Attempt]:
+    """Every attack on every run that it reads, each beside an independent run of the same shape.
+
+    Args:
+        chosen: the attacks.
+        subject: what was run.
+        runs: of the subject, as attacks read them.
+        seed: of the independent runs.
+    """
+    others = subject.independent(seed).recorded(seed)
+    for run, other in zip_longest(runs, others):
+        if run is None or other is None or run.scenario != other.scenario:
+            raise AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
+        for each in chosen:
+            guess = run.guess(each) if run.is_for(each) else None
+            if guess is not None:
+                nulls = _nulls(each, run, other)
+                yield Attempt(each, run.protocol, run.what, run.scenario, run.measure(each, guess), nulls)
+
+
+def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, Null]:
+    guess = run.guess_elsewhere(each, other)
+    return {} if guess is None else {f.metric: Null(f.value, f.interval) for f in run.score(each, guess)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InTheClear:
+    """The most that each attack finds on the audited subject where nothing is protected.
+
+    Attributes:
+        figures: by attack, kind of run, what was exchanged and metric.
+    """
+
+    figures: dict[tuple[str, str, str, str], Measurement] = field(default_factory=dict)
+
+    def see(self, attack: Attack[Any, Any], run: RecordedRun | Attempt, found: Iterable[Measurement]) -> None:
+        """Keeps figures where they are the largest so far."""
+        for each in found:
+            key = attack.card.name, run.scenario, run.what, each.metric
+            if key not in self.figures or each.value > self.figures[key].value:
+                self.figures[key] = each
+
+    def run(self, chosen: Chosen, subject: Subject, seed: int) -> None:
+        """Runs a subject for its figures alone."""
+        for run in subject.recorded(seed):
+            for each in chosen:
+                guess = run.guess(each) if run.is_for(each) else None
+                if guess is not None:
+                    self.see(each, run, run.measure(each, guess))
+
+    def of(self, attempt: Attempt, metric: str) -> Measurement | None:
+        """The figure that goes with another one; None where nothing in the clear compares with what was read."""
+        return self.figures.get((attempt.attack.card.name, attempt.scenario, attempt.what, metric))

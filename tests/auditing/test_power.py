@@ -1,0 +1,124 @@
+"""Beside each figure stands what the attack finds on the subject in the clear; finding nothing is judged by it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from fgl_secure.attacks.base import Alone
+from fgl_secure.attacks.registry import attack
+from fgl_secure.auditing import wording
+from fgl_secure.auditing.audit import _tested
+from fgl_secure.auditing.html import render_html
+from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.report import Report
+from fgl_secure.errors import InputError
+from fgl_secure.methods import HiFGL
+from tests.auditing.samples import QUIET, RECORD, REPORT
+from tests.auditing.test_terminal import printed
+
+
+def found(report: Report, name: str, protocol: str) -> list[Record]:
+    """The measured figures of one attack under one protocol."""
+    both = (name, protocol)
+    return [each for each in report.records if (each.attack, each.protocol) == both and each.verdict.is_measured]
+
+
+def test_nothing_in_the_clear_makes_nothing_found_mean_nothing(demonstration: Report) -> None:
+    """Digits have no weights to tell apart: fingerprinting finds nothing there, whatever the protocol."""
+    for protocol in ("secmp", "relay-coded", "plaintext"):
+        (record,) = found(demonstration, "fingerprint-device", protocol)
+        assert (record.verdict, record.in_the_clear_verdict) == (Verdict.NOT_DETECTED, Verdict.NOT_DETECTED)
+        assert not record.has_power
+        assert not record.could_tell
+        assert wording.limits(record) == "Says nothing: in the clear, too, it finds nothing on this subject (0.000)."
+
+
+def test_something_in_the_clear_makes_it_mean_something(demonstration: Report) -> None:
+    """Where silos read neighbours' rows in the clear they see every one of them, and under the repair none."""
+    for record in found(demonstration, "visible-devices", "relay-coded"):
+        assert record.verdict is Verdict.NOT_DETECTED
+        assert record.in_the_clear == 1
+        assert record.could_tell
+        assert wording.limits(record).startswith("Would have caught")
+
+
+def test_what_reads_one_scheme_alone_has_no_counterpart(demonstration: Report) -> None:
+    """Codes and shares exist under their scheme only, and the report says so."""
+    for name, protocol in (("all-codes", "secmp"), ("single-shares", "relay-coded")):
+        for record in found(demonstration, name, protocol):
+            assert record.in_the_clear is None
+            assert record.in_the_clear_verdict is None
+            assert wording.in_the_clear(record) == "nothing compares with what it reads"
+            assert record.has_power
+
+
+def test_runs_in_the_clear_are_made_where_none_is_audited(audited: Report, demonstration: Report) -> None:
+    """An audit of one scheme compares with the same figures as one that has plaintext in it."""
+    for name in ("containment-device", "fingerprint-device", "visible-devices"):
+        alone, together = (found(report, name, "secmp") for report in (audited, demonstration))
+        assert [each.in_the_clear for each in alone] == [each.in_the_clear for each in together]
+        assert None not in [each.in_the_clear for each in alone]
+    assert audited.run["protocols"] == ["secmp"]
+
+
+def test_plaintext_is_compared_with_itself(demonstration: Report) -> None:
+    """What is in the clear finds as much as there is to be found, by either way."""
+    for record in demonstration.records:
+        if record.protocol == "plaintext" and record.verdict.is_measured:
+            assert record.in_the_clear is not None
+            assert record.in_the_clear >= record.value
+
+
+def test_an_attack_without_power_tests_no_claim() -> None:
+    """A claim that nothing contradicts counts as tested only by attacks that find something in the clear."""
+    plan, each = HiFGL(epochs=1).plan(schemes=("relay-coded",)), attack("visible-devices")
+    quiet = replace(QUIET, attack="visible-devices", protocol=plan.subjects[0].name)
+    blind = replace(quiet, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED)
+    assert _tested(plan, [quiet], (each,))
+    assert not _tested(plan, [blind], (each,))
+
+
+def test_words_and_charts_show_it() -> None:
+    """In a wide terminal, in a narrow one, and on the page."""
+    blind = replace(QUIET, in_the_clear=0.012, in_the_clear_verdict=Verdict.NOT_DETECTED)
+    odd = replace(QUIET, in_the_clear=None, in_the_clear_verdict=None, knowledge=Alone.NOT_LOOKED_AT)
+    report = replace(REPORT, records=(RECORD, blind, odd))
+    wide, narrow, page = printed(report, 160), printed(report, 80), render_html(report)
+    for text in (" ".join(wide.split()), page):
+        assert "1.000 (broken)" in text
+        assert "nothing compares with what it reads" in text
+    said = re.sub(r"\s+", "", wide)
+    assert "Saysnothing:intheclear,too,itfindsnothingonthissubject(0.012)." in said
+    assert "Thepriorleavesoutwhattheattackknowsbesideitsview" in said
+    assert "Says nothing: in the clear, too, it finds nothing on this subject (0.012)." in page
+    assert "The prior leaves out what the attack knows beside its view" in page
+    assert re.search(r"prior clear *$", narrow, re.MULTILINE)
+    assert "0.012" in narrow
+    assert 'class="clear"' in page
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"in_the_clear": None}, "in_the_clear and in_the_clear_verdict must come together"),
+        ({"in_the_clear_verdict": "broken?"}, "in_the_clear and in_the_clear_verdict must come together"),
+        ({"in_the_clear": 1.5}, r"in_the_clear must be finite and in \[-1, 1\]; found 1.5"),
+        ({"knowledge": "a lot"}, "knowledge must be one of nothing is known beside the view"),
+    ],
+)
+def test_half_a_comparison_is_refused(fields: dict[str, object], message: str) -> None:
+    """A figure without its verdict, one beyond its range, and words that nobody has agreed on."""
+    with pytest.raises(InputError, match=message):
+        replace(RECORD, **fields)  # type: ignore[arg-type]
+
+
+def test_json_keeps_it() -> None:
+    """There and back, also where nothing compares."""
+    for record in (RECORD, replace(QUIET, in_the_clear=None, in_the_clear_verdict=None)):
+        assert Record.from_json(record.to_json()) == record
+    for name in ("knowledge", "in_the_clear_verdict"):
+        with pytest.raises(InputError, match=f"{name} must be one of"):
+            Record.from_json({**RECORD.to_json(), name: "x"})
