@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that `--help` answers at once.
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fgl_secure.training.silo import Facts
 
 
+@dataclass(frozen=True)
 class ProgramMethod(Method):
     """A method that is a program of one silo, under any schemes that serve its sums, in any driver.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol, cast, runtime_checkable
 
 import torch
@@ -12,14 +12,14 @@ from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked, loaded
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.program_method import ProgramMethod
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
@@ -154,6 +154,22 @@ class ProgramSubject(Subject):
         truth = MessageTruth.of(transcript, self.graph)
         what = f"first round of training, {self.method.name}"
         yield RecordedRun(self.label, what, TRAINING, public_of(rows, self.graph), transcript, (truth,))
+
+    def independent(self, seed: int) -> Subject:
+        """A round on a graph whose nodes have swapped places inside their silos."""
+        return replace(self, method=_brief(self.method), graph=self.graph.redealt(seed), seed=seed)
+
+    def unprotected(self) -> tuple[Subject, ...]:
+        """A round with every message in the clear: from device to device, and by way of the silos."""
+        ways, silos = (Plaintext(), Plaintext(Path.SILO)), self.graph.num_silos
+        brief = replace(self, method=_brief(self.method))
+        return tuple(replace(brief, schemes=filled({NEIGHBOURS: way}, silos), label=way.name) for way in ways)
+
+
+def _brief(method: ProgramMethod) -> ProgramMethod:
+    """The method with no more rounds than attacks read, where it can be told how many."""
+    told = any(each.name == "epochs" for each in fields(method))
+    return replace(method, epochs=RECORDED_ROUNDS) if told else method  # type: ignore[call-arg]
 
 
 def program_plan(method: ProgramMethod, asked: Asked) -> Plan:

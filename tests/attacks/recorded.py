@@ -26,11 +26,11 @@ from fgl_secure.attacks.message_passing.knowledge import (
     PublicRows,
 )
 from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.hifgl.program import exchange
-from fgl_secure.methods.hifgl.scenarios import public_of
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme

@@ -22,6 +22,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
 )
 from fgl_secure.attacks.message_passing.single_neighbour import CHOSEN
 from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
@@ -32,7 +33,7 @@ from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
-from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
+from fgl_secure.runtime import Channel, Recording, Role, Step, Transcript
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
 SMALL_FIELD = 31
@@ -118,13 +119,6 @@ def recorded_exchange(
     exchange(graph, scheme, channel, values, both_ways=both_ways)
     kind = scenario or (SMALL_FEATURES if in_small_field(scheme) else TRAINING)
     return _recorded(scheme, graph, channel.transcript, what, kind)
-
-
-def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
-    """What everybody knows of a scheme on a graph: also where the binary point is, since everybody encodes alike."""
-    sums = neighbour_sums(graph)
-    fixed = scheme.fixed_point(max(sums.largest_group, sums.reversed().largest_group, 1))
-    return scheme.public if fixed is None else replace(scheme.public, fraction_bits=fixed.fraction_bits)
 
 
 def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:

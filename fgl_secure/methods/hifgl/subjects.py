@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
-from fgl_secure.auditing.programs import claim_of
+from fgl_secure.auditing.programs import claim_of, filled
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.methods.hifgl.configuration import HiFGL
@@ -109,12 +109,14 @@ class HiFGLSubject(Subject):
         prepared, graph = self.prepared, self.prepared.graph.redealt(seed)
         brief = prepared.preset.with_epochs(RECORDED_ROUNDS)
         heard = graph.restricted_to_split() if brief.split_restricted else graph
-        return HiFGLSubject(replace(prepared, seed=seed, graph=graph, heard=heard, preset=brief), self.scheme)
+        other = replace(prepared, seed=seed, graph=graph, heard=heard, preset=brief)
+        return HiFGLSubject(other, self.schemes, self.label)
 
     def unprotected(self) -> tuple[Subject, ...]:
         """One round with every message in the clear, without noise: from device to device, and by way of the silos."""
         brief = replace(self.prepared, preset=self.prepared.preset.with_epochs(RECORDED_ROUNDS))
-        return HiFGLSubject(brief, Plaintext()), HiFGLSubject(brief, Plaintext(Path.SILO))
+        ways, silos = (Plaintext(), Plaintext(Path.SILO)), self.prepared.graph.num_silos
+        return tuple(HiFGLSubject(brief, filled({NEIGHBOURS: way}, silos), way.name) for way in ways)
 
 
 def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:

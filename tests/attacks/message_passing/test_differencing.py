@@ -15,10 +15,11 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.message_passing.differencing import DifferencingAtDevice, DifferencingAtSilo
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
+from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.networks import Absence
-from fgl_secure.methods.hifgl.scenarios import public_of, sum_in_rounds
+from fgl_secure.methods.hifgl.scenarios import sum_in_rounds
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing

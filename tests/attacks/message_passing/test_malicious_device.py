@@ -11,11 +11,12 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.message_passing.single_neighbour import CHOSEN, MaliciousSingleNeighbour
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import RecoveredRows
+from fgl_secure.auditing.programs import public_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.networks import Deviation
 from fgl_secure.methods.hifgl.program import exchange
-from fgl_secure.methods.hifgl.scenarios import deviating_run, public_of
+from fgl_secure.methods.hifgl.scenarios import deviating_run
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
