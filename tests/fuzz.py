@@ -31,7 +31,7 @@ ROUNDS_SHARE = 100
 
 def places() -> dict[str, Callable[[], Prepare]]:
     """All places where messages arrive."""
-    from tests.flower import hostile  # noqa: PLC0415  # Flower, for whoever has it
+    from tests.flower import hostile  # for whoever has Flower
 
     hostile.set_up()
     return {**{scheme.name: partial(to_machines, scheme) for scheme in SCHEMES}, **hostile.PLACES}
@@ -39,7 +39,7 @@ def places() -> dict[str, Callable[[], Prepare]]:
 
 def shares(messages: int) -> dict[str, int]:
     """How many messages each place gets of all."""
-    from tests.flower.hostile import WHOLE_ROUNDS  # noqa: PLC0415  # see above
+    from tests.flower.hostile import WHOLE_ROUNDS
 
     names = [name for name in places() if name != WHOLE_ROUNDS]
     rounds = max(1, messages // ROUNDS_SHARE)
@@ -108,7 +108,9 @@ def main() -> int:
         return 0
     print(f"{chosen.messages:,} messages, --seed {seed}", Line.HEAD, sep="\n", flush=True)
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        lines = list(_printed(pool.map(lambda share: _process(*share, seed), shares(chosen.messages).items())))
+        lines = list(
+            _printed(pool.map(lambda share: _process(share[0], share[1], seed), shares(chosen.messages).items()))
+        )
     good = [line for line in lines if isinstance(line, Line) and line.good]
     print(f"{sum(line.messages for line in good):,} messages: typed errors alone, refusals below {MOST_SECONDS:g} s, "
           f"processes below {MOST_MEBIBYTES:,.0f} MiB")  # fmt: skip

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.serde import ProtoRecordDict, recorddict_from_proto, recorddict_to_proto
+from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.recorddict_pb2 import RecordDict as RecordDictOnTheWire
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -23,11 +24,10 @@ from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolError
-from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
-from fgl_secure.flower import exchange
+from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, exchange
 from fgl_secure.flower.exchange import Patience
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
-from fgl_secure.flower.records import KEY, Answer, arrays_of, digest_of, digest_of_configuration
+from fgl_secure.flower.records import KEY, arrays_of, digest_of, digest_of_configuration
 from fgl_secure.flower.server_round import GridRound
 from fgl_secure.flower.silos import SiloMailbox, Turn, fresh_session
 from fgl_secure.flower.terms import mapping_of
@@ -58,8 +58,11 @@ VALUES: tuple[Any, ...] = (
     *([float("nan")], [2**63 - 1, -1]),
 )
 """What records may hold."""
-IN_JSON: tuple[Any, ...] = (*EXTREMES, 10**400, -(10**400), 1e300, float("nan"), float("inf"), 1e-320, 0.5, 2.0, True,
-                            None, "", "x", "ff" * 16, "\ud800", [], [[]], {}, {"": 0}, [1] * 50, "9" * 5000)  # fmt: skip
+IN_JSON: tuple[Any, ...] = (
+    *(*EXTREMES, 10**400, -(10**400), 1e300, float("nan"), float("inf"), 1e-320, 0.5, 2.0),
+    *(True, None, "", "x", "ff" * 16, "\ud800", "9" * 5000, [], [[]], [1] * 50, {}, {"": 0}),
+)
+"""What JSON may hold."""
 TYPES = ("train", "evaluate")
 """Messages that the apps of clients answer. Flower itself refuses those that an app has no function for."""
 
@@ -75,7 +78,7 @@ def set_up() -> None:
 def travelled(content: RecordDict) -> RecordDict:
     """As it is on the other side."""
     sent = recorddict_to_proto(content).SerializeToString()
-    return recorddict_from_proto(ProtoRecordDict.FromString(sent))
+    return recorddict_from_proto(RecordDictOnTheWire.FromString(sent))
 
 
 def changed_content(content: RecordDict, random: Random, session: bytes) -> RecordDict:
@@ -105,10 +108,11 @@ def _records(content: RecordDict, random: Random, _session: bytes) -> RecordDict
 
 def _record(content: RecordDict, random: Random, session: bytes) -> RecordDict:
     name = random.choice([*content, *[each for each in content if "fgl-secure" in each] * 3])
-    if isinstance(content[name], ArrayRecord):
-        content[name] = _arrays(content[name], random)
+    given = content[name]
+    if isinstance(given, ArrayRecord):
+        content[name] = _arrays(given, random)
         return content
-    entries: dict[str, Any] = dict(content[name])
+    entries: dict[str, Any] = dict(given)
     key = random.choice([*entries, "more"])
     value, which = entries.get(key), random.random()
     if which < 0.05:
@@ -117,7 +121,7 @@ def _record(content: RecordDict, random: Random, session: bytes) -> RecordDict:
         entries[key] = random.choice(VALUES)
     else:
         entries[key] = _value(value, random, session)
-    content[name] = type(content[name])(entries)
+    content[name] = type(given)(entries)
     return content
 
 
@@ -434,7 +438,7 @@ class AtMailbox:
     mailbox: SiloMailbox
     server: SumServer
     parts: dict[str, Any]
-    states: dict[int, Mapping[str, Any]]
+    states: Mapping[int, Mapping[str, Any]]
     turns: dict[int, Turn]
 
     @classmethod

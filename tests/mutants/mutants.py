@@ -160,7 +160,7 @@ def _pytest(tests: Sequence[str], copy: Path, *options: str) -> subprocess.Compl
 
 
 def _write(texts: Mapping[Path, str]) -> None:
-    """Writes files, and removes what was compiled of them: by time and size alone a mutant may pass for the original."""
+    """Writes files and removes what was compiled of them: a mutant may have the original's time and size."""
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
         compiled = Path(cache_from_source(str(path)))

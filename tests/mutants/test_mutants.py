@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import ROOT, Edit, Mutant, Outcome, copy_of_the_source, failing_anyway, load, run_tests, tried
+from tests.mutants.mutants import (
+    ROOT,
+    Edit,
+    Mutant,
+    Outcome,
+    copy_of_the_source,
+    failing_anyway,
+    load,
+    run_tests,
+    tried,
+)
 
 MUTANTS = load()
 SOUND = Mutant(

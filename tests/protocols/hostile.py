@@ -251,6 +251,13 @@ def in_little_memory() -> Iterator[None]:
     assert tracemalloc.get_traced_memory()[1] - before < MOST_BYTES
 
 
+@contextmanager
+def refused_or_taken() -> Iterator[None]:
+    """Fails where a message is neither taken nor refused by an error of this package, or takes too much memory."""
+    with in_little_memory(), suppress(FglSecureError):
+        yield
+
+
 def changed(data: bytes, random: Random, session: bytes = SESSION) -> bytes:
     """What arrives in place of a genuine message: other bytes, or a well-formed batch that says something else."""
     if random.random() < 0.4:

@@ -53,7 +53,9 @@ def test_a_view_that_the_sum_explains_is_simulatable(p: int, how: str) -> None:
     """Small fields are compared on all tapes, large ones on samples."""
     good, twin = ends(p)
     simulator = partial(simulate, p=p)
-    found = assert_simulatable(good, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=twin, advantage=0.05, seed=1)
+    found = assert_simulatable(
+        good, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=twin, advantage=0.05, seed=1
+    )
     assert found.check == f"simulation, {how}"
 
 
