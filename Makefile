@@ -31,7 +31,7 @@ SEEDED = $(if $(findstring --hypothesis-seed,$(ARGS)),,--hypothesis-seed=$(SEED)
 # $(call pip,python,log,arguments): what pip says is shown when it fails, in full.
 pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat $(2); exit 1; }
 
-.PHONY: audit check environment lint types tests notebooks mutants wheel constraints clean
+.PHONY: audit check environment lint types tests notebooks mutants fuzz wheel constraints clean
 .DEFAULT_GOAL := check
 
 audit: $(RUNTIME)
@@ -56,9 +56,15 @@ tests: $(DEVELOPMENT)
 notebooks: $(DEVELOPMENT)
 	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load --maxschedchunk 1 tests/repository/test_notebooks.py)
 
-# Each mutant makes one promise untrue in a copy of the source; its tests must notice. ARGS="--sample 10" takes ten.
+# Each mutant makes one promise untrue in a copy of the source; its tests must notice. ARGS="--sample 10" takes ten, and
+# leaves out what follows: statistics at production size with a run of the protocol for each sample, 20 minutes of them.
 mutants: $(DEVELOPMENT)
 	$(call step,mutants,$(ALONE) $(BIN)/python -m tests.mutants $(ARGS))
+	$(if $(ARGS),,$(call step,statistics with a run for each sample,FGL_SECURE_ENTRIES=1 $(ALONE) $(BIN)/python -m pytest -v --tb=short -n $(JOBS) --dist load --maxschedchunk 1 -k entries_a_run tests/protocols))
+
+# 100,000 messages that somebody who means harm makes of genuine ones, for all schemes and Flower. ARGS="--seed N" repeats.
+fuzz: $(DEVELOPMENT)
+	$(call step,fuzz,$(ALONE) $(BIN)/python -m tests.fuzz $(ARGS))
 
 # What users get: sdist and wheel, built from a copy, tested in a second environment away from this tree.
 wheel: $(DEVELOPMENT)

@@ -12,11 +12,13 @@ dataclass: a number, a switch or one of a few words; a word alone stands for the
 from __future__ import annotations
 
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
+from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
@@ -70,11 +72,17 @@ def kinds() -> Mapping[str, type[Scheme]]:
         InputError: an entry point names no such class, or one that is called like another.
     """
     found: dict[str, type[Scheme]] = {}
-    for kind in (*IN_TREE, *(_loaded(point) for point in entry_points(group=GROUP))):
+    for kind in (*IN_TREE, *(_loaded(point) for point in _entry_points(tuple(sys.path)))):
         if kind.label in found:
             raise InputError(f"scheme must have a label of its own; found {kind.label} twice")
         found[kind.label] = kind
     return MappingProxyType(found)
+
+
+@lru_cache(maxsize=4)
+def _entry_points(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # where they are looked for
+    """Those of installed packages; a client reads a scheme with each message, and every package has a file of them."""
+    return tuple(entry_points(group=GROUP))
 
 
 def _loaded(point: EntryPoint) -> type[Scheme]:

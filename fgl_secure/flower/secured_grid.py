@@ -10,10 +10,12 @@ from flwr.serverapp import Grid
 from flwr.supercore.run import Run
 
 from fgl_secure.errors import InputError
+from fgl_secure.flower.evaluation import averageable
 from fgl_secure.flower.records import digest_of
 from fgl_secure.flower.rounds import Rounds
 
 TRAIN = "train"
+EVALUATE = "evaluate"
 
 
 class SecuredGrid(Grid):
@@ -21,15 +23,17 @@ class SecuredGrid(Grid):
 
     That reply has the weighted mean for its arrays, and for metrics the sum of the weights under the weight's name
     and the means of the metrics that were asked for. For every node that is not in the mean there is an error reply.
-    A round that fails gives error replies only, which strategies take as a round without results.
+    A round that fails gives error replies only, which strategies take as a round without results. Replies to an
+    evaluation that no mean can be made of are left out.
 
     Args:
         grid: of the run.
         rounds: runs them.
+        weight_key: name of the metric by which evaluations are weighed; None where they are not.
     """
 
-    def __init__(self, grid: Grid, rounds: Rounds) -> None:
-        self._grid, self._rounds = grid, rounds
+    def __init__(self, grid: Grid, rounds: Rounds, weight_key: str | None = None) -> None:
+        self._grid, self._rounds, self._weight_key = grid, rounds, weight_key
 
     def set_run(self, run: Run) -> None:
         """As the other Grid's."""
@@ -72,6 +76,8 @@ class SecuredGrid(Grid):
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """A round of secure aggregation for messages of training, and for others what the other Grid does.
 
+        Of replies to an evaluation those that can be averaged come back; the log names the nodes of the others.
+
         Args:
             messages: all for training, or none of them.
             timeout: seconds that the stage waits in which clients train.
@@ -83,7 +89,8 @@ class SecuredGrid(Grid):
         messages = list(messages)
         training = [message for message in messages if _trains(message)]
         if not training:
-            return self._grid.send_and_receive(messages, timeout=timeout)
+            replies = self._grid.send_and_receive(messages, timeout=timeout)
+            return averageable(replies, self._weight_key) if messages and all(map(_evaluates, messages)) else replies
         nodes = [message.metadata.dst_node_id for message in training]
         if len(training) < len(messages) or len(set(nodes)) < len(nodes):
             raise InputError("messages must all be for training, each for another node; they are not")
@@ -102,3 +109,7 @@ def _alike(messages: list[Message]) -> bool:
 
 def _trains(message: Message) -> bool:
     return message.metadata.message_type.split(".")[0] == TRAIN
+
+
+def _evaluates(message: Message) -> bool:
+    return message.metadata.message_type.split(".")[0] == EVALUATE

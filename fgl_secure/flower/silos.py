@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from logging import ERROR
@@ -187,11 +187,16 @@ class SiloMailbox:
         posts: dict[int, dict[int, bytes]] = {}
         for number in range(MOST_TURNS):
             turns = self._turn(node_of, number, posts)
-            reports = {silo: turns[silo].report for silo in range(self._server.silos)}
-            if all(reports.values()):
-                return {silo: named_from_bytes(report) for silo, report in reports.items()}
+            found = self._reports(turns)
+            if found is not None:
+                return found
             posts = carried({party: turn.post for party, turn in turns.items()}, self._server)
         raise ProtocolError(f"programs must end within {MOST_TURNS:,} turns; they did not")
+
+    def _reports(self, turns: Mapping[int, Turn]) -> dict[int, dict[str, Array]] | None:
+        """Of all silos; None until every one has reported."""
+        reports = {silo: turns[silo].report for silo in range(self._server.silos)}
+        return {silo: named_from_bytes(data) for silo, data in reports.items()} if all(reports.values()) else None
 
     def _nodes(self) -> dict[int, int]:
         """The node of each party, by what nodes say of themselves."""

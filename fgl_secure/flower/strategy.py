@@ -56,7 +56,7 @@ class SecureAggregationStrategy(Strategy):
     weighted mean of one reply is that reply, so that FedAvg and those that build on it go on as ever.
 
     Clients must use `SecureAggregationMod`; arrays must keep names, shapes and types, or the client is out of the
-    round. Evaluation is in the open: its replies are the app's own.
+    round. Evaluation is in the open: its replies are the app's own, but for those that no mean can be made of.
 
     Args:
         strategy: to be wrapped.
@@ -141,7 +141,7 @@ class SecureAggregationStrategy(Strategy):
 
     def secured(self, grid: Grid) -> SecuredGrid:
         """The Grid for loops that call the strategy's parts themselves; `start` wraps its own."""
-        return SecuredGrid(grid, self._rounds)
+        return SecuredGrid(grid, self._rounds, getattr(self._strategy, "weighted_by_key", None))
 
     def start(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
+from fgl_secure.aggregation.limits import DEFAULT_LIMITS
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.algebra import Weighing
 from fgl_secure.errors import MalformedMessageError
@@ -20,8 +22,8 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.graph import COMPLETE_UP_TO
 from fgl_secure.schemes import server_scheme
 
-MOST_BYTES = 2**26
-MOST_CLIENTS = 2**16
+MOST_BYTES = 2**20
+"""Of terms: with an identity for each of the clients that a round may have, they take a seventh of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ def _natural(value: object) -> bool:
 
 
 def _real(value: object) -> bool:
-    return type(value) in {int, float}
+    """A number that float64 has: JSON may name integers that it has not, NaN and infinities."""
+    return type(value) in {int, float} and abs(value) <= sys.float_info.max  # type: ignore[arg-type]  # a number
 
 
 def _text(value: object) -> bool:
@@ -155,7 +158,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "session": lambda value: _hexadecimal(value, 16),
     "number": _natural,
     "index": _natural,
-    "clients": lambda value: _natural(value) and value <= MOST_CLIENTS,
+    "clients": lambda value: _natural(value) and value <= DEFAULT_LIMITS.clients,
     "threshold": lambda value: value is None or _natural(value),
     "scheme": _text,
     "bound": lambda value: value is None or _real(value),

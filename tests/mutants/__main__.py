@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants.mutants import Mutant, Outcome, copy_of_the_source, load, tried
+from tests.mutants.mutants import Mutant, Outcome, copy_of_the_source, failing_anyway, load, tried
 
 
 def main() -> int:
@@ -37,14 +37,19 @@ def main() -> int:
         print(f"a sample of {chosen.sample} of {len(mutants)} mutants, --seed {seed}")
         mutants = random.Random(seed).sample(mutants, chosen.sample)  # noqa: S311  # of what is tried
     with tempfile.TemporaryDirectory(prefix="fgl-secure-mutants-") as folder:
-        copies = [copy_of_the_source(Path(folder) / str(job)) for job in range(chosen.jobs)]
-        survivors = list(_survivors(mutants, copies))
+        copies = [copy_of_the_source(Path(folder) / str(job)) for job in range(min(chosen.jobs, len(mutants)))]
+        outcomes = dict(_outcomes(mutants, copies))
+        anyway = _failing_anyway([found.by for found in outcomes.values() if found.killed], copies)
+    for name, found in outcomes.items():
+        if found.by in anyway:
+            print(f"SURVIVED {name:40s}         {found.by} fails without it too")
+    survivors = [name for name, found in outcomes.items() if not found.killed or found.by in anyway]
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants are killed", *survivors, sep="; ")
     return 1 if survivors else 0
 
 
-def _survivors(mutants: Iterable[Mutant], copies: Iterable[Path]) -> Iterator[str]:
-    """Names of those that survive; prints a line for each mutant as it comes to its end."""
+def _outcomes(mutants: Iterable[Mutant], copies: Iterable[Path]) -> Iterator[tuple[str, Outcome]]:
+    """What came of each mutant, by name; prints a line for each as it comes to its end."""
     free: SimpleQueue[Path] = SimpleQueue()
     for copy in copies:
         free.put(copy)
@@ -60,8 +65,16 @@ def _survivors(mutants: Iterable[Mutant], copies: Iterable[Path]) -> Iterator[st
         for mutant, outcome, seconds in pool.map(one, mutants):
             word = "killed  " if outcome.killed else "SURVIVED"
             print(f"{word} {mutant.name:40s} {seconds:4.0f} s  {outcome.by}", flush=True)
-            if not outcome.killed:
-                yield mutant.name
+            yield mutant.name, outcome
+
+
+def _failing_anyway(tests: list[str], copies: list[Path]) -> set[str]:
+    """Those of some tests that fail without a mutant too, run in all copies at one time."""
+    named = sorted(set(tests))  # tests of a file stay together
+    size = -(-len(named) // len(copies))
+    parts = [named[at * size : (at + 1) * size] for at in range(len(copies))]
+    with ThreadPoolExecutor(len(copies)) as pool:
+        return set().union(*pool.map(failing_anyway, parts, copies))
 
 
 if __name__ == "__main__":

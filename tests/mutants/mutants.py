@@ -2,7 +2,8 @@
 
 Every TOML file in this folder holds some: a name, the promise (`property`), tests, and edits, each a file with a text
 that occurs in it once and what takes its place. `python -m tests.mutants` applies one after the other to a copy of the
-source and runs its tests there: a mutant whose tests all pass has survived, and the promise has no evidence.
+source and runs its tests there: a mutant whose tests all pass has survived, and the promise has no evidence. Tests that
+failed are run once more without mutants, all together, for one that fails anyway has noticed nothing.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -116,24 +118,34 @@ def copy_of_the_source(folder: Path) -> Path:
 
 
 def tried(mutant: Mutant, copy: Path) -> Outcome:
-    """Applies a mutant to a copy, runs its tests there, and takes it back; the one that fails must pass then."""
+    """Applies a mutant to a copy, runs its tests there up to the first that fails, and takes the mutant back."""
     originals = {path: path.read_text(encoding="utf-8") for path in mutant.texts(copy)}
     try:
         _write(mutant.texts(copy))
-        found = run_tests(mutant.tests, copy)
+        return run_tests(mutant.tests, copy)
     finally:
         _write(originals)
-    if found.killed and not run_tests((found.by,), copy).passed:
-        return Outcome(PASSED, f"{found.by} fails without it too")
-    return found
+
+
+def failing_anyway(tests: Iterable[str], copy: Path) -> set[str]:
+    """Those tests that fail in a copy without a mutant too, and so kill none; all run in one process.
+
+    Args:
+        tests: that failed with a mutant.
+        copy: as it was made.
+    """
+    named = sorted(set(tests))
+    if not named:
+        return set()
+    found = _pytest(named, copy, "--maxfail=0")
+    failed = {match.group(1) for match in _FAILED.finditer(found.stdout)}
+    return failed if found.returncode in (PASSED, FAILED) else set(named)
 
 
 def run_tests(tests: tuple[str, ...], copy: Path) -> Outcome:
     """Runs tests in a copy, up to the first that fails, on the same drawn examples each time."""
-    options = ("-x", "-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-rfE")
-    command = [sys.executable, "-B", "-m", "pytest", *options, *tests]
     try:
-        found = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=SECONDS)
+        found = _pytest(tests, copy, "-x")
     except subprocess.TimeoutExpired:
         return Outcome(PASSED, f"no end within {SECONDS} s")
     failed = _FAILED.search(found.stdout)
@@ -141,6 +153,16 @@ def run_tests(tests: tuple[str, ...], copy: Path) -> Outcome:
     return Outcome(found.returncode, failed.group(1) if failed else "".join(last))
 
 
+def _pytest(tests: Sequence[str], copy: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    usual = ("-q", "--tb=no", "-p", "no:cacheprovider", "--hypothesis-seed=0", "-rfE")
+    command = [sys.executable, "-m", "pytest", *usual, *options, *tests]
+    return subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False, timeout=SECONDS)
+
+
 def _write(texts: Mapping[Path, str]) -> None:
+    """Writes files and removes what was compiled of them: a mutant may have the original's time and size."""
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
+        compiled = Path(cache_from_source(str(path)))
+        for each in compiled.parent.glob(f"{path.stem}.*.pyc"):
+            each.unlink()

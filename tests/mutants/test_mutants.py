@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import ROOT, Edit, Mutant, Outcome, copy_of_the_source, load, tried
+from tests.mutants.mutants import (
+    ROOT,
+    Edit,
+    Mutant,
+    Outcome,
+    copy_of_the_source,
+    failing_anyway,
+    load,
+    run_tests,
+    tried,
+)
 
 MUTANTS = load()
 SOUND = Mutant(
@@ -56,4 +66,25 @@ def test_a_mutant_that_no_test_sees_survives(tmp_path: Path) -> None:
     found = tried(replace(words, edits=(fewer,)), copy)
     assert found == Outcome(1, tests[0])
     assert path.read_text(encoding="utf-8") == before
+    assert failing_anyway([found.by], copy) == set()
     assert (copy / fewer.file).read_text(encoding="utf-8").count("[:3]") == Path(__file__).read_text().count("[:3]")
+
+
+def test_a_test_that_fails_anyway_kills_nothing(tmp_path: Path) -> None:
+    """Of the tests that failed with a mutant those count that pass without; one that cannot even run does not."""
+    (tmp_path / "test_two.py").write_text("def test_good():\n    pass\n\n\ndef test_bad():\n    assert 0\n", "utf-8")
+    good, bad = "test_two.py::test_good", "test_two.py::test_bad"
+    assert failing_anyway([good, bad], tmp_path) == {bad}
+    assert failing_anyway([good, "test_two.py::test_none"], tmp_path) == {good, "test_two.py::test_none"}
+
+
+def test_what_was_compiled_of_a_mutant_is_not_run_again(tmp_path: Path) -> None:
+    """A mutant of the original's size and time is not taken for it, nor it for the mutant."""
+    number = tmp_path / "number_of_one.py"
+    number.write_text("NUMBER = 1\n", "utf-8")
+    test = "from number_of_one import NUMBER\n\n\ndef test_number():\n    assert NUMBER == 1\n"
+    (tmp_path / "test_number.py").write_text(test, "utf-8")
+    mutant = Mutant("two", "", ("test_number.py::test_number",), (Edit(number.name, "1", "2"),))
+    assert run_tests(mutant.tests, tmp_path).passed
+    assert tried(mutant, tmp_path).killed
+    assert run_tests(mutant.tests, tmp_path).passed

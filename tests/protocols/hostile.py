@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from random import Random
@@ -28,6 +29,8 @@ VARIABLE = "FGL_SECURE_FUZZ"
 MOST_BYTES = 2**26
 """That may be taken for one of these messages, all of which are below a hundred kilobytes."""
 WIDTH = 3
+Prepare = Callable[[Random], Callable[[], object]]
+"""Makes a changed message; what it gives has the receiver hear it, and raises where it is refused."""
 EXTREMES = (0, 1, 2, -1, 127, 255, 2**16, 2**31 - 1, 2**32, 2**61 - 1, 2**62, 2**63 - 1, -(2**63))
 
 
@@ -108,6 +111,18 @@ class Listening(SumMachine):
         return self._machine.sums
 
 
+def to_machines(scheme: Scheme) -> Prepare:
+    """All messages of a scheme."""
+    genuine = arrivals(scheme)
+
+    def prepare(random: Random) -> Callable[[], None]:
+        arrival = random.choice(genuine)
+        data = changed(arrival.data, random)
+        return lambda: arrival.hear(data)
+
+    return prepare
+
+
 def small(name: str, scheme: Scheme) -> tuple[Directory, Topology]:
     """Five clients, or a ring of five devices in two silos, and a topology over them."""
     relays = scheme.helpers.get(Role.RELAY, 0)
@@ -180,14 +195,67 @@ def trials() -> int:
     return int(os.environ.get(VARIABLE, "40"))
 
 
+@dataclass(slots=True)
+class Tally:
+    """What came of changed messages.
+
+    Attributes:
+        taken: how many were.
+        refused: how many were, by an error of this package.
+        slowest: seconds of processor time that the slowest refusal took.
+    """
+
+    taken: int = 0
+    refused: int = 0
+    slowest: float = 0.0
+
+    def add(self, hear: Callable[[], object]) -> None:
+        """Has somebody hear a message; an error of any other kind passes."""
+        start = time.process_time()
+        try:
+            hear()
+        except FglSecureError:
+            self.refused += 1
+            self.slowest = max(self.slowest, time.process_time() - start)
+        else:
+            self.taken += 1
+
+
+def tallied(prepare: Prepare, name: str, messages: range, around: Callable[[], Any] = nullcontext) -> Tally:
+    """Tries changed messages, the same ones for the same name and numbers.
+
+    Args:
+        prepare: changes them.
+        name: of the place where they arrive.
+        messages: numbers of those to try.
+        around: a context for each.
+    """
+    found = Tally()
+    for number in messages:
+        hear = prepare(chance(f"{name} {number}"))
+        try:
+            with around():
+                found.add(hear)
+        except Exception as error:
+            error.add_note(f"message {number} of {name}")
+            raise
+    return found
+
+
+@contextmanager
+def in_little_memory() -> Iterator[None]:
+    """Fails where a message takes too much; wants tracemalloc to be started."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    yield
+    assert tracemalloc.get_traced_memory()[1] - before < MOST_BYTES
+
+
 @contextmanager
 def refused_or_taken() -> Iterator[None]:
     """Fails where a message is neither taken nor refused by an error of this package, or takes too much memory."""
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    with suppress(FglSecureError):
+    with in_little_memory(), suppress(FglSecureError):
         yield
-    assert tracemalloc.get_traced_memory()[1] - before < MOST_BYTES
 
 
 def changed(data: bytes, random: Random, session: bytes = SESSION) -> bytes:

@@ -15,7 +15,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, decode, encode
-from tests.protocols.hostile import SESSION, alike, arrivals, chance, changed, refused_or_taken, trials
+from tests.protocols.hostile import SESSION, alike, arrivals, in_little_memory, tallied, to_machines, trials
 from tests.protocols.test_roles import ALL
 
 SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3))
@@ -32,16 +32,9 @@ def traced() -> Iterator[None]:
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_changed_messages_are_taken_or_refused(scheme: Scheme) -> None:
     """Cut, flipped, resent, readdressed, with other fields, shapes, entries: typed errors alone, in little memory."""
-    genuine = arrivals(scheme)
-    taken = 0
-    for seed in range(trials()):
-        random = chance(f"{scheme.name} {seed}")
-        arrival = random.choice(genuine)
-        data = changed(arrival.data, random)
-        with refused_or_taken():
-            arrival.hear(data)
-            taken += 1
-    assert 0 < taken < trials()
+    found = tallied(to_machines(scheme), str(scheme), range(trials()), in_little_memory)
+    assert found.taken
+    assert found.refused
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)

@@ -148,9 +148,9 @@ def test_statistics_find_the_mutation_at_production_size(mutation: Mutation, T: 
     a, b = shape.inputs(*(2 for _ in mutation.secrets)), shape.inputs(*mutation.secrets)
     sharing = Sharing(shape).protocol
     found = assert_statistically_private(
-        sharing, a, b, shape.colluders, broken_twin=broken.protocol, advantage=0.1, seed=1, waived=mutation.waived
+        sharing, a, b, shape.colluders, broken_twin=broken.protocol, advantage=0.05, seed=1, waived=mutation.waived
     )
-    assert found.advantage <= 0.1
+    assert found.advantage <= 0.05
 
 
 def test_statistics_find_a_seed_of_eight_bits() -> None:
@@ -159,7 +159,7 @@ def test_statistics_find_a_seed_of_eight_bits() -> None:
     broken = mutated(shape, "seed of 8 bits", masks=expanded(256))
     a, b = shape.inputs(0), shape.inputs(1 << 20)
     assert_statistically_private(
-        Sharing(shape).protocol, a, b, shape.colluders, broken_twin=broken.protocol, advantage=0.1, seed=1
+        Sharing(shape).protocol, a, b, shape.colluders, broken_twin=broken.protocol, advantage=0.05, seed=1
     )
 
 

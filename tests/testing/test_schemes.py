@@ -56,7 +56,7 @@ def test_secmp_is_rejected_by_statistics_at_production_size() -> None:
     """Over 2^31 - 1 elements a combination of two codes differs; single coordinates are uniform."""
     protocol = protocol_of(SecretMessagePassing(points=POINTS), GROUPING, DIRECTORY)
     with pytest.raises(NotPrivateError, match=r"chi-square of (low|high) bits of .*codes\[0\].* [-+/] .*codes\[0\]"):
-        assert_statistically_private(protocol, *EQUAL_SUMS, TARGET, broken_twin=CLEAR, advantage=0.1, seed=1)
+        assert_statistically_private(protocol, *EQUAL_SUMS, TARGET, broken_twin=CLEAR, advantage=0.05, seed=1)
 
 
 def test_secmp_is_rejected_across_rounds() -> None:

@@ -53,7 +53,9 @@ def test_a_view_that_the_sum_explains_is_simulatable(p: int, how: str) -> None:
     """Small fields are compared on all tapes, large ones on samples."""
     good, twin = ends(p)
     simulator = partial(simulate, p=p)
-    found = assert_simulatable(good, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=twin, advantage=0.1, seed=1)
+    found = assert_simulatable(
+        good, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=twin, advantage=0.05, seed=1
+    )
     assert found.check == f"simulation, {how}"
 
 
@@ -63,10 +65,10 @@ def test_a_view_that_holds_more_is_rejected(p: int) -> None:
     good, twin = ends(p)
     simulator = partial(simulate, p=p)
     with pytest.raises(NotSimulatableError, match="no masks shows a coalition more than the allowed leakage") as caught:
-        assert_simulatable(twin, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=twin, advantage=0.1, seed=1)
+        assert_simulatable(twin, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=twin, advantage=0.05, seed=1)
     assert "coalition: server 0" in str(caught.value)
     with pytest.raises(VacuousTestError):
-        assert_simulatable(good, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=good, advantage=0.1, seed=1)
+        assert_simulatable(good, INPUTS, SERVER, simulator, leakage=sum_of, broken_twin=good, advantage=0.05, seed=1)
 
 
 def test_a_simulator_that_gets_too_little_fails() -> None:

@@ -27,6 +27,7 @@ from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step, decode
 from fgl_secure.testing import Protocol, assert_same_trace, assert_simulatable, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
+from tests.power import runs_of, seeing
 from tests.protocols.ckks import flaws
 from tests.protocols.ckks.ciphertext_views import elements, rounded, solved
 from tests.protocols.ckks.flaws import Encrypt, clients_with
@@ -38,8 +39,9 @@ OBSERVER = Party(Role.SERVER, 0)
 PARAMETERS = Parameters.for_sums(2, 50, length=1)
 RING = ring(PARAMETERS.chain)
 DEGREE = PARAMETERS.chain.degree
-PLACES = (0, DEGREE - 1, DEGREE)
-"""Coefficients that statistics look at: the first of c0, where the entry is, the last, where none is, and one of c1."""
+PLACES = np.array([0, DEGREE // 2, DEGREE])
+"""Coefficients that statistics look at of the first entry: of c0 where it is, of c0 where none is, and of c1. Those of
+the next entries are the next ones."""
 PARTIES = Directory.hierarchy(2, 1)
 SILOS, HUB = PARTIES.ids(Role.SILO), PARTIES.ids(Role.SERVER)
 STILL, SWAPPED = np.zeros((2, 1), dtype=np.int64), np.array([[1], [-1]])
@@ -51,12 +53,14 @@ def shown(channel: Channel, number: int, words: Ints, total: Ints) -> None:
     Args:
         channel: shows it.
         number: of the sum.
-        words: int64 [2, places] below q. That of the entry is also shown in units, as whoever reads it would round.
+        words: int64 [samples, 2, places] below q. That of the entry is also shown in units, as whoever reads it would
+            round.
         total: int64 [1].
     """
-    units = np.concatenate([words, words[:, :1] // PARAMETERS.scale], axis=1)
+    units = np.concatenate([words, words[..., :1] // PARAMETERS.scale], axis=-1)
     channel.send(Phase.CIPHERTEXTS, Step(number), SILOS, np.repeat(HUB, 2), units)
-    channel.send(Phase.UNMASKING, Step(number), SILOS, np.repeat(HUB, 2), np.stack([total, total]))
+    sums = np.broadcast_to(total, (*channel.batch_shape, 2, 1))
+    channel.send(Phase.UNMASKING, Step(number), SILOS, np.repeat(HUB, 2), sums.copy())
 
 
 def fresh() -> ReceiverKey:
@@ -68,18 +72,26 @@ def encrypted_sums(make: Callable[[], Encrypt], name: str, key_of: Callable[[], 
     """Sums of two clients by the functions of clients, a key pair a sum; inputs [clients, sums].
 
     What is opened is the sum and no noise, as test_shared_key.py shows, so nothing is decrypted here: it takes too
-    long.
+    long. A run gives a sample an entry, all of them the same: one coefficient holds one, and there are many.
     """
 
-    def play(values: Inputs, channel: Channel) -> None:
-        encrypt = make()  # nothing is kept from run to run
-        for number, column in enumerate(values.T):
+    def once(values: Inputs, entries: int) -> Ints:
+        """int64 [sums, entries, clients, places]."""
+        encrypt, looked_at = make(), (PLACES + np.arange(entries)[:, None]).reshape(-1)  # nothing is kept between runs
+        found = []
+        for column in values.T:
             public = key_of().public
-            sent = [next(iter(encrypt(public, column[u : u + 1]))) for u in range(2)]
-            words = np.stack([elements(PARAMETERS, data, PLACES) for data in sent])
-            shown(channel, number, words, column.sum(keepdims=True))
+            sent = [next(iter(encrypt(public, np.repeat(column[u], entries)))) for u in range(2)]
+            found.append([elements(PARAMETERS, data, looked_at.tolist()).reshape(entries, -1) for data in sent])
+        return np.array(found).swapaxes(1, 2)
 
-    return Protocol(play, PARTIES, RING.modulus, SILOS, batched=False, name=name)
+    def play(values: Inputs, channel: Channel) -> None:
+        (samples,) = channel.batch_shape
+        words = np.concatenate([once(values, entries) for entries in runs_of(samples)], axis=1)
+        for number, column in enumerate(values.T):
+            shown(channel, number, words[number], column.sum(keepdims=True))
+
+    return Protocol(play, PARTIES, RING.modulus, SILOS, name=name)
 
 
 def honest() -> Encrypt:
@@ -87,23 +99,26 @@ def honest() -> Encrypt:
     return encrypted
 
 
-def test_the_server_learns_the_sum_alone() -> None:
+@seeing
+def test_the_server_learns_the_sum_alone(advantage: float) -> None:
     """Ciphertexts of one sum do not tell who brought what; where two clients take one u, errors fresh, they do."""
     good = encrypted_sums(honest, "ckks")
     broken = encrypted_sums(lambda: flaws.one_u_for_every(1), "one u for two clients")
-    assert_statistically_private(good, STILL, SWAPPED, (OBSERVER,), broken_twin=broken, advantage=0.8, pairs=12)
+    assert_statistically_private(good, STILL, SWAPPED, (OBSERVER,), broken_twin=broken, advantage=advantage, pairs=12)
 
 
-def test_a_key_pair_may_serve_two_sums_and_randomness_may_not() -> None:
+@seeing
+def test_a_key_pair_may_serve_two_sums_and_randomness_may_not(advantage: float) -> None:
     """Two sums under one key pair tell nothing, for it is public and made for many; with one randomness they do."""
     one = fresh()
     good = encrypted_sums(honest, "ckks, one key pair", lambda: one)
     broken = encrypted_sums(lambda: flaws.one_randomness_for_every(2), "the same randomness in two rounds", lambda: one)
     a, b = np.array([[0, 0], [0, 0]]), np.array([[0, 1], [0, -1]])
-    assert_statistically_private(good, a, b, (OBSERVER,), broken_twin=broken, advantage=0.8, pairs=24)
+    assert_statistically_private(good, a, b, (OBSERVER,), broken_twin=broken, advantage=advantage, pairs=24)
 
 
-def test_the_view_is_made_up_from_the_sum() -> None:
+@seeing
+def test_the_view_is_made_up_from_the_sum(advantage: float) -> None:
     """Uniform ring elements and the sum pass for the server's view; not where ciphertexts have no mask."""
 
     def simulator(total: Ints, channel: Channel) -> None:
@@ -112,7 +127,7 @@ def test_the_view_is_made_up_from_the_sum() -> None:
     good, broken = encrypted_sums(honest, "ckks"), encrypted_sums(flaws.no_mask, "no mask")
     found = assert_simulatable(
         good, np.array([[3], [-1]]), (OBSERVER,), simulator, leakage=lambda values: values.sum(axis=0),
-        broken_twin=broken, advantage=0.8, pairs=12,
+        broken_twin=broken, advantage=advantage, pairs=12,
     )  # fmt: skip
     assert found.check == "simulation, statistical"
 

@@ -26,7 +26,7 @@ from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.stepwise import step_bytes
-from fgl_secure.runtime import Channel, Draws, Messages, OwnDraws, Party, Phase, Recording, Role, Step, Tampered
+from fgl_secure.runtime import Channel, Draws, MessageBatch, Messages, OwnDraws, Party, Phase, Role, Step, Tampered
 from fgl_secure.testing import (
     NotPrivateError,
     Protocol,
@@ -36,6 +36,7 @@ from fgl_secure.testing import (
 )
 from fgl_secure.testing.affine import Judge, distance
 from fgl_secure.testing.protocol import Inputs
+from tests.power import sampled_by_entries, seeing
 from tests.protocols.lightsecagg import twins
 from tests.protocols.one_sum.rounds import STAGES as STAGE_OF
 from tests.protocols.one_sum.rounds import directory_of, topology_of
@@ -384,7 +385,8 @@ def test_the_view_is_simulated_from_the_sum() -> None:
     assert found.check == "simulation, exact"
 
 
-def test_statistics_find_nothing_at_production_size() -> None:
+@seeing
+def test_statistics_find_nothing_at_production_size(advantage: float) -> None:
     """Over 2^61 - 1 elements server and a sender see nothing in two rounds; with one mask for both they do."""
     setting = replace(TWO_STEPS, modulus=2**61 - 1)
     good, zero = setting.protocol(), setting.zero
@@ -392,35 +394,33 @@ def test_statistics_find_nothing_at_production_size() -> None:
     swapped = moved(zero, [1, 2], (1, -1))
     waived = {"coalition": "T senders are what is claimed; row spaces, not these samples, show what T + 1 learn"}
     assert_statistically_private(
-        good, zero, swapped, (SERVER, silo(0)), broken_twin=broken, advantage=0.3, seed=1, pairs=20, waived=waived
+        good, zero, swapped, (SERVER, silo(0)), broken_twin=broken, advantage=advantage, pairs=20, waived=waived
     )
 
 
 def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int], Cryptography] = RealCryptography) -> Protocol:
-    """The scheme as it is run, between two senders, with what the server receives in the clear recorded."""
-    directory, topology = directory_of(2), topology_of(2, length=1, bound=2)
+    """The scheme as it is run, between two senders: vectors under masks, and sums of coded masks."""
 
     def run(values: Inputs, channel: Channel) -> None:
-        quiet = Channel(channel.parties, channel.coins, Recording(channel.recording.level))
-        session = Collective(LightSecAgg(cryptography=cryptography), topology, quiet)
+        topology = topology_of(2, length=values.shape[-1], bound=2)
+        session = Collective(LightSecAgg(cryptography=cryptography), topology, channel)
         for number, step in enumerate(steps):
             session.sum(np.ascontiguousarray(values[:, number]), step)
-        for batch in quiet.transcript.messages:
-            fields = batch.fields or {}
-            for name in ("vector", "sum"):
-                if name in fields:
-                    channel.send(batch.phase, batch.step, batch.senders, batch.receivers, fields[name].astype(np.int64))
 
-    return Protocol(run, directory, 2**61 - 1, topology.senders, batched=False, name="lightsecagg")
+    def shown(batch: MessageBatch) -> list[Any]:
+        return [value for name, value in (batch.fields or {}).items() if name in ("vector", "sum")]
+
+    senders = topology_of(2).senders
+    return Protocol(sampled_by_entries(run, shown), directory_of(2), 2**61 - 1, senders, name="lightsecagg")
 
 
-def test_statistics_find_nothing_in_expanded_masks() -> None:
+@seeing
+def test_statistics_find_nothing_in_expanded_masks(advantage: float) -> None:
     """With masks expanded from seeds masked vectors of two rounds tell nothing; with seeds kept over rounds they do."""
     good, broken = real((NOW, Step(2))), real((NOW, Step(2)), twins.SeedsKeptOverSteps)
     a = np.zeros((2, 2, 1), dtype=np.int64)
-    assert_statistically_private(
-        good, a, moved(a, [0, 1], (1, -1)), (SERVER,), broken_twin=broken, advantage=0.95, seed=1, pairs=2
-    )
+    b = moved(a, [0, 1], (1, -1))
+    assert_statistically_private(good, a, b, (SERVER,), broken_twin=broken, advantage=advantage)
 
 
 def mask_of(seed: bytes, session: bytes = b"session", step: Step = NOW, client: int = 1) -> bytes:

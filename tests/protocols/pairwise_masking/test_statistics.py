@@ -7,9 +7,10 @@ import numpy as np
 from fgl_secure.crypto.cryptography import RealCryptography
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Role, Step
 from fgl_secure.testing import Protocol, assert_same_trace, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
+from tests.power import Array, sampled_by_entries, seeing
 from tests.protocols.one_sum.rounds import directory_of, topology_of
 from tests.protocols.pairwise_masking import flaws
 
@@ -31,26 +32,29 @@ class MasksOfTheFirstStep(flaws.SeedsKeptOverSteps):
 
 def two_steps(cryptography: type[RealCryptography], name: str) -> Protocol:
     """Two sums of two clients, the masked vectors alone recorded; inputs [2, steps, 1]."""
-    topology = topology_of(2, length=1)
 
     def run(values: Inputs, channel: Channel) -> None:
-        quiet = Channel(channel.parties, channel.coins, Recording(channel.recording.level))
-        collective = Collective(PairwiseMasking(cryptography=cryptography), topology, quiet)
+        topology = topology_of(2, length=values.shape[-1])
+        collective = Collective(PairwiseMasking(cryptography=cryptography), topology, channel)
         for number, step in enumerate(STEPS):
             collective.sum(np.ascontiguousarray(values[:, number]), step)
-        channel.transcript.messages += [b for b in quiet.transcript.messages if b.phase is Phase.MASKED_VECTORS]
 
-    return Protocol(run, directory_of(2), 2**61 - 1, topology.senders, batched=False, name=name)
+    def masked(batch: MessageBatch) -> list[Array]:
+        return [batch["vector"]] if batch.phase is Phase.MASKED_VECTORS else []
+
+    senders = topology_of(2).senders
+    return Protocol(sampled_by_entries(run, masked), directory_of(2), 2**61 - 1, senders, name=name)
 
 
 GOOD = two_steps(RealCryptography, "pairwise-masking")
 TWIN = two_steps(MasksOfTheFirstStep, "masks of the first step")
 
 
-def test_statistics_find_nothing_at_production_size() -> None:
+@seeing
+def test_statistics_find_nothing_at_production_size(advantage: float) -> None:
     """Over 2^61 - 1 elements masked vectors of two rounds tell nothing; with seeds kept over rounds they do."""
     a, b = np.zeros((2, 2, 1), dtype=np.int64), np.array([[[0], [1]], [[0], [-1]]])
-    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=0.8, seed=1, pairs=4)
+    assert_statistically_private(GOOD, a, b, (SERVER,), broken_twin=TWIN, advantage=advantage)
 
 
 def test_the_network_sees_the_same_whatever_is_summed() -> None:
