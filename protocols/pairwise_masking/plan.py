@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import FieldStream
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum
@@ -26,7 +27,7 @@ Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-LABEL = b"fgl-secure pairwise-masking/v2"
+LABEL = b"fgl-secure pairwise-masking/v3"
 
 _NUMBERS = struct.Struct(">QQQ")
 _KEPT = 4
@@ -42,19 +43,39 @@ class Circles:
         near: int64 [n, k], the neighbours of each client, ascending.
         all: int64 [n, k + 1], the neighbours and the client itself, ascending.
         own: int64 [n], the place of each client in its own circle.
+        leads: bool [n, k], for which of its neighbours a client wraps a secret; the others do so for it.
     """
 
     near: Ids
     all: Ids
     own: Ids
+    leads: Flags
 
     @classmethod
-    def of(cls, graph: Neighbours) -> Circles:
-        """Of a graph."""
+    def of(cls, graph: Neighbours, order: Ids) -> Circles:
+        """Of a graph.
+
+        Args:
+            graph: who is whose neighbour.
+            order: int64 [n], a ring: everybody leads those that follow within half of it, so (k + 1) // 2 at most.
+        """
         n = len(graph.table)
         everybody = np.arange(n)[:, None]
         circles = np.sort(np.concatenate([graph.table, everybody], axis=1), axis=1)
-        return cls(graph.table, circles, (circles < everybody).sum(axis=1))
+        place = np.argsort(order)
+        ahead = 2 * ((place[graph.table] - place[:, None]) % n)
+        leads = (ahead < n) | ((ahead == n) & (everybody < graph.table))
+        return cls(graph.table, circles, (circles < everybody).sum(axis=1), leads)
+
+    @cached_property
+    def leading(self) -> Ids:
+        """Which of those that it leads a neighbour is, where it is one: int64 [n, k]."""
+        return np.cumsum(self.leads, axis=1) - 1
+
+    @cached_property
+    def following(self) -> Ids:
+        """Which of those that lead it a neighbour is, where it is one: int64 [n, k]."""
+        return np.cumsum(~self.leads, axis=1) - 1
 
     @cached_property
     def back(self) -> Ids:
@@ -134,12 +155,14 @@ class MaskingPlan:
         field: of masked vectors and shares.
         degree: neighbours of each client.
         words: elements that hold one secret.
+        keys: how clients agree on keys.
     """
 
     terms: OneSum
     field: PrimeField
     degree: int
     words: int
+    keys: KeyAgreement = KeyAgreement.X25519
     _circles: dict[tuple[Step, bytes], Circles] = dataclasses.field(default_factory=dict, repr=False)
     _sharing: list[Sharing] = dataclasses.field(default_factory=list, repr=False)
 
@@ -159,7 +182,13 @@ class MaskingPlan:
     def digest(self) -> bytes:
         """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
         numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.needed)
-        return hashlib.sha256(LABEL + b"terms" + self.terms.digest + numbers).digest()
+        said = self.terms.digest + numbers + self.keys.encode()
+        return hashlib.sha256(LABEL + b"terms" + said).digest()
+
+    @property
+    def led(self) -> int:
+        """Most neighbours that a client leads, or is led by."""
+        return (self.degree + 1) // 2
 
     @property
     def sparse(self) -> bool:
@@ -178,9 +207,9 @@ class MaskingPlan:
         if when not in self._circles:
             while len(self._circles) >= _KEPT:
                 self._circles.pop(next(iter(self._circles)), None)
-            ring = (self.ring_order(step, seed), self.degree)
-            graph = Neighbours.ring(*ring) if self.sparse else Neighbours.complete(self.terms.n)
-            self._circles[when] = Circles.of(graph)
+            order = self.ring_order(step, seed) if self.sparse else np.arange(self.terms.n)
+            graph = Neighbours.ring(order, self.degree) if self.sparse else Neighbours.complete(self.terms.n)
+            self._circles[when] = Circles.of(graph, order)
         return self._circles[when]
 
     def ring_order(self, step: Step, seed: bytes) -> Ids:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Cryptography, Mask
+from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
@@ -55,7 +56,8 @@ class Server(OneSumServer):
         self._seed = b""
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
         self._given = np.zeros((n, k), dtype=np.bool_)
-        self._boxes = np.zeros((n, k, c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
+        self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
+        self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
         self._told = np.zeros((n, k), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, self.terms.length), dtype=np.int64)
         self._asked = np.zeros(n, dtype=np.uint8)
@@ -91,8 +93,10 @@ class Server(OneSumServer):
             if not all(map(c.usable, keys)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
             here = self._here.answered
-            before = np.concatenate([self._sealing[here], self._mask[here]])
-            if keys[0] == keys[1] or any((before == row_of).all(axis=1).any() for row_of in (sealing[row], mask[row])):
+            before = np.concatenate([self._sealing[here], self._mask[here]])[:, :PUBLIC_KEY_BYTES]
+            points = [key[row, :PUBLIC_KEY_BYTES] for key in (sealing, mask)]
+            same = [(before == point).all(axis=1).any() for point in points]
+            if any(same) or np.array_equal(points[0], points[1]):
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
             self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
 
@@ -144,12 +148,15 @@ class Server(OneSumServer):
         """A sealed box for each neighbour that a client was told of."""
         given = flags_of(messages, "given", self._plan.degree)
         boxes = bytes_of(messages, "boxes", *self._boxes.shape[1:])
+        wrapped = bytes_of(messages, "wrapped", *self._wrapped.shape[1:]) if self._crypto.wrapped_bytes else None
         circles = self._circles
 
         def hear(row: int, client: int) -> None:
             if not np.array_equal(given[row], self._listed[circles.near[client]]):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
             self._given[client], self._boxes[client] = given[row], boxes[row]
+            if wrapped is not None:
+                self._wrapped[client] = wrapped[row]
 
         return hear
 
@@ -163,17 +170,35 @@ class Server(OneSumServer):
         self._told = told & asked[:, None]
         boxes = self._boxes[near[asked], circles.back[asked]] * told[asked][..., None]
         self._boxes[:] = 0
+        fields: dict[str, Array] = {"told": told[asked], "boxes": boxes}
+        if self._crypto.wrapped_bytes:
+            fields["wrapped"] = self._wrapped_for(asked)
         self._here.go(Stage.VECTORS, asked)
-        return [self._to_clients(Phase.SECRET_SHARES, asked, {"told": told[asked], "boxes": boxes})]
+        return [self._to_clients(Phase.SECRET_SHARES, asked, fields)]
+
+    def _wrapped_for(self, asked: Flags) -> Array:
+        """What those that lead some clients and have shared wrapped for them: uint8 [asked, led, bytes]."""
+        circles, out = self._circles, np.zeros_like(self._wrapped)
+        who, at = np.nonzero(self._told & asked[:, None] & ~circles.leads)
+        out[who, circles.following[who, at]] = self._from_leader(who, at)
+        return out[asked]
+
+    def _from_leader(self, who: Array, at: Array) -> Array:
+        """What the neighbours of some clients at some places wrapped for them: uint8 [..., bytes]."""
+        circles = self._circles
+        leader = circles.near[who, at]
+        return self._wrapped[leader, circles.leading[leader, circles.back[who, at]]]
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_vectors(self, messages: Messages) -> Hear:
         """A masked vector, added up at once."""
         field = self._plan.field
         vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
+        wrapped = self._wrapped_with(messages)
 
-        def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
+        def hear(row: int, client: int) -> None:
             self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            self._for_receiver[client] = wrapped[row]
 
         return hear
 
@@ -243,7 +268,7 @@ class Server(OneSumServer):
         self._shares[:], self._total = 0, np.zeros_like(self._total)
         if not terms.split:
             return ()
-        return [self._to_receiver(Phase.MASKED_SUMS, {"roster": there[None]}, {"sum": total[..., None, :]}, step)]
+        return [self._masked_sum(there, total, step)]
 
     def _masks_left(self, circles: Circles) -> tuple[list[Mask], list[int]]:
         """The masks that are left in the sum, and the signs that take them away.
@@ -259,7 +284,7 @@ class Server(OneSumServer):
             signs.append(-1)
         for u in np.flatnonzero(asked == Ask.MASK_KEY).tolist():
             near = {
-                j: (int(terms.clients[v]), self._mask[v].tobytes())
+                j: self._partner(u, j)
                 for j, v in enumerate(circles.near[u].tolist())
                 if asked[v] == Ask.SELF_MASK and self._told[v, circles.back[u, j]]
             }
@@ -269,6 +294,14 @@ class Server(OneSumServer):
                 masks.append(mask)
                 signs.append(1 if u < circles.near[u, j] else -1)
         return masks, signs
+
+    def _partner(self, u: int, j: int) -> Partner:
+        """A neighbour of a client whose mask key was opened."""
+        circles = self._circles
+        v = int(circles.near[u, j])
+        led = bool(self._crypto.wrapped_bytes) and not circles.leads[u, j]
+        wrapped = self._from_leader(np.array(u), np.array(j)).tobytes() if led else None
+        return Partner(int(self.terms.clients[v]), self._mask[v].tobytes(), wrapped)
 
     def _secrets(self, circles: Circles) -> dict[int, Array]:
         """What is asked for, opened: elements [*tapes, words] by owner."""
@@ -287,8 +320,9 @@ class Server(OneSumServer):
     def _arrays(self) -> dict[str, Array]:
         own = {
             "seed": np.frombuffer(self._seed, dtype=np.uint8),
-            "mask": self._mask, "given": self._given, "boxes": self._boxes, "told": self._told, "total": self._total,
-            "asked": self._asked, "votes": self._votes, "opened": self._opened, "shares": self._shares,
+            "mask": self._mask, "given": self._given, "boxes": self._boxes, "wrapped": self._wrapped,
+            "told": self._told, "total": self._total, "asked": self._asked, "votes": self._votes,
+            "opened": self._opened, "shares": self._shares,
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
@@ -296,5 +330,6 @@ class Server(OneSumServer):
         super()._take_arrays(arrays)
         self._seed = arrays["seed"].tobytes()
         self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
+        self._wrapped = arrays["wrapped"]
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]

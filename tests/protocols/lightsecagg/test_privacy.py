@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
@@ -79,7 +80,7 @@ class Setting:
     modulus: int = 101
     bound: int = 2
     clients: type[Clients] = Clients
-    cryptography: Callable[[Draws, int], Cryptography] = IdealCryptography
+    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = IdealCryptography
 
     def protocol(self) -> Protocol:
         """The scheme as a protocol under test; inputs [N, steps, d]. Where the server lies it may stop."""
@@ -396,7 +397,7 @@ def test_statistics_find_nothing_at_production_size() -> None:
     )
 
 
-def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int], Cryptography] = RealCryptography) -> Protocol:
+def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = RealCryptography) -> Protocol:
     """The scheme as it is run, between two senders, with what the server receives in the clear recorded."""
     directory, topology = directory_of(2), topology_of(2, length=1, bound=2)
 
