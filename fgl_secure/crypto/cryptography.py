@@ -51,6 +51,7 @@ class Purpose(Enum):
     RECEIVER_MASK = b"rmsk"
     SHARING = b"shar"
     WRAPPED = b"wrap"
+    NONCE = b"nonc"
 
     @property
     def words(self) -> str:

@@ -53,8 +53,8 @@ class OneSumClients(OneSumMachine):
 
     phases: ClassVar[Mapping[Phase, Stage]]
     """What the server's messages ask for, by what they carry."""
-    stages: ClassVar[Sequence[Stage]]
-    """Those of the scheme, in order."""
+    stages: Sequence[Stage]
+    """Those of the sum, in order."""
     secrets: ClassVar[int]
     """How many a client draws for one sum."""
 

@@ -16,8 +16,17 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
-from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.plan import COMMITMENT_BYTES, Circles, Draw, MaskingPlan
+from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
+from fgl_secure.protocols.pairwise_masking.plan import (
+    COMMITMENT_BYTES,
+    Circles,
+    Draw,
+    MaskingPlan,
+    Pledges,
+    digest_of_keys,
+    pledge_of,
+)
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -25,6 +34,7 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 PHASES: Mapping[Phase, Stage] = {
+    Phase.DRAW: Stage.DRAW,
     Phase.KEYS: Stage.SHARES,
     Phase.SECRET_SHARES: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
@@ -49,18 +59,19 @@ class Clients(OneSumClients):
     """
 
     phases: ClassVar = PHASES
-    stages: ClassVar = tuple(Stage)
     secrets: ClassVar = 4
 
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
     ) -> None:
-        self._plan = plan
+        self._plan, self.stages = plan, tuple(Stage) if plan.sparse else WITHOUT_DRAW
         super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
 
     def _clear(self) -> None:
         h, n, k = len(self.parties), self.terms.n, self._plan.degree
         self._seed = b""
+        self._pledged = np.zeros((h, n if self._plan.sparse else 0), dtype=np.bool_)
+        self._pledges = np.zeros((*self._pledged.shape, COMMITMENT_BYTES), dtype=np.uint8)
         size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
         self._pairs = Pairs(self._crypto, h, k)
         self._publics = np.zeros((h, k, size), dtype=np.uint8)
@@ -77,8 +88,8 @@ class Clients(OneSumClients):
             Stage.AGREEMENT: self._hear_roster,
             Stage.OPENING: self._hear_votes,
         }
-        if stage is Stage.SHARES:
-            return self._hear_keys(messages)
+        if stage <= Stage.SHARES:
+            return self._hear_pledges(messages) if stage is Stage.DRAW else self._hear_keys(messages)
         return read[stage](messages, self._circles, self._context)
 
     @property
@@ -91,6 +102,7 @@ class Clients(OneSumClients):
 
     def _answers(self) -> Mapping[Stage, Answer]:
         return {
+            Stage.DRAW: self._reveal,
             Stage.SHARES: self._share,
             Stage.VECTORS: self._hand_in,
             Stage.AGREEMENT: self._agree,
@@ -100,7 +112,7 @@ class Clients(OneSumClients):
     def _statement(self, place: int, public: bytes) -> bytes:
         return self._plan.statement(self.step, place, public)
 
-    # ------------------------------------------------------------------------------------------------- KEYS and SHARES
+    # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
     def _published(self, at: int) -> tuple[bytes, bytes]:
         secret = self._secrets[at]
         return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
@@ -109,14 +121,44 @@ class Clients(OneSumClients):
         return b"".join(self._published(at))
 
     def _publish(self, which: Ids) -> Iterable[Messages]:
-        """Both public keys of each client, signed where there are identities."""
+        """Both public keys of each client, signed where there are identities, and what a sparse graph needs."""
         keys = [self._published(at) for at in which.tolist()]
         fields = {
             "sealing": _stacked([sealing for sealing, _ in keys]),
             "mask": _stacked([mask for _, mask in keys]),
             "signature": self._signature[which],
         }
+        if self._plan.sparse:
+            fields["pledge"] = _stacked([self._pledge(at) for at in which.tolist()])
         return [self._to_server(Phase.KEYS, which, fields)]
+
+    def _nonce(self, at: int) -> bytes:
+        """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
+        secret, context = self._secrets[at, SHARES].tobytes(), self._plan.context(self.step)
+        return self._crypto.stretched(secret, context, Purpose.NONCE, int(self.parties[at]))
+
+    def _pledge(self, at: int) -> bytes:
+        return pledge_of(int(self._places[at]), digest_of_keys(*self._published(at)), self._nonce(at))
+
+    def _hear_pledges(self, messages: Messages) -> Hear:
+        """All commitments, a client's own among them: from now on it takes part in no draw from others."""
+        n, least = self.terms.n, self.terms.threshold
+        made, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
+
+        def hear(row: int, at: int) -> None:
+            place = int(self._places[at])
+            if int(made[row].sum()) < least:
+                raise ProtocolError(f"a graph must be drawn by {least} clients; found {made[row].sum()}")
+            if not made[row, place] or entries[row, place].tobytes() != self._pledge(at):
+                raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
+            self._pledged[at], self._pledges[at] = made[row], entries[row]
+
+        return hear
+
+    def _reveal(self, which: Ids) -> Iterable[Messages]:
+        """What each client committed to."""
+        nonces = _stacked([self._nonce(at) for at in which.tolist()])
+        return [self._to_server(Phase.DRAW, which, {"nonce": nonces})]
 
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
@@ -139,7 +181,7 @@ class Clients(OneSumClients):
             }
             self._check_listed(at, public)
             if draw is not None:
-                draw.check(public)
+                draw.check_keys(public)
             by_receiver = b"" if receivers is None else receivers[row].tobytes()
             if self._names is not None:
                 said = {int(v): signatures[row, j].tobytes() for j, v in enumerate(circle.tolist())}
@@ -153,23 +195,27 @@ class Clients(OneSumClients):
         return hear
 
     def _hear_draw(self, messages: Messages) -> Callable[[int, int], Draw | None]:
-        """Reads what a sparse graph is drawn from, the client's own keys among it; None where all mask with all."""
+        """Reads what a sparse graph is drawn from, the client's own nonce among it; None where all mask with all."""
         if not self._plan.sparse:
             return lambda _row, _at: None
         n, least = self.terms.n, self.terms.threshold
-        published = flags_of(messages, "published", n)
-        commitments = bytes_of(messages, "commitments", n, COMMITMENT_BYTES)
+        revealed = flags_of(messages, "revealed", n)
+        keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
 
         def read(row: int, at: int) -> Draw:
-            if int(published[row].sum()) < least:
-                raise ProtocolError(f"a graph must be drawn from keys of {least} clients; found {published[row].sum()}")
-            draw = Draw(published[row], commitments[row])
-            draw.check({int(self._places[at]): self._published(at)})
+            pledges = Pledges(self._pledged[at], self._pledges[at])
+            draw = Draw(pledges, revealed[row], keys[row], nonces[row])
+            if int(revealed[row].sum()) < least:
+                raise ProtocolError(f"a graph must be drawn by {least} clients; found {revealed[row].sum()}")
+            self._check_draw(draw, int(self._places[at]))
             if self._seed not in (b"", draw.seed):
                 raise ProtocolError("a graph must be the same for all clients of a process; found another")
             return draw
 
         return read
+
+    def _check_draw(self, draw: Draw, own: int) -> None:
+        draw.check(own, MOST_WITHHELD)
 
     def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
         place, needed = int(self._places[at]), self._plan.needed
@@ -467,7 +513,7 @@ class Clients(OneSumClients):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
-            "seed": np.frombuffer(self._seed, dtype=np.uint8),
+            "seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges,
             "mask keys": self._publics, "mask": self._mask, "receiver": self._receiver,
             "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
             **self._pairs.arrays(),
@@ -476,7 +522,7 @@ class Clients(OneSumClients):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed = arrays["seed"].tobytes()
+        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
         self._pairs.restore(arrays)
         self._publics, self._mask = arrays["mask keys"], arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]

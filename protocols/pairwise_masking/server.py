@@ -14,7 +14,16 @@ from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
+from fgl_secure.protocols.pairwise_masking.plan import (
+    COMMITMENT_BYTES,
+    Circles,
+    Draw,
+    MaskingPlan,
+    Pledges,
+    digest_of_keys,
+    pledge_of,
+)
 from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
 from fgl_secure.runtime import Draws, Messages, Phase
 
@@ -24,6 +33,7 @@ Flags = NDArray[np.bool_]
 
 PHASES: Mapping[Phase, Stage] = {
     Phase.KEYS: Stage.KEYS,
+    Phase.DRAW: Stage.DRAW,
     Phase.SECRET_SHARES: Stage.SHARES,
     Phase.MASKED_VECTORS: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
@@ -54,6 +64,8 @@ class Server(OneSumServer):
     def _clear(self) -> None:
         n, k, c = self.terms.n, self._plan.degree, self._crypto
         self._seed = b""
+        self._pledged = np.zeros(n if self._plan.sparse else 0, dtype=np.bool_)
+        self._pledges, self._nonces = np.zeros((2, len(self._pledged), COMMITMENT_BYTES), dtype=np.uint8)
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
         self._given = np.zeros((n, k), dtype=np.bool_)
         self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
@@ -67,6 +79,7 @@ class Server(OneSumServer):
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         return {
+            Stage.DRAW: self._hear_nonces,
             Stage.SHARES: self._hear_shares,
             Stage.VECTORS: self._hear_vectors,
             Stage.AGREEMENT: self._hear_votes,
@@ -75,18 +88,20 @@ class Server(OneSumServer):
 
     def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
         return {
+            Stage.DRAW: self._tell_drawn,
             Stage.SHARES: self._tell_shares,
             Stage.VECTORS: self._tell_roster,
             Stage.AGREEMENT: self._tell_votes,
             Stage.OPENING: self._unmask,
         }
 
-    # ------------------------------------------------------------------------------------------------------------ KEYS
+    # --------------------------------------------------------------------------------------------------- KEYS and DRAW
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys that work, and that nobody else has published."""
         c = self._crypto
         sealing, mask = (bytes_of(messages, name, c.public_bytes) for name in ("sealing", "mask"))
         signature = bytes_of(messages, "signature", c.signature_bytes)
+        pledges = bytes_of(messages, "pledge", COMMITMENT_BYTES) if self._plan.sparse else None
 
         def hear(row: int, client: int) -> None:
             keys = sealing[row].tobytes(), mask[row].tobytes()
@@ -99,14 +114,42 @@ class Server(OneSumServer):
             if any(same) or np.array_equal(points[0], points[1]):
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
             self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
+            if pledges is not None:
+                self._pledges[client] = pledges[row]
 
         return hear
 
     def _tell_keys(self) -> Iterable[Messages]:
+        """Where a graph is drawn, everybody first hears everybody's commitments to what it is drawn from."""
+        if self.terms.split and not self._receiver[-1]:
+            raise ProtocolError(
+                f"public keys must pass between party {self.terms.receiver} and the server; one was lost"
+            )
+        if not self._plan.sparse:
+            return self._tell_drawn()
+        self._pledged = made = self._here.answered.copy()
+        self._here.go(Stage.DRAW, made)
+        fields = {"made": made, "pledges": self._pledges * made[:, None]}
+        told = {name: np.broadcast_to(value, (int(made.sum()), *value.shape)) for name, value in fields.items()}
+        return [self._to_clients(Phase.DRAW, made, told)]
+
+    def _hear_nonces(self, messages: Messages) -> Hear:
+        """What clients committed to."""
+        nonces = bytes_of(messages, "nonce", COMMITMENT_BYTES)
+
+        def hear(row: int, client: int) -> None:
+            if pledge_of(client, self._digest_of(client), nonces[row].tobytes()) != self._pledges[client].tobytes():
+                raise ProtocolError(f"client {client} must reveal what it committed to; it does not")
+            self._nonces[client] = nonces[row]
+
+        return hear
+
+    def _digest_of(self, client: int) -> bytes:
+        return digest_of_keys(self._sealing[client].tobytes(), self._mask[client].tobytes())
+
+    def _tell_drawn(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
         terms, c = self.terms, self._crypto
-        if terms.split and not self._receiver[-1]:
-            raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
         published = self._here.answered
         self._seed, drawn = self._drawn(published)
         circles = self._circles
@@ -128,12 +171,25 @@ class Server(OneSumServer):
         self._here.go(Stage.SHARES, asked)
         return [self._to_clients(Phase.KEYS, asked, fields), *out]
 
-    def _drawn(self, published: Flags) -> tuple[bytes, dict[str, Array]]:
-        """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all."""
+    def _drawn(self, revealed: Flags) -> tuple[bytes, dict[str, Array]]:
+        """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all.
+
+        Raises:
+            TooFewClientsError: more have withheld what they committed to than may.
+        """
         if not self._plan.sparse:
             return b"", {}
-        draw = Draw.of(published, self._sealing, self._mask)
-        return draw.seed, {"published": draw.published, "commitments": draw.commitments}
+        made = int(self._pledged.sum())
+        if int(revealed.sum()) < made - MOST_WITHHELD:
+            raise TooFewClientsError(
+                f"at least {made - MOST_WITHHELD} of {made} clients must reveal what the graph is drawn from in stage "
+                f"{Stage.DRAW.name} ({Stage.DRAW:d}); found {revealed.sum()}"
+            )
+        digests = np.zeros_like(self._pledges)
+        for client in np.flatnonzero(revealed).tolist():
+            digests[client] = np.frombuffer(self._digest_of(client), dtype=np.uint8)
+        draw = Draw(Pledges(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces)
+        return draw.seed, {"revealed": revealed, "digests": digests, "nonces": self._nonces}
 
     def _all_keys(self, asked: Flags) -> dict[str, Array]:
         return {
@@ -319,7 +375,8 @@ class Server(OneSumServer):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
-            "seed": np.frombuffer(self._seed, dtype=np.uint8),
+            "seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges,
+            "nonces": self._nonces,
             "mask": self._mask, "given": self._given, "boxes": self._boxes, "wrapped": self._wrapped,
             "told": self._told, "total": self._total, "asked": self._asked, "votes": self._votes,
             "opened": self._opened, "shares": self._shares,
@@ -328,7 +385,8 @@ class Server(OneSumServer):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed = arrays["seed"].tobytes()
+        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
+        self._nonces = arrays["nonces"]
         self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
         self._wrapped = arrays["wrapped"]
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]

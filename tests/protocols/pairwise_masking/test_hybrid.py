@@ -192,6 +192,20 @@ def cut_short(wire: Wire, u: int) -> dict[str, Any]:
     return {"wrapped": wrapped}
 
 
+def test_a_vote_without_a_key_does_not_count() -> None:
+    """Where nothing opened of what a client wrapped for another, a server that votes in its name is not believed."""
+    wire = Wire(4)
+    wire.until(Stage.VECTORS)
+    boxes = decode(wire.requests[0].data, SESSION)["boxes"][0].copy()
+    boxes[0, 0] ^= 1  # of client 1
+    wire.ask(0, boxes=boxes)
+    client, voter = wire.client(0), (2, 1)
+    digest, nothing = bytes(32), bytes(32)
+    forged = wire.crypto.vote(nothing, wire.context, *voter, digest)
+    assert not client._pairs.is_vote(0, 0, wire.context, voter, digest, forged)
+    assert client.state()["hears"][0, 1:].any(axis=1).all()
+
+
 @pytest.mark.parametrize("at", [0, 1], ids=["sealing", "mask"])
 def test_what_is_no_key_of_ml_kem_is_refused_on_both_sides(at: int) -> None:
     """Coefficients beyond the modulus of FIPS 203: a client that hears them and the server refuse."""

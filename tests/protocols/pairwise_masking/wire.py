@@ -15,7 +15,7 @@ from fgl_secure.protocols.one_sum.attendance import Attendance
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import PHASES, Clients
-from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan, Pledges, digest_of_keys, pledge_of
 from fgl_secure.protocols.pairwise_masking.requests import Ask
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
@@ -85,6 +85,7 @@ class Wire:
         self.run = Sum.of(self.scheme, topology, rows, known=known, step=step, seed=seed)
         self.plan: MaskingPlan = self.scheme.plan_for(topology, SESSION)
         self.drawn = [self.client(u)._published(0) for u in range(n)]
+        self.nonces = [self.client(u)._nonce(0) for u in range(n)]
         self.crypto = RealCryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus, self.scheme.keys)
         self.said: dict[Stage, dict[int, Mapping[str, Any]]] = {}
         self.requests: dict[int, Sent] = {}
@@ -101,13 +102,16 @@ class Wire:
         return self.plan.context(self.run.step, self.seed())
 
     def seed(self, *without: int) -> bytes:
-        """That of a sparse graph, drawn from the keys of all clients but some."""
-        n = self.plan.terms.n
-        keys = [[np.frombuffer(key, dtype=np.uint8) for key in self.drawn[u]] for u in range(n)]
-        published = ~np.isin(np.arange(n), without)
-        return (
-            Draw.of(published, *(np.stack(kind) for kind in zip(*keys, strict=True))).seed if self.plan.sparse else b""
-        )
+        """That of a sparse graph, drawn from what all clients but some have committed to and revealed."""
+        if not self.plan.sparse:
+            return b""
+        made = ~np.isin(np.arange(self.plan.terms.n), without)
+        rows = [digests, nonces, entries] = [np.zeros((len(made), 32), dtype=np.uint8) for _ in range(3)]
+        for u in np.flatnonzero(made).tolist():
+            own = digest_of_keys(*self.drawn[u]), self.nonces[u]
+            for row, value in zip(rows, (*own, pledge_of(u, *own)), strict=True):
+                row[u] = np.frombuffer(value, dtype=np.uint8)
+        return Draw(Pledges(made, entries), made, digests, nonces).seed
 
     def order(self, *without: int) -> list[int]:
         """Who stands at each place of the ring."""
