@@ -131,8 +131,9 @@ class Clients(OneSumClients):
             coded = self._coded(at, own, context)
             self._own[..., at, :], self._holds[at, place] = coded[..., place, :], True
             others = [v for v in range(n) if v != place]
-            secret = own[SEALING].tobytes()
-            sealed = [self._sealed(at, v, coded, secret, context) if has[at, v] else nothing for v in others]
+            names = {v: int(self.terms.clients[v]) for v in others if has[at, v]}
+            said = self._pairs.wrapped(at, own[SEALING].tobytes(), context, int(self.parties[at]), names)
+            sealed = [self._sealed(at, v, coded, said[v], context) if v in said else nothing for v in others]
             boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
             fields = {"boxes": boxes, "given": has[[at]]}
             yield self._to_server(Phase.SECRET_SHARES, np.array([at]), fields, None, step)
@@ -154,10 +155,10 @@ class Clients(OneSumClients):
         rows, width = self._plan.code.noise_shape
         return self._crypto.elements(key, rows * width)
 
-    def _sealed(self, at: int, v: int, coded: Elements, secret: bytes, context: Context) -> bytes:
+    def _sealed(self, at: int, v: int, coded: Elements, said: bytes, context: Context) -> bytes:
         """The coded mask for one other client."""
         ends = int(self.parties[at]), int(self.terms.clients[v])
-        return self._pairs.seal(at, v, secret, context, ends, coded[..., v, :])
+        return self._pairs.seal(at, v, said, context, ends, coded[..., v, :])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_shares(self, messages: Messages, context: Context) -> Hear:

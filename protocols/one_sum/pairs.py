@@ -87,20 +87,32 @@ class Pairs:
             else:
                 self._hears[at, j] = self._says[at, j]
 
-    def seal(self, at: int, j: int, secret: bytes, context: Context, ends: Ends, values: Elements) -> bytes:
+    def wrapped(self, at: int, secret: bytes, context: Context, own: int, names: Mapping[int, int]) -> dict[int, bytes]:
+        """What goes in front of what a client seals for others, by their places.
+
+        Args:
+            at: the client's place.
+            secret: of its key pair.
+            context: of the sum.
+            own: its party identifier.
+            names: those of the others, by place.
+        """
+        publics = {name: self._publics[at, j].tobytes() for j, name in names.items()}
+        found = self._crypto.wrapped(secret, context, Purpose.PAIR, own, publics)
+        return {j: found[name] for j, name in names.items()}
+
+    def seal(self, at: int, j: int, wrapped: bytes, context: Context, ends: Ends, values: Elements) -> bytes:
         """Elements for one of the others alone, `box_bytes` of them.
 
         Args:
             at: the client's place.
             j: the other's.
-            secret: of the client's key pair.
+            wrapped: for that one.
             context: of the sum.
             ends: who seals, and for whom.
             values: elements [*tapes, count].
         """
-        (own, to), public = ends, self._publics[at, j].tobytes()
-        wrapped = self._crypto.wrapped(secret, context, Purpose.PAIR, own, {to: public})[to]
-        return wrapped + self._crypto.seal(self._says[at, j].tobytes(), context, own, to, values)
+        return wrapped + self._crypto.seal(self._says[at, j].tobytes(), context, *ends, values)
 
     def heard(
         self, at: int, secret: bytes, context: Context, own: int, boxes: Mapping[int, tuple[int, bytes]]

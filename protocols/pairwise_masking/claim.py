@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"
@@ -21,7 +22,7 @@ def claim_of(colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool) ->
     """
     promises = []
     if colluding >= 0:
-        graph = ", but for a probability of 2^-40 over the graph" if sparse else ""
+        graph = ", but for a probability of 2^-40 over the graph of each sum that is begun" if sparse else ""
         promises.append(
             Guarantee(
                 Secret.SUMMAND,
@@ -94,7 +95,8 @@ def primitives(keys: KeyAgreement) -> str:
 
 
 _RANDOM_DROPOUTS = (
-    "who drops out, and who colludes, does not depend on the graph, which everybody knows and which is drawn from the "
-    "keys that senders publish for the one sum: the aggregator leaves none of them out to have another graph, and "
-    "senders that collude with it draw their keys as the others do",
+    "who drops out, and who colludes, does not depend on the graph, which everybody knows once it is drawn: an "
+    "aggregator that leaves senders out because of where they stand learns more. Nobody chooses the graph itself: it "
+    "is drawn from nonces that all senders have committed to, and been told of, before the first is revealed, of "
+    f"which up to {MOST_WITHHELD} may be withheld; the probability is that of the worst graph that this leaves",
 )

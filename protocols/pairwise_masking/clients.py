@@ -1,4 +1,17 @@
-"""Clients of pairwise masking: what they check, answer and forget in each stage (Bonawitz et al. 2017, figure 4)."""
+"""Clients of pairwise masking: what they check, answer and forget in each stage (Bonawitz et al. 2017, figure 4).
+
+Hybrid keys. Keys of X25519 follow from public keys alone, and the server takes away the masks of a client that has
+vanished when it is given that one's private key. ML-KEM needs a ciphertext for each pair, and the server must still
+need no word of the other end, which may vanish later. So of each pair one client, the one that stands within half of
+the ring before the other, wraps a secret for the other, which follows from the seed of its mask key, when it hands out
+shares. The key of the mask takes the X25519 secret and the wrapped one. A server that is given the seed of the one that
+wrapped derives the secret anew; given the other's, it unwraps what passed through its hands. What is shared is one
+seed, from which both private keys follow, so shares are as long as they were. What one of a pair wraps nobody else can
+make or change, and where it does not open the client takes no further part: a vector without one of its masks would
+fit no other, and a server that could have masks left out would have all left out.
+
+Shares and votes are under other keys (`Pairs`): those of mask keys are opened when their owner vanishes.
+"""
 
 from __future__ import annotations
 
@@ -277,10 +290,11 @@ class Clients(OneSumClients):
             self._held[..., at, circles.own[place], :, :] = shares[..., circles.own[place], :, :]
             self._holds[at, circles.own[place]] = True
             near = np.compress(circles.others(place), shares, axis=-3)
-            for j in np.flatnonzero(has[at]).tolist():
-                ends = me, int(self.terms.clients[circles.near[place, j]])
+            names = {j: int(self.terms.clients[circles.near[place, j]]) for j in np.flatnonzero(has[at]).tolist()}
+            for j, said in self._pairs.wrapped(at, secret, context, me, names).items():
                 values = near[..., j, :, :].reshape(*self._tapes, 2 * self._plan.words)
-                boxes[row, j] = np.frombuffer(self._pairs.seal(at, j, secret, context, ends, values), dtype=np.uint8)
+                box = self._pairs.seal(at, j, said, context, (me, names[j]), values)
+                boxes[row, j] = np.frombuffer(box, dtype=np.uint8)
         fields = {"boxes": boxes, "given": has[which]}
         if self._crypto.wrapped_bytes:
             fields["wrapped"] = np.stack([self._wrapped(at, circles, context) for at in which.tolist()])
