@@ -26,20 +26,12 @@ from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, VectorFrom
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
 from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
-from fgl_secure.protocols.pairwise_masking.plan import (
-    COMMITMENT_BYTES,
-    Circles,
-    Draw,
-    MaskingPlan,
-    Pledges,
-    digest_of_keys,
-    pledge_of,
-)
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -56,11 +48,9 @@ PHASES: Mapping[Phase, Stage] = {
 """What the server's messages ask for, by what they carry."""
 Todo = tuple[VectorFrom, Array, list[Mask], list[int]]
 """Whose vector it is, the vector, its masks and their signs."""
-MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)
-"""More secrets of a client: the private key of its masks, and the seeds of its own mask and of what shares secrets."""
 
 
-class Clients(OneSumClients):
+class Clients(DrawingClients):
     """Some clients.
 
     Args:
@@ -82,9 +72,7 @@ class Clients(OneSumClients):
 
     def _clear(self) -> None:
         h, n, k = len(self.parties), self.terms.n, self._plan.degree
-        self._seed = b""
-        self._pledged = np.zeros((h, n if self._plan.sparse else 0), dtype=np.bool_)
-        self._pledges = np.zeros((*self._pledged.shape, COMMITMENT_BYTES), dtype=np.uint8)
+        self._clear_draw()
         size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
         self._pairs = Pairs(self._crypto, h, k)
         self._publics = np.zeros((h, k, size), dtype=np.uint8)
@@ -126,10 +114,6 @@ class Clients(OneSumClients):
         return self._plan.statement(self.step, place, public)
 
     # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
-    def _published(self, at: int) -> tuple[bytes, bytes]:
-        secret = self._secrets[at]
-        return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
-
     def _public(self, at: int) -> bytes:
         return b"".join(self._published(at))
 
@@ -137,41 +121,13 @@ class Clients(OneSumClients):
         """Both public keys of each client, signed where there are identities, and what a sparse graph needs."""
         keys = [self._published(at) for at in which.tolist()]
         fields = {
-            "sealing": _stacked([sealing for sealing, _ in keys]),
-            "mask": _stacked([mask for _, mask in keys]),
+            "sealing": stacked([sealing for sealing, _ in keys]),
+            "mask": stacked([mask for _, mask in keys]),
             "signature": self._signature[which],
         }
         if self._plan.sparse:
-            fields["pledge"] = _stacked([self._pledge(at) for at in which.tolist()])
+            fields["pledge"] = stacked([self._pledge(at) for at in which.tolist()])
         return [self._to_server(Phase.KEYS, which, fields)]
-
-    def _nonce(self, at: int) -> bytes:
-        """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
-        secret, context = self._secrets[at, SHARES].tobytes(), self._plan.context(self.step)
-        return self._crypto.stretched(secret, context, Purpose.NONCE, int(self.parties[at]))
-
-    def _pledge(self, at: int) -> bytes:
-        return pledge_of(int(self._places[at]), digest_of_keys(*self._published(at)), self._nonce(at))
-
-    def _hear_pledges(self, messages: Messages) -> Hear:
-        """All commitments, a client's own among them: from now on it takes part in no draw from others."""
-        n, least = self.terms.n, self.terms.threshold
-        made, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
-
-        def hear(row: int, at: int) -> None:
-            place = int(self._places[at])
-            if int(made[row].sum()) < least:
-                raise ProtocolError(f"a graph must be drawn by {least} clients; found {made[row].sum()}")
-            if not made[row, place] or entries[row, place].tobytes() != self._pledge(at):
-                raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
-            self._pledged[at], self._pledges[at] = made[row], entries[row]
-
-        return hear
-
-    def _reveal(self, which: Ids) -> Iterable[Messages]:
-        """What each client committed to."""
-        nonces = _stacked([self._nonce(at) for at in which.tolist()])
-        return [self._to_server(Phase.DRAW, which, {"nonce": nonces})]
 
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
@@ -206,29 +162,6 @@ class Clients(OneSumClients):
             self._seed = seed
 
         return hear
-
-    def _hear_draw(self, messages: Messages) -> Callable[[int, int], Draw | None]:
-        """Reads what a sparse graph is drawn from, the client's own nonce among it; None where all mask with all."""
-        if not self._plan.sparse:
-            return lambda _row, _at: None
-        n, least = self.terms.n, self.terms.threshold
-        revealed = flags_of(messages, "revealed", n)
-        keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
-
-        def read(row: int, at: int) -> Draw:
-            pledges = Pledges(self._pledged[at], self._pledges[at])
-            draw = Draw(pledges, revealed[row], keys[row], nonces[row])
-            if int(revealed[row].sum()) < least:
-                raise ProtocolError(f"a graph must be drawn by {least} clients; found {revealed[row].sum()}")
-            self._check_draw(draw, int(self._places[at]))
-            if self._seed not in (b"", draw.seed):
-                raise ProtocolError("a graph must be the same for all clients of a process; found another")
-            return draw
-
-        return read
-
-    def _check_draw(self, draw: Draw, own: int) -> None:
-        draw.check(own, MOST_WITHHELD)
 
     def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
         place, needed = int(self._places[at]), self._plan.needed
@@ -527,7 +460,6 @@ class Clients(OneSumClients):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
-            "seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges,
             "mask keys": self._publics, "mask": self._mask, "receiver": self._receiver,
             "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
             **self._pairs.arrays(),
@@ -536,12 +468,7 @@ class Clients(OneSumClients):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
         self._pairs.restore(arrays)
         self._publics, self._mask = arrays["mask keys"], arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
         self._held, self._asked = arrays["held"], arrays["asked"]
-
-
-def _stacked(rows: list[bytes]) -> NDArray[np.uint8]:
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +15,6 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import FieldStream
-from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
@@ -25,14 +23,11 @@ from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
 
 LABEL = b"fgl-secure pairwise-masking/v3"
 
 _NUMBERS = struct.Struct(">QQQ")
 _KEPT = 4
-
-COMMITMENT_BYTES = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,102 +93,6 @@ def _places(table: Ids) -> Ids:
     everybody = np.arange(n)[:, None]
     ascending = (everybody * n + table).ravel()
     return np.asarray(np.searchsorted(ascending, table * n + everybody) - table * k)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Pledges:
-    """What clients have committed to before any of them reveals it: the nonces that a sparse graph is drawn from.
-
-    Attributes:
-        made: bool [n], who has committed.
-        entries: uint8 [n, 32], their commitments; zeros for the others.
-    """
-
-    made: Flags
-    entries: Bytes
-
-    @property
-    def digest(self) -> bytes:
-        """SHA-256 of all of it."""
-        return hashlib.sha256(LABEL + b"pledges" + np.packbits(self.made).tobytes() + self.entries.tobytes()).digest()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Draw:
-    """What a sparse graph is drawn from: nonces of the clients, for this one sum, committed to before any is revealed.
-
-    A client reveals its own when it has been told all commitments, its own among them, so that nobody can choose
-    anything that the graph depends on after the first nonce of somebody honest is known, and before that nobody knows
-    anything of the graph: no server by choosing session, step or whom it has heard of, no client that colludes with it
-    by drawing its keys late. What is left is to withhold: whoever reveals last, and a server that says of others that
-    they revealed nothing, chooses among the graphs without some of the nonces. Few of them may be missing
-    (`MOST_WITHHELD`), and the degree of the graph allows for all that can be chosen (`freedom_bits`). Keys of pairs
-    are bound to the seed, so clients that are told different things have none in common.
-
-    Attributes:
-        pledges: as told before.
-        revealed: bool [n], whose nonces there are.
-        keys: uint8 [n, 32], digests of their public keys; zeros for the others.
-        nonces: uint8 [n, 32]; zeros for the others.
-    """
-
-    pledges: Pledges
-    revealed: Flags
-    keys: Bytes
-    nonces: Bytes
-
-    @property
-    def seed(self) -> bytes:
-        """32 bytes."""
-        told = np.packbits(self.revealed).tobytes() + self.keys.tobytes() + self.nonces.tobytes()
-        return hashlib.sha256(LABEL + b"seed" + self.pledges.digest + told).digest()
-
-    def check(self, own: int, most: int) -> None:
-        """Raises unless it is what was committed to, but for a few who withhold it.
-
-        Args:
-            own: the place of who checks, and has revealed.
-            most: that may be missing.
-
-        Raises:
-            ProtocolError: something revealed is not what was committed to, or too much is missing.
-        """
-        made = self.pledges.made
-        if not self.revealed[own]:
-            raise ProtocolError(f"a graph must be drawn with the nonce of client {own}, which it revealed; it is not")
-        missing = int((made & ~self.revealed).sum())
-        if missing > most:
-            raise ProtocolError(f"a graph must be drawn with all nonces but {most} at most; {missing} are missing")
-        for v in np.flatnonzero(self.revealed).tolist():
-            entry = pledge_of(v, self.keys[v].tobytes(), self.nonces[v].tobytes())
-            if not made[v] or self.pledges.entries[v].tobytes() != entry:
-                raise ProtocolError(f"a graph must be drawn from what was committed to; of client {v} it is not")
-
-    def check_keys(self, public: Mapping[int, tuple[bytes, ...]]) -> None:
-        """Raises unless keys, by client, are those that were committed to with the nonces.
-
-        Raises:
-            ProtocolError: those of a client are others; names it.
-        """
-        for v, keys in public.items():
-            if not self.revealed[v] or self.keys[v].tobytes() != digest_of_keys(*keys):
-                raise ProtocolError(f"a graph must be drawn from the keys that there are; of client {v} it is not")
-
-
-def digest_of_keys(*keys: bytes) -> bytes:
-    """SHA-256 of a client's public keys."""
-    return hashlib.sha256(LABEL + b"public keys" + b"".join(keys)).digest()
-
-
-def pledge_of(place: int, keys: bytes, nonce: bytes) -> bytes:
-    """A client's commitment to its nonce, which hides it, and to its keys.
-
-    Args:
-        place: of the client.
-        keys: as `digest_of_keys` gives them.
-        nonce: 32 secret bytes.
-    """
-    return hashlib.sha256(LABEL + b"pledge" + struct.pack(">I", place) + keys + nonce).digest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,16 +14,15 @@ from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
-from fgl_secure.protocols.pairwise_masking.plan import (
+from fgl_secure.protocols.pairwise_masking.drawing import (
     COMMITMENT_BYTES,
-    Circles,
     Draw,
-    MaskingPlan,
     Pledges,
     digest_of_keys,
     pledge_of,
 )
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
 from fgl_secure.runtime import Draws, Messages, Phase
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, Clients
+from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF
 from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
 

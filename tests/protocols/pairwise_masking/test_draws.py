@@ -13,7 +13,7 @@ from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.plan import Draw, Pledges, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges, digest_of_keys, pledge_of
 from fgl_secure.runtime import Phase, decode
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws

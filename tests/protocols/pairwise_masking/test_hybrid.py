@@ -20,7 +20,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import MASK
+from fgl_secure.protocols.pairwise_masking.drawing import MASK
 from fgl_secure.runtime import decode
 from tests.protocols.one_sum.rounds import LEADER, NEVER, SESSION, Sum, changed, topology_of, vectors_of
 from tests.protocols.pairwise_masking.test_keys import listing, true_keys

@@ -22,6 +22,7 @@ from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges
 from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUDING_PART,
     COMPLETE_UP_TO,
@@ -36,7 +37,6 @@ from fgl_secure.protocols.pairwise_masking.graph import (
     shortfall_bound,
     split_bound,
 )
-from fgl_secure.protocols.pairwise_masking.plan import Draw, Pledges
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
 from tests.protocols.one_sum.rounds import (

@@ -20,7 +20,8 @@ from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, SHARES, Clients
+from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
