@@ -24,7 +24,7 @@ from fgl_secure.runtime import Channel, Phase, Role, Step
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-EARLY = frozenset({Phase.KEYS, Phase.SECRET_SHARES})
+EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 """What clients still say that vanish before they hand in a vector."""
 
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyPair, is_usable
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, Offer, is_usable
 from fgl_secure.crypto.prg import KEY_BYTES, add_masks, word_of
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 
@@ -50,6 +50,8 @@ class Purpose(Enum):
     SELF_MASK = b"smsk"
     RECEIVER_MASK = b"rmsk"
     SHARING = b"shar"
+    WRAPPED = b"wrap"
+    NONCE = b"nonc"
 
     @property
     def words(self) -> str:
@@ -108,20 +110,41 @@ class Context:
         return hashlib.sha256(self.label + self.session + self.when + said).digest()
 
 
+@dataclass(frozen=True, slots=True)
+class Partner:
+    """The other end of a pair of which one end's secret was opened.
+
+    Attributes:
+        name: party identifier.
+        public: the key that it published.
+        wrapped: what it wrapped for the first end; None where that one wrapped something for it, or nobody does.
+    """
+
+    name: int
+    public: bytes
+    wrapped: bytes | None = None
+
+
+NOTHING_HEARD: Mapping[int, bytes] = {}
+
+
 class Cryptography(ABC):
     """The interface. Keys and secrets are bytes of one length, 32, whatever they stand for.
 
     Args:
         source: coins of the parties hosted here.
         modulus: of the field of masks and shared secrets, below 2^62.
+        agreement: how two parties agree on keys.
     """
 
     public_bytes: int = PUBLIC_KEY_BYTES
+    wrapped_bytes: int = 0
+    """What one end of a pair sends the other before they share a key; 0 where their public keys are enough."""
     vote_bytes: int = TAG_BYTES
     signature_bytes: int = 64
 
-    def __init__(self, source: Source, modulus: int) -> None:
-        self._source, self.modulus = source, modulus
+    def __init__(self, source: Source, modulus: int, agreement: KeyAgreement = KeyAgreement.X25519) -> None:
+        self._source, self.modulus, self.agreement = source, modulus, agreement
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(modulus={self.modulus}, <secrets>)"
@@ -144,9 +167,18 @@ class Cryptography(ABC):
 
     @abstractmethod
     def agree(
-        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes], width: int = 0
+        self,
+        secret: bytes,
+        context: Context,
+        purpose: Purpose,
+        own: int,
+        others: Mapping[int, bytes],
+        width: int = 0,
+        heard: Mapping[int, bytes] = NOTHING_HEARD,
     ) -> dict[int, bytes]:
         """The keys that the owner of a key pair shares with the owners of others, the same on both sides.
+
+        Where something is wrapped, one end of each pair wraps it (`wrapped`), and the other end has heard it.
 
         Args:
             secret: of the key pair.
@@ -155,13 +187,31 @@ class Cryptography(ABC):
             own: party identifier of its owner.
             others: public keys, by party identifier.
             width: entries of the masks that the keys are for; 0 for none.
+            heard: what others wrapped for the owner, by party identifier; for those that are not there the owner did.
 
         Returns:
             A key for each of the others.
 
         Raises:
+            ProtocolError: a public key is not usable, or what was heard was not wrapped for the owner.
+        """  # fmt: skip
+
+    def wrapped(
+        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes]  # noqa: ARG002
+    ) -> dict[int, bytes]:  # fmt: skip
+        """What the others must hear to agree on the same keys: `wrapped_bytes` for each, public, for it alone to open.
+
+        Args:
+            secret: see `agree`.
+            context: see `agree`.
+            purpose: see `agree`.
+            own: see `agree`.
+            others: see `agree`.
+
+        Raises:
             ProtocolError: a public key is not usable.
         """
+        return dict.fromkeys(others, b"")
 
     @abstractmethod
     def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
@@ -247,7 +297,7 @@ class Cryptography(ABC):
         public: bytes,
         context: Context,
         owner: int,
-        near: Mapping[int, tuple[int, bytes]],
+        near: Mapping[int, Partner],
         length: int,
     ) -> dict[int, Mask]:
         """The masks that opened `key_words` give, by place of the neighbour.
@@ -257,11 +307,12 @@ class Cryptography(ABC):
             public: the key that their owner published.
             context: of the sum.
             owner: party identifier.
-            near: party identifier and public key of the neighbours whose masks are wanted, by place.
+            near: the neighbours whose masks are wanted, by place.
             length: of a mask.
 
         Raises:
-            ProtocolError: they hold no key, or not that of the published one.
+            ProtocolError: they hold no key, or not that of the published one; or what a neighbour wrapped does not
+                open.
         """  # fmt: skip
 
 
@@ -270,7 +321,17 @@ class RealCryptography(Cryptography):
 
     Every key names its purpose, session, sum and ends in the `info` of HKDF, in fields of fixed length, so that no key
     serves two purposes and no mask is made twice.
+
+    In the hybrid with ML-KEM-768 (FIPS 203) a party's secret is the seed of both its private keys, and of every secret
+    that it wraps for somebody else. So whoever is given one end's secret by others, as the server is where a client
+    has vanished, recomputes the keys of its pairs alone: what that end wrapped follows from the seed, and what was
+    wrapped for it opens with the private key that the seed gives. The other end is not needed, nor is any word of its.
     """
+
+    def __init__(self, source: Source, modulus: int, agreement: KeyAgreement = KeyAgreement.X25519) -> None:
+        agreement.check_available()
+        super().__init__(source, modulus, agreement)
+        self.public_bytes, self.wrapped_bytes = agreement.public_bytes, agreement.wrapped_bytes
 
     def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
         """See `Cryptography.fresh`."""
@@ -279,23 +340,48 @@ class RealCryptography(Cryptography):
         return self._source.draw("secrets", owners, 256, (count, KEY_BYTES), step).astype(np.uint8)
 
     def public(self, secret: bytes) -> bytes:
-        """X25519."""
-        return KeyPair(secret).public
+        """X25519, and ML-KEM behind it where it is agreed on."""
+        return Offer.of_seed(secret, self.agreement).public
 
     def usable(self, public: bytes) -> bool:
-        """Whether it is no point of low order."""
+        """Whether it is no point of low order, and holds an ML-KEM key where there must be one."""
         return is_usable(public)
 
     def agree(
         self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes],
         width: int = 0,  # noqa: ARG002  # of ideals
+        heard: Mapping[int, bytes] = NOTHING_HEARD,
     ) -> dict[int, bytes]:  # fmt: skip
         """See `Cryptography.agree`."""
-        pair, found = KeyPair(secret), {}
+        offer, found = Offer.of_seed(secret, self.agreement), {}
         for other, public in others.items():
-            info = context.info(purpose, min(own, other), max(own, other)) + b"".join(sorted((pair.public, public)))
-            found[other] = pair.agree(public, session=context.session, context=info)
+            bound = _bound(context, purpose, (own, offer.public), (other, public))
+            if other in heard:
+                found[other] = _heard(offer, public, heard[other], context.session, bound, (other, own))
+                continue
+            said = self._said(secret, context, purpose, own, other)
+            found[other] = offer.answer(public, said, session=context.session, context=bound)
         return found
+
+    def wrapped(
+        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes]
+    ) -> dict[int, bytes]:
+        """See `Cryptography.wrapped`."""
+        if not self.wrapped_bytes:
+            return super().wrapped(secret, context, purpose, own, others)
+        offer, found = Offer.of_seed(secret, self.agreement), {}
+        for other, public in others.items():
+            bound = _bound(context, purpose, (own, offer.public), (other, public))
+            said = self._said(secret, context, purpose, own, other)
+            found[other] = offer.wrap(public, said, session=context.session, context=bound)
+        return found
+
+    def _said(self, secret: bytes, context: Context, purpose: Purpose, own: int, other: int) -> bytes:
+        """What a party wraps for another: from its own secret, so that whoever is given that one knows it."""
+        if not self.wrapped_bytes:
+            return b""
+        info = context.info(Purpose.WRAPPED, own, other) + purpose.value
+        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)
 
     def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
         """HKDF."""
@@ -359,15 +445,29 @@ class RealCryptography(Cryptography):
         return self.stretched(seed_of(words, self.modulus), context, Purpose.SELF_MASK, owner)
 
     def masks_of_key(
-        self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, tuple[int, bytes]],
-        length: int,
-    ) -> dict[int, Mask]:  # fmt: skip
+        self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, Partner], length: int
+    ) -> dict[int, Mask]:
         """Their keys, agreed on as their owner did."""
         secret = seed_of(words, self.modulus)
         if self.public(secret) != public:
             raise ProtocolError(f"party {owner} must share the mask key that it published; the one opened is another")
-        keys = self.agree(secret, context, Purpose.PAIR_MASK, owner, dict(near.values()), length)
-        return {place: keys[name] for place, (name, _) in near.items()}
+        publics = {other.name: other.public for other in near.values()}
+        heard = {other.name: other.wrapped for other in near.values() if other.wrapped is not None}
+        keys = self.agree(secret, context, Purpose.PAIR_MASK, owner, publics, length, heard)
+        return {place: keys[other.name] for place, other in near.items()}
+
+
+def _bound(context: Context, purpose: Purpose, own: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:
+    """What the key of a pair is bound to, the same at both ends."""
+    names, publics = (own[0], other[0]), (own[1], other[1])
+    return context.info(purpose, min(names), max(names)) + b"".join(sorted(publics))
+
+
+def _heard(offer: Offer, public: bytes, wrapped: bytes, session: bytes, bound: bytes, ends: tuple[int, int]) -> bytes:
+    try:
+        return offer.hear(public, wrapped, session=session, context=bound)
+    except ProtocolError as error:
+        raise ProtocolError(f"what party {ends[0]} sends must agree with party {ends[1]}; {error}") from error
 
 
 def words_of(seed: bytes, modulus: int, count: int) -> Elements:

@@ -9,7 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Bytes, Context, Cryptography, Elements, Ids, Mask, Purpose, Source
+from fgl_secure.crypto.cryptography import (
+    NOTHING_HEARD,
+    Bytes,
+    Context,
+    Cryptography,
+    Elements,
+    Ids,
+    Mask,
+    Partner,
+    Purpose,
+    Source,
+)
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 
@@ -20,19 +32,21 @@ class IdealCryptography(Cryptography):
     A secret and its public key are a number; a key that two parties agree on is named by their numbers, its purpose
     and the sum; the mask of a name is drawn when the name is first used, by one of its owners, and noted as known to
     the other; a box is a number, and what it held is noted as known to the party that gets it opened. So a
-    coalition's view has everything that its members know. Short numbers keep views narrow.
+    coalition's view has everything that its members know. Short numbers keep views narrow. Public keys are enough for
+    two to agree, whatever the agreement: an ideal key is hidden from everybody else, and has nothing to be wrapped.
 
     Args:
         source: coins, those of all tapes at once under enumeration.
         modulus: of the field.
+        agreement: of what it stands for.
     """
 
     public_bytes = 2
     vote_bytes = 1
     signature_bytes = 0
 
-    def __init__(self, source: Source, modulus: int) -> None:
-        super().__init__(source, modulus)
+    def __init__(self, source: Source, modulus: int, agreement: KeyAgreement = KeyAgreement.X25519) -> None:
+        super().__init__(source, modulus, agreement)
         self._owners: list[int] = []
         self._keys: dict[bytes, tuple[Purpose, tuple[int, ...], Any]] = {}
         self._masks: dict[bytes, Elements] = {}
@@ -56,8 +70,9 @@ class IdealCryptography(Cryptography):
         return int.from_bytes(public) < len(self._owners)
 
     def agree(
-        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes], width: int = 0
-    ) -> dict[int, bytes]:
+        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes], width: int = 0,
+        heard: Mapping[int, bytes] = NOTHING_HEARD,  # noqa: ARG002  # of real ones
+    ) -> dict[int, bytes]:  # fmt: skip
         """Names of pairs, and their masks at once where they are for some."""
         found = {}
         for other, public in others.items():
@@ -139,7 +154,7 @@ class IdealCryptography(Cryptography):
         return words[..., :length]
 
     def masks_of_key(
-        self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, tuple[int, bytes]],  # noqa: ARG002
+        self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, Partner],  # noqa: ARG002
         length: int,
     ) -> dict[int, Mask]:  # fmt: skip
         """As opened."""

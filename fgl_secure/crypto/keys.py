@@ -4,6 +4,10 @@ In the hybrid whoever speaks first publishes an X25519 key and an ML-KEM one; wh
 it under a key that it encapsulates. The agreed key is derived from the X25519 secret and the wrapped one together, so
 that it is hidden from whoever breaks one of the two. The secret is drawn from the caller's coins, and so simulations
 repeat; the library's own randomness hides it on its way and goes into nothing else.
+
+Where both ends publish offers, either may answer: parties that tell each other something at one time each wrap a
+secret for what they say. What is wrapped then is sealed under both kinds of keys, so that nobody else, such as a
+server that passes it on, can put something of its own in its place, which would leave X25519 alone to hide a key.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ WRAPPED_BYTES = CIPHERTEXT_BYTES + KEY_BYTES + 16
 """A secret of KEY_BYTES, wrapped: the ciphertext, and AES-256-GCM under the encapsulated key."""
 
 _NONCE = bytes(12)  # of a key that wraps one secret
+_WRAP = b"wrap"
+_BOTH = b"fgl-secure/v1 private keys of a hybrid offer"
 
 
 class KeyAgreement(StrEnum):
@@ -117,13 +123,16 @@ class KeyPair:
             InputError: `other` has another length.
             ProtocolError: `other` is a point of low order, with which everybody would share the same key.
         """
+        shared = self._shared(other)
+        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(shared + secret)
+
+    def _shared(self, other: bytes) -> bytes:
         if len(other) != PUBLIC_KEY_BYTES:
             raise InputError(f"other must have {PUBLIC_KEY_BYTES} bytes; found {len(other)}")
         try:
-            shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
+            return self._private.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError as error:
             raise ProtocolError("other must not be a public key of low order") from error
-        return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(shared + secret)
 
 
 @cache
@@ -132,9 +141,14 @@ def _anybody() -> X25519PrivateKey:
 
 
 def is_usable(public: bytes) -> bool:
-    """Whether 32 bytes are no point of low order, with which everybody would share the same key."""
+    """Whether a public key or an offer can be answered.
+
+    Points of low order cannot, with which everybody would share the same key, nor what is no ML-KEM key.
+    """
     try:
-        _anybody().exchange(X25519PublicKey.from_public_bytes(public))
+        _anybody().exchange(X25519PublicKey.from_public_bytes(public[:PUBLIC_KEY_BYTES]))
+        if len(public) > PUBLIC_KEY_BYTES:
+            MLKEM768PublicKey.from_public_bytes(public[PUBLIC_KEY_BYTES:])
     except ValueError:
         return False
     return True
@@ -151,7 +165,7 @@ class Offer:
         public: what is published.
     """
 
-    __slots__ = ("_pair", "_seed", "public")
+    __slots__ = ("_pair", "_private_key", "_seed", "public")
 
     def __init__(self, private: bytes, agreement: KeyAgreement) -> None:
         agreement.check_available()
@@ -160,10 +174,75 @@ class Offer:
         self._pair, self._seed = KeyPair(private[:KEY_BYTES]), private[KEY_BYTES:]
         self.public = self._pair.public
         if self._seed:
-            self.public += MLKEM768PrivateKey.from_seed_bytes(self._seed).public_key().public_bytes_raw()
+            self._private_key = MLKEM768PrivateKey.from_seed_bytes(self._seed)
+            self.public += self._private_key.public_key().public_bytes_raw()
+
+    @classmethod
+    def of_seed(cls, seed: bytes, agreement: KeyAgreement) -> Offer:
+        """The offer of somebody who keeps, or shares among others, one secret for both of its keys.
+
+        Args:
+            seed: 32 secret bytes: the X25519 key where there is no other, else what both are derived from.
+            agreement: which one.
+        """
+        if agreement is KeyAgreement.X25519:
+            return cls(seed, agreement)
+        size = agreement.private_bytes
+        return cls(HKDF(algorithm=SHA256(), length=size, salt=None, info=_BOTH).derive(seed), agreement)
 
     def __repr__(self) -> str:
         return f"Offer(public={self._pair.public.hex()}, private=<secret>)"
+
+    def answer(self, other: bytes, secret: bytes, *, session: bytes, context: bytes) -> bytes:
+        """The key shared with the owner of another offer, for whom a secret is wrapped (`wrap`).
+
+        Args:
+            other: what that one published.
+            secret: that is wrapped; empty where the agreement wraps none.
+            session: see `KeyPair.agree`.
+            context: see `KeyPair.agree`.
+
+        Raises:
+            ProtocolError: `other` has low order.
+        """
+        return self._pair.agree(other[:PUBLIC_KEY_BYTES], session=session, context=context, secret=secret)
+
+    def wrap(self, other: bytes, secret: bytes, *, session: bytes, context: bytes) -> bytes:
+        """The secret of such an answer, for the owner of the other offer alone, who knows whom it is from.
+
+        Args:
+            other: see `answer`.
+            secret: of 32 bytes, used for one key.
+            session: see `KeyPair.agree`.
+            context: see `KeyPair.agree`.
+
+        Raises:
+            ProtocolError: `other` has low order or holds no ML-KEM key.
+        """
+        if not self._seed:
+            return b""
+        key, ciphertext = _encapsulated(other)
+        sealing = self._pair.agree(other[:PUBLIC_KEY_BYTES], session=session, context=context + _WRAP, secret=key)
+        return ciphertext + AESGCM(sealing).encrypt(_NONCE, secret, None)
+
+    def hear(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
+        """The key shared with the owner of another offer, who wrapped a secret.
+
+        Args:
+            other: what that one published.
+            wrapped: the secret; empty where the agreement wraps none.
+            session: see `KeyPair.agree`.
+            context: see `KeyPair.agree`.
+
+        Raises:
+            ProtocolError: `other` has low order, or it was not its owner who wrapped the secret, or not for this offer.
+        """
+        public = other[:PUBLIC_KEY_BYTES]
+        if not self._seed:
+            return self._pair.agree(public, session=session, context=context)
+        sealing = self._pair.agree(public, session=session, context=context + _WRAP, secret=self._decapsulated(wrapped))
+        secret = _opened(sealing, wrapped)
+        return self._pair.agree(public, session=session, context=context, secret=secret)
 
     def agree(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
         """The key shared with whoever answered.
@@ -183,13 +262,26 @@ class Offer:
     def _unwrapped(self, wrapped: bytes) -> bytes:
         if not self._seed:
             return b""
+        return _opened(self._decapsulated(wrapped), wrapped)
+
+    def _decapsulated(self, wrapped: bytes) -> bytes:
         if len(wrapped) != WRAPPED_BYTES:
             raise ProtocolError(f"wrapped must have {WRAPPED_BYTES} bytes; found {len(wrapped)}")
-        key = MLKEM768PrivateKey.from_seed_bytes(self._seed).decapsulate(wrapped[:CIPHERTEXT_BYTES])
-        try:
-            return AESGCM(key).decrypt(_NONCE, wrapped[CIPHERTEXT_BYTES:], None)
-        except InvalidTag as error:
-            raise ProtocolError("wrapped must have been made for this key; it was not, or was changed") from error
+        return self._private_key.decapsulate(wrapped[:CIPHERTEXT_BYTES])
+
+
+def _opened(key: bytes, wrapped: bytes) -> bytes:
+    try:
+        return AESGCM(key).decrypt(_NONCE, wrapped[CIPHERTEXT_BYTES:], None)
+    except InvalidTag as error:
+        raise ProtocolError("wrapped must have been made for this key; it was not, or was changed") from error
+
+
+def _encapsulated(offer: bytes) -> tuple[bytes, bytes]:
+    try:
+        return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:]).encapsulate()
+    except ValueError as error:
+        raise ProtocolError("offer must hold an ML-KEM-768 public key; it does not") from error
 
 
 def wrap(offer: bytes, secret: bytes) -> bytes:
@@ -204,8 +296,5 @@ def wrap(offer: bytes, secret: bytes) -> bytes:
     """
     if len(offer) == PUBLIC_KEY_BYTES:
         return b""
-    try:
-        key, ciphertext = MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:]).encapsulate()
-    except ValueError as error:
-        raise ProtocolError("offer must hold an ML-KEM-768 public key; it does not") from error
+    key, ciphertext = _encapsulated(offer)
     return ciphertext + AESGCM(key).encrypt(_NONCE, secret, None)

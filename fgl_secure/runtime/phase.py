@@ -35,6 +35,7 @@ class Phase(Enum):
     ENCRYPTION_KEY = ("encryption keys", "public CKKS parameters and key of the receiver of a sum")
     CIPHERTEXTS = ("ciphertexts", "a client's vector, encrypted for the receiver of the sum")
     CIPHERTEXT_SUMS = ("ciphertext sums", "the sum of clients' vectors, encrypted for its receiver")
+    DRAW = ("draws", "commitments to what a graph of clients is drawn from, and then what each committed to")
     SECRET_SHARES = ("secret shares", "shares of a sender's mask secrets, sealed for another sender")
     MASKED_VECTORS = ("masked vectors", "a client's vector under masks that cancel in the sum")
     UNMASKING = ("unmasking shares", "shares of the masks of senders, or of the keys of those that dropped out")

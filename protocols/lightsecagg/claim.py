@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.pairwise_masking.claim import SUM_LEAKS
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.protocols.pairwise_masking.claim import SUM_LEAKS, primitives
 from fgl_secure.runtime import Claim, Guarantee, Role, Secret, Strength
 
 _SOURCE = "So et al. (MLSys 2022), theorem 1"
 
 
-def claim_of(colluding: int, lying: int) -> Claim:
+def claim_of(colluding: int, lying: int, keys: KeyAgreement) -> Claim:
     """The claim of a session.
 
     Args:
         colluding: T, most senders that may pool their views with the aggregator, who follows the protocol.
         lying: most senders that may do so with an aggregator that departs from it: min(T, 2U - N - 1).
+        keys: how senders agree on keys.
     """
-    return Claim((_honest(colluding), _lying(lying)), SUM_LEAKS, _ASSUMPTIONS)
+    return Claim((_honest(colluding), _lying(lying)), SUM_LEAKS, (*_ASSUMPTIONS, primitives(keys)))
 
 
 def _honest(colluding: int) -> Guarantee:
@@ -50,6 +52,4 @@ _ASSUMPTIONS = (
     "dropped out",
     "a sender may spoil a sum with a wrong vector or wrong coded masks, unseen; it learns nothing by that. Wrong sums "
     "of coded masks are corrected, one for every two answers beyond U, and noticed where there are fewer",
-    "AES-256 in counter mode is a pseudo-random generator, AES-256-GCM authenticated encryption, HMAC-SHA256 and "
-    "HKDF-SHA256 pseudo-random functions, and X25519 a key agreement",
 )

@@ -19,9 +19,10 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_roster
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
-from fgl_secure.protocols.one_sum.terms import Stage, as_elements
+from fgl_secure.protocols.one_sum.pairs import Pairs
+from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -48,7 +49,7 @@ class Clients(OneSumClients):
         Phase.ROSTERS: Stage.AGREEMENT,
         Phase.UNMASKING: Stage.OPENING,
     }
-    stages: ClassVar = tuple(Stage)
+    stages = WITHOUT_DRAW
     secrets: ClassVar = 3
 
     def __init__(
@@ -59,8 +60,7 @@ class Clients(OneSumClients):
 
     def _clear(self) -> None:
         h, n = len(self.parties), self.terms.n
-        self._has = np.zeros((h, n), dtype=np.bool_)
-        self._pair = np.zeros((h, n, KEY_BYTES), dtype=np.uint8)
+        self._pairs = Pairs(self._crypto, h, n)
         self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._holds = np.zeros((h, n), dtype=np.bool_)
         self._own = np.zeros((*self._tapes, h, self._plan.code.width), dtype=np.int64)
@@ -105,35 +105,37 @@ class Clients(OneSumClients):
 
     def _agree_on(self, at: int, public: Mapping[int, bytes], receiver: bytes, context: Context) -> None:
         """Keys of pairs with all listed, and of the receiver's mask."""
-        c, terms, me = self._crypto, self.terms, int(self.parties[at])
+        terms, me = self.terms, int(self.parties[at])
         secret = self._secrets[at, SEALING].tobytes()
-        others = {int(terms.clients[v]): key for v, key in public.items() if v != self._places[at]}
-        pairs = c.agree(secret, context, Purpose.PAIR, me, others)
+        others = {v: (int(terms.clients[v]), key) for v, key in public.items() if v != self._places[at]}
+        shared, wrapped = self._agree_with_receiver(secret, me, receiver, context) if receiver else (b"", b"")
+        self._pairs.agree(at, secret, context, me, others)
         if receiver:
-            to = {terms.receiver: receiver}
-            shared = c.agree(secret, context, Purpose.RECEIVER_MASK, me, to, terms.length)[terms.receiver]
             self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
-        for v in public:
-            if v != self._places[at]:
-                self._has[at, v] = True
-                self._pair[at, v] = np.frombuffer(pairs[int(terms.clients[v])], dtype=np.uint8)
+            self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
 
     def _share(self, which: Ids) -> Iterable[Messages]:
-        """A coded mask sealed for each other client whose key was heard, client by client; its noise is forgotten."""
+        """A coded mask sealed for each other client whose key was heard, client by client; its noise is forgotten.
+
+        So is its private key, unless it has yet to hear what others wrapped for it.
+        """
         secrets = self._secrets[which]
-        self._secrets[which, SEALING], self._secrets[which, NOISE] = 0, 0
+        for kind in (NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE):
+            self._secrets[which, kind] = 0
         return self._shared(which, secrets, self._plan.context(self.step), self.step)
 
     def _shared(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
-        n, nothing = self.terms.n, bytes(self._crypto.sealed_bytes(self._plan.code.width))
+        n, nothing, has = self.terms.n, bytes(self._pairs.box_bytes(self._plan.code.width)), self._pairs.has
         for at, own in zip(which.tolist(), secrets, strict=True):
             place = int(self._places[at])
             coded = self._coded(at, own, context)
             self._own[..., at, :], self._holds[at, place] = coded[..., place, :], True
             others = [v for v in range(n) if v != place]
-            sealed = [self._sealed(at, v, coded, context) if self._has[at, v] else nothing for v in others]
+            names = {v: int(self.terms.clients[v]) for v in others if has[at, v]}
+            said = self._pairs.wrapped(at, own[SEALING].tobytes(), context, int(self.parties[at]), names)
+            sealed = [self._sealed(at, v, coded, said[v], context) if v in said else nothing for v in others]
             boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
-            fields = {"boxes": boxes, "given": self._has[[at]]}
+            fields = {"boxes": boxes, "given": has[[at]]}
             yield self._to_server(Phase.SECRET_SHARES, np.array([at]), fields, None, step)
 
     def _coded(self, at: int, secrets: Array, context: Context) -> Elements:
@@ -153,38 +155,41 @@ class Clients(OneSumClients):
         rows, width = self._plan.code.noise_shape
         return self._crypto.elements(key, rows * width)
 
-    def _sealed(self, at: int, v: int, coded: Elements, context: Context) -> bytes:
+    def _sealed(self, at: int, v: int, coded: Elements, said: bytes, context: Context) -> bytes:
         """The coded mask for one other client."""
-        me, to = int(self.parties[at]), int(self.terms.clients[v])
-        return self._crypto.seal(self._pair[at, v].tobytes(), context, me, to, coded[..., v, :])
+        ends = int(self.parties[at]), int(self.terms.clients[v])
+        return self._pairs.seal(at, v, said, context, ends, coded[..., v, :])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_shares(self, messages: Messages, context: Context) -> Hear:
         """Who shared, and the coded masks that a client holds from now on."""
         n, needed = self.terms.n, self.terms.threshold
         told = flags_of(messages, "told", n)
-        boxes = bytes_of(messages, "boxes", n - 1, self._crypto.sealed_bytes(self._plan.code.width))
+        boxes = bytes_of(messages, "boxes", n - 1, self._pairs.box_bytes(self._plan.code.width))
 
         def hear(row: int, at: int) -> None:
-            strangers = np.flatnonzero(told[row] & ~self._has[at])
+            strangers = np.flatnonzero(told[row] & ~self._pairs.has[at])
             if len(strangers):
                 raise ProtocolError(
                     f"clients that shared must be clients that this stage allows; found client {strangers[0]}"
                 )
-            found = self._unsealed(at, told[row], boxes[row], context)
+            keys, found = self._unsealed(at, told[row], boxes[row], context)
             if len(found) + 1 < needed:
                 raise ProtocolError(
                     f"coded masks of at least {needed} clients must open as sealed for client {self._places[at]}; "
                     f"found {len(found) + 1}"
                 )
+            self._pairs.keep(at, keys)
             self._held[..., at, int(self._places[at]), :] = self._own[..., at, :]
             for v, values in found.items():
                 self._holds[at, v], self._held[..., at, v, :] = True, values
 
         return hear
 
-    def _unsealed(self, at: int, told: Flags, boxes: Array, context: Context) -> dict[int, Elements]:
-        """The coded masks that open as sealed for a client, by their owners; the others are not there.
+    def _unsealed(
+        self, at: int, told: Flags, boxes: Array, context: Context
+    ) -> tuple[dict[int, bytes], dict[int, Elements]]:
+        """Keys of those that a client hears, and the coded masks that open as sealed for it, by their owners.
 
         Args:
             at: the place of the client among those hosted.
@@ -193,21 +198,23 @@ class Clients(OneSumClients):
             context: of the sum.
         """
         found, me, place = {}, int(self.parties[at]), int(self._places[at])
-        for v in np.flatnonzero(told).tolist():
-            owner, key = int(self.terms.clients[v]), self._pair[at, v].tobytes()
+        given = {
+            v: (int(self.terms.clients[v]), boxes[v - (v > place)].tobytes()) for v in np.flatnonzero(told).tolist()
+        }
+        keys = self._pairs.heard(at, self._secrets[at, SEALING].tobytes(), context, me, given)
+        for v, (owner, box) in given.items():
             try:
-                box = boxes[v - (v > place)].tobytes()
-                found[v] = self._crypto.unseal(key, context, owner, me, box, self._plan.code.width)
+                found[v] = self._pairs.unseal(keys.get(v), context, (owner, me), box, self._plan.code.width)
             except ProtocolError as error:
                 self.remark(self.step, owner, str(error))
-        return found
+        return keys, found
 
     def _hand_in(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, under its mask and the receiver's."""
         context, rows = self._plan.context(self.step), self._rows
         assert rows is not None, "see turn"
         self._used_up()
-        todo = [(at, rows[self._row_of[at]], self._masks(at, context)) for at in which.tolist()]
+        todo = [(self._vector_from(at), rows[self._row_of[at]], self._masks(at, context)) for at in which.tolist()]
         self._secrets[which], self._receiver[which] = 0, 0
         return self._masked(todo, self.step)
 
@@ -216,11 +223,11 @@ class Clients(OneSumClients):
         masks: list[Mask] = [self._mask_key(at, self._secrets[at, MASK].tobytes(), context)]
         return [*masks, self._receiver[at].tobytes()] if self.terms.split else masks
 
-    def _masked(self, todo: list[tuple[int, Array, list[Mask]]], step: Step) -> Iterator[Messages]:
-        for at, row, masks in todo:
+    def _masked(self, todo: list[tuple[VectorFrom, Array, list[Mask]]], step: Step) -> Iterator[Messages]:
+        for (at, fields), row, masks in todo:
             total = self._crypto.add_masks(as_elements(row, self._plan.field.modulus), masks, [1] * len(masks))
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
-            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), {}, {"vector": vector}, step)
+            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
     def _hear_roster(self, messages: Messages, context: Context) -> Hear:  # noqa: ARG002  # of those that use it
@@ -238,7 +245,7 @@ class Clients(OneSumClients):
 
     def _voters(self, at: int) -> Flags:
         """Bool [n], the others on a client's roster: whom its votes are for, and whose votes it counts."""
-        others: Flags = self._roster[at] & self._has[at]
+        others: Flags = self._roster[at] & self._pairs.has[at]
         others[self._places[at]] = False
         return others
 
@@ -249,8 +256,7 @@ class Clients(OneSumClients):
         for row, at in enumerate(which.tolist()):
             digest, me = context.digest(self._roster[at].tobytes()), int(self.parties[at])
             for v in np.flatnonzero(self._voters(at)).tolist():
-                key, to = self._pair[at, v].tobytes(), int(self.terms.clients[v])
-                votes[row, v] = np.frombuffer(self._crypto.vote(key, context, me, to, digest), dtype=np.uint8)
+                votes[row, v] = self._pairs.vote(at, v, context, (me, int(self.terms.clients[v])), digest)
         return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
 
     def _hear_votes(self, messages: Messages, context: Context) -> Hear:
@@ -275,8 +281,8 @@ class Clients(OneSumClients):
         """How many others voted for what a client was told; any other vote is noted."""
         digest, me, found = context.digest(self._roster[at].tobytes()), int(self.parties[at]), 0
         for v in np.flatnonzero(cast).tolist():
-            voter, key = int(self.terms.clients[v]), self._pair[at, v].tobytes()
-            if self._crypto.is_vote(votes[v].tobytes(), key, context, voter, me, digest):
+            voter = int(self.terms.clients[v])
+            if self._pairs.is_vote(at, v, context, (voter, me), digest, votes[v].tobytes()):
                 found += 1
             else:
                 self.remark(self.step, voter, f"its vote for a roster is not what party {me} was told")
@@ -286,7 +292,8 @@ class Clients(OneSumClients):
         """The sum of the coded masks of each client's roster, and no second; then everything is forgotten."""
         sums = [self._plan.code.added(self._opened(at)) for at in which.tolist()]
         self._held[..., which, :, :], self._own[..., which, :] = 0, 0
-        self._pair[which], self._holds[which] = 0, False
+        self._pairs.forget(which)
+        self._holds[which] = False
         total = np.stack([one.astype(np.int64, copy=False) for one in sums], axis=-2)
         return [self._to_server(Phase.UNMASKING, which, {}, {"sum": total})]
 
@@ -297,8 +304,7 @@ class Clients(OneSumClients):
     def _arrays(self) -> dict[str, Array]:
         return {
             **super()._arrays(),
-            "has": self._has,
-            "pair": self._pair,
+            **self._pairs.arrays(),
             "pad": self._receiver,
             "holds": self._holds,
             "own": self._own,
@@ -308,6 +314,7 @@ class Clients(OneSumClients):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._has, self._pair, self._receiver = arrays["has"], arrays["pair"], arrays["pad"]
+        self._pairs.restore(arrays)
+        self._receiver = arrays["pad"]
         self._holds, self._roster = arrays["holds"], arrays["roster"]
         self._own, self._held = arrays["own"], arrays["held"]

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.lightsecagg.code import MaskCode
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
 
-LABEL = b"fgl-secure lightsecagg/v2"
+LABEL = b"fgl-secure lightsecagg/v3"
 
 _NUMBERS = struct.Struct(">QQ")
 
@@ -34,10 +35,12 @@ class LightSecAggPlan:
     Attributes:
         terms: of the sums.
         code: of masks.
+        keys: how clients agree on keys.
     """
 
     terms: OneSum
     code: MaskCode
+    keys: KeyAgreement = KeyAgreement.X25519
 
     @property
     def field(self) -> PrimeField:
@@ -48,7 +51,7 @@ class LightSecAggPlan:
     def digest(self) -> bytes:
         """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
         numbers = _NUMBERS.pack(self.field.modulus, self.code.colluding)
-        return hashlib.sha256(LABEL + b"terms" + self.terms.digest + numbers).digest()
+        return hashlib.sha256(LABEL + b"terms" + self.terms.digest + numbers + self.keys.encode()).digest()
 
     def context(self, step: Step) -> Context:
         """What keys of one sum are bound to."""

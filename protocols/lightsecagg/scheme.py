@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.claim import claim_of
@@ -46,18 +47,20 @@ class LightSecAgg(OneSumScheme):
             floor(2N/3) + 1 of N, which withstands an aggregator that lies together with T senders.
         colluding: T, most senders that may collude, 1 .. U - 1; None takes a third of them.
         modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
-        cryptography: from coins and modulus; `IdealCryptography` for proofs over every coin.
+        keys: how clients agree on keys; all parties must take the same one.
+        cryptography: from coins, modulus and keys; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
     label: ClassVar[str] = "lightsecagg"
     summary: ClassVar[str] = "one sum over clients under coded masks, opened in one go (So et al., MLSys 2022)"
-    parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus")
+    parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus", "keys")
 
     threshold: int | None = None
     colluding: int | None = None
     modulus: int = MERSENNE_61
-    cryptography: Callable[[Draws, int], Cryptography] = field(default=RealCryptography, repr=False)
+    keys: KeyAgreement = field(default_factory=KeyAgreement.best)
+    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
@@ -72,6 +75,7 @@ class LightSecAgg(OneSumScheme):
             )
         if self.threshold is not None and self.colluding is not None:
             colluding_of(self.threshold, self.threshold, self.colluding)
+        self.keys.check_available()
 
     @property
     def name(self) -> str:
@@ -80,6 +84,7 @@ class LightSecAgg(OneSumScheme):
             f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
             f"threshold={self.threshold}" if self.threshold is not None else "",
             f"colluding={self.colluding}" if self.colluding is not None else "",
+            str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{self.label}[{named}]" if named else self.label
@@ -87,12 +92,12 @@ class LightSecAgg(OneSumScheme):
     @property
     def claim(self) -> Claim:
         """What holds for any number of senders; `claim_for` says more."""
-        return claim_of(self.colluding or 1, 0)
+        return claim_of(self.colluding or 1, 0, self.keys)
 
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
-        return claim_of(colluding, lying_of(clients, threshold, colluding))
+        return claim_of(colluding, lying_of(clients, threshold, colluding), self.keys)
 
     @property
     def public(self) -> PublicParameters:
@@ -126,7 +131,7 @@ class LightSecAgg(OneSumScheme):
         colluding = self.colluding_for(terms.n)
         code = MaskCode(PrimeField(self.modulus), terms.n, terms.threshold, colluding, terms.length)
         code.check()
-        return LightSecAggPlan(terms, code)
+        return LightSecAggPlan(terms, code, self.keys)
 
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
@@ -138,7 +143,7 @@ class LightSecAgg(OneSumScheme):
                 too short.
             FieldRangeError: the field cannot hold the sums, or has fewer than N + U elements.
         """
-        plan, crypto = self.plan_for(topology, session), self.cryptography(draws, self.modulus)
+        plan, crypto = self.plan_for(topology, session), self.cryptography(draws, self.modulus, self.keys)
         senders = plan.terms.clients
         here = senders if hosted is None else senders[np.isin(senders, hosted)]
         out: list[SumMachine] = []

@@ -47,6 +47,7 @@ class Server(OneSumServer):
         n, c, code = self.terms.n, self._crypto, self._plan.code
         self._given = np.zeros((n, n), dtype=np.bool_)
         self._boxes: dict[int, Bytes] = {}
+        self._box_bytes = c.wrapped_bytes + c.sealed_bytes(code.width)
         self._told = np.zeros((n, n), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, code.length), dtype=np.int64)
         self._votes = np.zeros((n, n, c.vote_bytes), dtype=np.uint8)
@@ -73,7 +74,7 @@ class Server(OneSumServer):
         """A sealed box for each other client."""
         n = self.terms.n
         given = flags_of(messages, "given", n)
-        boxes = bytes_of(messages, "boxes", n - 1, self._crypto.sealed_bytes(self._plan.code.width))
+        boxes = bytes_of(messages, "boxes", n - 1, self._box_bytes)
 
         def hear(row: int, client: int) -> None:
             others = self._listed.copy()
@@ -94,7 +95,7 @@ class Server(OneSumServer):
 
     def _forwarded(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
         """Client by client: all boxes together are as large as what everybody shared."""
-        nothing = np.zeros(self._crypto.sealed_bytes(self._plan.code.width), dtype=np.uint8)
+        nothing = np.zeros(self._box_bytes, dtype=np.uint8)
         for client in np.flatnonzero(shared).tolist():
             others = [u for u in range(len(shared)) if u != client]
             own = [boxes[u][client - (client > u)] if told[client, u] else nothing for u in others]
@@ -107,9 +108,11 @@ class Server(OneSumServer):
         """A masked vector, added up at once."""
         field = self._plan.field
         vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
+        wrapped = self._wrapped_with(messages)
 
-        def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
+        def hear(row: int, client: int) -> None:
             self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            self._for_receiver[client] = wrapped[row]
 
         return hear
 
@@ -170,11 +173,10 @@ class Server(OneSumServer):
         self._opened, self._total = self._opened[..., :0, :].copy(), np.zeros_like(self._total)
         if not terms.split:
             return ()
-        fields, elements = {"roster": self._included[None]}, {"sum": total[..., None, :]}
-        return [self._to_receiver(Phase.MASKED_SUMS, fields, elements, step)]
+        return [self._masked_sum(self._included, total, step)]
 
     def _arrays(self) -> dict[str, Array]:
-        shape = len(self._boxes), self.terms.n - 1, self._crypto.sealed_bytes(self._plan.code.width)
+        shape = len(self._boxes), self.terms.n - 1, self._box_bytes
         return {
             **super()._arrays(),
             "given": self._given,

@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Cryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, laid_out
 from fgl_secure.protocols.one_sum.machine import OneSumMachine
+from fgl_secure.protocols.one_sum.pairs import check_usable
 from fgl_secure.protocols.one_sum.terms import OneSum, Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -25,6 +27,8 @@ Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, for the client at a place among those hosted, or raises."""
 Answer = Callable[[Ids], Iterable[Messages]]
 """What clients at some places among those hosted say."""
+VectorFrom = tuple[int, dict[str, Array]]
+"""The place of a client among those hosted, and what goes with its vector."""
 
 DONE = len(Stage)
 """The stage that is due to a client that has given its last answer."""
@@ -49,8 +53,8 @@ class OneSumClients(OneSumMachine):
 
     phases: ClassVar[Mapping[Phase, Stage]]
     """What the server's messages ask for, by what they carry."""
-    stages: ClassVar[Sequence[Stage]]
-    """Those of the scheme, in order."""
+    stages: Sequence[Stage]
+    """Those of the sum, in order."""
     secrets: ClassVar[int]
     """How many a client draws for one sum."""
 
@@ -218,8 +222,22 @@ class OneSumClients(OneSumMachine):
             raise ProtocolError(f"own key must come back as client {place} published it; it does not")
         if len(public) < needed:
             raise ProtocolError(f"keys must be those of at least {needed} clients; found {len(public)}")
-        if len(set(public.values())) < len(public):
+        if len({key[:PUBLIC_KEY_BYTES] for key in public.values()}) < len(public):
             raise ProtocolError("keys must all differ; found one twice")
+
+    # ----------------------------------------------------------------------- a receiver that does not add up itself
+    def _agree_with_receiver(self, secret: bytes, me: int, public: bytes, context: Context) -> tuple[bytes, bytes]:
+        """The key of the receiver's mask, and what the receiver needs to agree: with a vector it is sent."""
+        to, c = {self.terms.receiver: public}, self._crypto
+        check_usable(c, to)
+        shared = c.agree(secret, context, Purpose.RECEIVER_MASK, me, to, self.terms.length)
+        wrapped = c.wrapped(secret, context, Purpose.RECEIVER_MASK, me, to)
+        return shared[self.terms.receiver], wrapped[self.terms.receiver]
+
+    def _vector_from(self, at: int) -> VectorFrom:
+        """A client's place, and what goes with its vector."""
+        wrapped = self.terms.split and self._crypto.wrapped_bytes
+        return at, {"wrapped": self._for_receiver[[at]]} if wrapped else {}
 
     # -------------------------------------------------------------------------------------------- messages and states
     def _to_server(
@@ -249,6 +267,7 @@ class OneSumClients(OneSumMachine):
         self._pending = np.zeros(h, dtype=np.bool_)
         self._secrets = np.zeros((h, self.secrets, KEY_BYTES), dtype=np.uint8)
         self._signature = np.zeros((h, self._crypto.signature_bytes), dtype=np.uint8)
+        self._for_receiver = np.zeros((h, self._crypto.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
 
     def _arrays(self) -> dict[str, Array]:
         rows = np.zeros((0, self.terms.length), dtype=np.int64) if self._rows is None else self._rows
@@ -257,10 +276,12 @@ class OneSumClients(OneSumMachine):
             "pending": self._pending,
             "secrets": self._secrets,
             "signature": self._signature,
+            "for receiver": self._for_receiver,
             "rows": rows,
         }
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         self._due, self._pending = arrays["due"], arrays["pending"]
         self._secrets, self._signature = arrays["secrets"], arrays["signature"]
+        self._for_receiver = arrays["for receiver"]
         self._rows = arrays["rows"] if len(arrays["rows"]) else None

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
+from fgl_secure.crypto.cryptography import Context, Cryptography, Mask, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
@@ -73,7 +73,7 @@ class Receiver(OneSumMachine):
     def _clear(self) -> None:
         n = self._plan.terms.n
         self._secret = np.zeros((1, 1, KEY_BYTES), dtype=np.uint8)
-        self._keys = np.zeros((n, KEY_BYTES), dtype=np.uint8)
+        self._keys = np.zeros((n, self._crypto.public_bytes), dtype=np.uint8)
         self._has, self._roster = np.zeros((2, n), dtype=np.bool_)
         self._speaks = np.zeros(1, dtype=np.bool_)
 
@@ -117,7 +117,7 @@ class Receiver(OneSumMachine):
             self._hear_sum(messages)
 
     def _hear_keys(self, messages: Messages) -> None:
-        """Everybody's keys, which it agrees on masks with."""
+        """Everybody's keys, with which it agrees on masks when it hears whose are in the sum."""
         terms, c = self._plan.terms, self._crypto
         listed = flags_of(messages, "listed", terms.n)[0]
         keys = [bytes_of(messages, name, terms.n, c.public_bytes)[0] for name in self._key_fields]
@@ -129,12 +129,10 @@ class Receiver(OneSumMachine):
             for u in who:
                 said = self._plan.statement(self.step, u, *(key[u].tobytes() for key in keys))
                 self._names.known.check(u, said, signatures[u].tobytes())
-        public = {int(terms.clients[u]): keys[0][u].tobytes() for u in who}
-        context, me = self._plan.context(self.step), terms.receiver
-        agreed = c.agree(self._secret.tobytes(), context, Purpose.RECEIVER_MASK, me, public, terms.length)
         for u in who:
-            self._keys[u] = np.frombuffer(agreed[int(terms.clients[u])], dtype=np.uint8)
-        self._has, self._secret = listed.copy(), np.zeros_like(self._secret)
+            if not c.usable(keys[0][u].tobytes()):
+                raise ProtocolError(f"the key of client {u} must not be a public key of low order, or no key at all")
+        self._keys, self._has = keys[0] * listed[:, None], listed.copy()
 
     def _hear_sum(self, messages: Messages) -> None:
         """The sum under masks, and whose are in it."""
@@ -149,10 +147,23 @@ class Receiver(OneSumMachine):
         strangers = np.flatnonzero(roster & ~self._has)
         if len(strangers):
             raise ProtocolError(f"a roster must name clients with keys only; found client {strangers[0]}")
-        who = np.flatnonzero(roster).tolist()
-        total = self._crypto.add_masks(masked.copy(), [self._keys[u].tobytes() for u in who], [-1] * len(who))
-        self._sums = terms.opened(total, len(who), modulus)[..., None, :]
-        self._roster, self._keys, self._step = roster.copy(), np.zeros_like(self._keys), None
+        masks = self._masks(messages, np.flatnonzero(roster).tolist())
+        total = self._crypto.add_masks(masked.copy(), masks, [-1] * len(masks))
+        self._sums = terms.opened(total, len(masks), modulus)[..., None, :]
+        self._roster, self._step = roster.copy(), None
+        self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
+
+    def _masks(self, messages: Messages, who: list[int]) -> list[Mask]:
+        """The masks that it shares with some clients, for which they have wrapped something where keys are hybrid."""
+        terms, c = self._plan.terms, self._crypto
+        names, heard = {u: int(terms.clients[u]) for u in who}, {}
+        if c.wrapped_bytes:
+            wrapped = bytes_of(messages, "wrapped", terms.n, c.wrapped_bytes)[0]
+            heard = {names[u]: wrapped[u].tobytes() for u in who}
+        public = {names[u]: self._keys[u].tobytes() for u in who}
+        context, secret = self._plan.context(self.step), self._secret.tobytes()
+        agreed = c.agree(secret, context, Purpose.RECEIVER_MASK, terms.receiver, public, terms.length, heard)
+        return [agreed[names[u]] for u in who]
 
     def _arrays(self) -> dict[str, Array]:
         return {

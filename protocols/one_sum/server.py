@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Cryptography
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.attendance import Attendance
 from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, laid_out
@@ -20,6 +21,7 @@ from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
+Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, from a client, or raises."""
@@ -125,7 +127,8 @@ class OneSumServer(OneSumMachine):
         def hear(row: int, client: int) -> None:
             if not c.usable(keys[row].tobytes()):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
-            if (self._sealing[self._here.answered] == keys[row]).all(axis=1).any():
+            points = self._sealing[self._here.answered, :PUBLIC_KEY_BYTES]
+            if (points == keys[row, :PUBLIC_KEY_BYTES]).all(axis=1).any():
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
             self._sealing[client], self._signature[client] = keys[row], signature[row]
 
@@ -165,6 +168,19 @@ class OneSumServer(OneSumMachine):
         self._here.go(Stage.SHARES, listed)
         return [self._to_clients(Phase.KEYS, listed, fields), *out]
 
+    # --------------------------------------------------------------------------- what is for another one's ears only
+    def _wrapped_with(self, messages: Messages) -> Array:
+        """What clients wrapped for a receiver, beside their vectors: uint8 [m, bytes]."""
+        size = self._for_receiver.shape[1]
+        return bytes_of(messages, "wrapped", size) if size else np.zeros((len(messages), 0), dtype=np.uint8)
+
+    def _masked_sum(self, roster: Flags, total: Integers, step: Step) -> Messages:
+        """The sum for a receiver, under the masks that it shares with some clients, and what it needs to make them."""
+        fields: dict[str, Array] = {"roster": roster[None]}
+        if self._for_receiver.shape[1]:
+            fields["wrapped"] = (self._for_receiver * roster[:, None])[None]
+        return self._to_receiver(Phase.MASKED_SUMS, fields, {"sum": total[..., None, :]}, step)
+
     # -------------------------------------------------------------------------------------------- messages and states
     def _to_clients(
         self, phase: Phase, which: Flags, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
@@ -187,6 +203,7 @@ class OneSumServer(OneSumMachine):
         self._sealing = np.zeros((n, c.public_bytes), dtype=np.uint8)
         self._signature = np.zeros((n, c.signature_bytes), dtype=np.uint8)
         self._receiver = np.zeros(c.public_bytes + c.signature_bytes + 1, dtype=np.uint8)
+        self._for_receiver = np.zeros((n, c.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
         self._listed = np.zeros(n, dtype=np.bool_)
         self._included = np.zeros(n, dtype=np.bool_)
 
@@ -195,6 +212,7 @@ class OneSumServer(OneSumMachine):
             "sealing": self._sealing,
             "signature": self._signature,
             "receiver": self._receiver,
+            "for receiver": self._for_receiver,
             "listed": self._listed,
             "included": self._included,
             **self._here.arrays(),
@@ -202,5 +220,6 @@ class OneSumServer(OneSumMachine):
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         self._sealing, self._signature, self._receiver = arrays["sealing"], arrays["signature"], arrays["receiver"]
+        self._for_receiver = arrays["for receiver"]
         self._listed, self._included = arrays["listed"], arrays["included"]
         self._here.restore(arrays)

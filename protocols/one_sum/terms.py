@@ -31,14 +31,20 @@ class Stage(IntEnum):
 
     KEYS = 0
     """Clients publish keys of this sum."""
-    SHARES = 1
+    DRAW = 1
+    """Clients that have all committed to it reveal what a graph is drawn from; where there is one to draw."""
+    SHARES = 2
     """Clients hear each other's keys, and share what lets others finish without them."""
-    VECTORS = 2
+    VECTORS = 3
     """Clients hand in their vectors, protected."""
-    AGREEMENT = 3
+    AGREEMENT = 4
     """Clients tell each other what the server says of who is in the sum."""
-    OPENING = 4
+    OPENING = 5
     """Clients open what protects the sum, and nothing else."""
+
+
+WITHOUT_DRAW = tuple(stage for stage in Stage if stage is not Stage.DRAW)
+"""Those of schemes without a graph that is drawn."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"
 _SPARSE = "Bell et al. (CCS 2020), theorem 3.6"
 
 
-def claim_of(colluding: int, lying: int, *, sparse: bool) -> Claim:
+def claim_of(colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool) -> Claim:
     """The claim of a session.
 
     Args:
         colluding: most senders that may pool their views with the aggregator, who follows the protocol; negative
             where not even the aggregator alone is kept out.
         lying: most senders that may do so with an aggregator that departs from it; negative for none, not even alone.
+        keys: how senders agree on keys.
         sparse: whether senders mask with a few neighbours each.
     """
     promises = []
     if colluding >= 0:
-        graph = ", but for a probability of 2^-40 over the graph" if sparse else ""
+        graph = ", but for a probability of 2^-40 over the graph of each sum that is begun" if sparse else ""
         promises.append(
             Guarantee(
                 Secret.SUMMAND,
@@ -41,7 +44,7 @@ def claim_of(colluding: int, lying: int, *, sparse: bool) -> Claim:
                 _SOURCE,
             )
         )
-    return Claim(tuple(promises), SUM_LEAKS, _ASSUMPTIONS + (_RANDOM_DROPOUTS if sparse else ()))
+    return Claim(tuple(promises), SUM_LEAKS, _ASSUMPTIONS + (primitives(keys),) + (_RANDOM_DROPOUTS if sparse else ()))
 
 
 def sum_leaks(server: str, receiver: str, terms: str) -> tuple[Leak, ...]:
@@ -80,12 +83,20 @@ _ASSUMPTIONS = (
     "the aggregator and the receiver learn who took part in which sum and the length of the vectors; senders learn who "
     "dropped out",
     "a sender may spoil a sum with a wrong vector or mask, unseen; it learns nothing by that",
-    "AES-256 in counter mode is a pseudo-random generator, AES-256-GCM authenticated encryption, HMAC-SHA256 and "
-    "HKDF-SHA256 pseudo-random functions, and X25519 a key agreement",
 )
 
+
+def primitives(keys: KeyAgreement) -> str:
+    """What has to hold of what keys, masks and seals are made with."""
+    return (
+        "AES-256 in counter mode is a pseudo-random generator, AES-256-GCM authenticated encryption, HMAC-SHA256 and "
+        f"HKDF-SHA256 pseudo-random functions, and {keys.words} a key agreement"
+    )
+
+
 _RANDOM_DROPOUTS = (
-    "who drops out, and who colludes, does not depend on the graph, which everybody knows and which is drawn from the "
-    "keys that senders publish for the one sum: the aggregator leaves none of them out to have another graph, and "
-    "senders that collude with it draw their keys as the others do",
+    "who drops out, and who colludes, does not depend on the graph, which everybody knows once it is drawn: an "
+    "aggregator that leaves senders out because of where they stand learns more. Nobody chooses the graph itself: it "
+    "is drawn from nonces that all senders have committed to, and been told of, before the first is revealed, of "
+    f"which up to {MOST_WITHHELD} may be withheld; the probability is that of the worst graph that this leaves",
 )

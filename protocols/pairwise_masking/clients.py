@@ -1,4 +1,17 @@
-"""Clients of pairwise masking: what they check, answer and forget in each stage (Bonawitz et al. 2017, figure 4)."""
+"""Clients of pairwise masking: what they check, answer and forget in each stage (Bonawitz et al. 2017, figure 4).
+
+Hybrid keys. Keys of X25519 follow from public keys alone, and the server takes away the masks of a client that has
+vanished when it is given that one's private key. ML-KEM needs a ciphertext for each pair, and the server must still
+need no word of the other end, which may vanish later. So of each pair one client, the one that stands within half of
+the ring before the other, wraps a secret for the other, which follows from the seed of its mask key, when it hands out
+shares. The key of the mask takes the X25519 secret and the wrapped one. A server that is given the seed of the one that
+wrapped derives the secret anew; given the other's, it unwraps what passed through its hands. What is shared is one
+seed, from which both private keys follow, so shares are as long as they were. What one of a pair wraps nobody else can
+make or change, and where it does not open the client takes no further part: a vector without one of its masks would
+fit no other, and a server that could have masks left out would have all left out.
+
+Shares and votes are under other keys (`Pairs`): those of mask keys are opened when their owner vanishes.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +22,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
+from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
-from fgl_secure.protocols.one_sum.terms import Stage, as_elements
-from fgl_secure.protocols.pairwise_masking.plan import COMMITMENT_BYTES, Circles, Draw, MaskingPlan
+from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
+from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -23,17 +39,18 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 PHASES: Mapping[Phase, Stage] = {
+    Phase.DRAW: Stage.DRAW,
     Phase.KEYS: Stage.SHARES,
     Phase.SECRET_SHARES: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
     Phase.UNMASKING: Stage.OPENING,
 }
 """What the server's messages ask for, by what they carry."""
-MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)
-"""More secrets of a client: the private key of its masks, and the seeds of its own mask and of what shares secrets."""
+Todo = tuple[VectorFrom, Array, list[Mask], list[int]]
+"""Whose vector it is, the vector, its masks and their signs."""
 
 
-class Clients(OneSumClients):
+class Clients(DrawingClients):
     """Some clients.
 
     Args:
@@ -45,20 +62,20 @@ class Clients(OneSumClients):
     """
 
     phases: ClassVar = PHASES
-    stages: ClassVar = tuple(Stage)
     secrets: ClassVar = 4
 
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
     ) -> None:
-        self._plan = plan
+        self._plan, self.stages = plan, tuple(Stage) if plan.sparse else WITHOUT_DRAW
         super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
 
     def _clear(self) -> None:
         h, n, k = len(self.parties), self.terms.n, self._plan.degree
-        self._seed = b""
-        self._has = np.zeros((h, k), dtype=np.bool_)
-        self._pair = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
+        self._clear_draw()
+        size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
+        self._pairs = Pairs(self._crypto, h, k)
+        self._publics = np.zeros((h, k, size), dtype=np.uint8)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
         self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._told = np.zeros((h, k), dtype=np.bool_)
@@ -72,8 +89,8 @@ class Clients(OneSumClients):
             Stage.AGREEMENT: self._hear_roster,
             Stage.OPENING: self._hear_votes,
         }
-        if stage is Stage.SHARES:
-            return self._hear_keys(messages)
+        if stage <= Stage.SHARES:
+            return self._hear_pledges(messages) if stage is Stage.DRAW else self._hear_keys(messages)
         return read[stage](messages, self._circles, self._context)
 
     @property
@@ -86,6 +103,7 @@ class Clients(OneSumClients):
 
     def _answers(self) -> Mapping[Stage, Answer]:
         return {
+            Stage.DRAW: self._reveal,
             Stage.SHARES: self._share,
             Stage.VECTORS: self._hand_in,
             Stage.AGREEMENT: self._agree,
@@ -95,22 +113,20 @@ class Clients(OneSumClients):
     def _statement(self, place: int, public: bytes) -> bytes:
         return self._plan.statement(self.step, place, public)
 
-    # ------------------------------------------------------------------------------------------------- KEYS and SHARES
-    def _published(self, at: int) -> tuple[bytes, bytes]:
-        secret = self._secrets[at]
-        return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
-
+    # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
     def _public(self, at: int) -> bytes:
         return b"".join(self._published(at))
 
     def _publish(self, which: Ids) -> Iterable[Messages]:
-        """Both public keys of each client, signed where there are identities."""
+        """Both public keys of each client, signed where there are identities, and what a sparse graph needs."""
         keys = [self._published(at) for at in which.tolist()]
         fields = {
-            "sealing": _stacked([sealing for sealing, _ in keys]),
-            "mask": _stacked([mask for _, mask in keys]),
+            "sealing": stacked([sealing for sealing, _ in keys]),
+            "mask": stacked([mask for _, mask in keys]),
             "signature": self._signature[which],
         }
+        if self._plan.sparse:
+            fields["pledge"] = stacked([self._pledge(at) for at in which.tolist()])
         return [self._to_server(Phase.KEYS, which, fields)]
 
     def _hear_keys(self, messages: Messages) -> Hear:
@@ -134,7 +150,7 @@ class Clients(OneSumClients):
             }
             self._check_listed(at, public)
             if draw is not None:
-                draw.check(public)
+                draw.check_keys(public)
             by_receiver = b"" if receivers is None else receivers[row].tobytes()
             if self._names is not None:
                 said = {int(v): signatures[row, j].tobytes() for j, v in enumerate(circle.tolist())}
@@ -147,32 +163,13 @@ class Clients(OneSumClients):
 
         return hear
 
-    def _hear_draw(self, messages: Messages) -> Callable[[int, int], Draw | None]:
-        """Reads what a sparse graph is drawn from, the client's own keys among it; None where all mask with all."""
-        if not self._plan.sparse:
-            return lambda _row, _at: None
-        n, least = self.terms.n, self.terms.threshold
-        published = flags_of(messages, "published", n)
-        commitments = bytes_of(messages, "commitments", n, COMMITMENT_BYTES)
-
-        def read(row: int, at: int) -> Draw:
-            if int(published[row].sum()) < least:
-                raise ProtocolError(f"a graph must be drawn from keys of {least} clients; found {published[row].sum()}")
-            draw = Draw(published[row], commitments[row])
-            draw.check({int(self._places[at]): self._published(at)})
-            if self._seed not in (b"", draw.seed):
-                raise ProtocolError("a graph must be the same for all clients of a process; found another")
-            return draw
-
-        return read
-
     def _check_listed(self, at: int, public: Mapping[int, tuple[bytes, bytes]]) -> None:
         place, needed = int(self._places[at]), self._plan.needed
         if public.get(place) != self._published(at):
             raise ProtocolError(f"own keys must come back as client {place} published them; they do not")
         if len(public) < needed:
             raise ProtocolError(f"keys must be those of at least {needed} clients of a circle; found {len(public)}")
-        everything = [key for pair in public.values() for key in pair]
+        everything = [key[:PUBLIC_KEY_BYTES] for pair in public.values() for key in pair]
         if len(set(everything)) < len(everything):
             raise ProtocolError("keys must all differ; found one twice")
 
@@ -187,47 +184,75 @@ class Clients(OneSumClients):
     def _agree_on(
         self, at: int, public: Mapping[int, tuple[bytes, bytes]], receiver: bytes, circles: Circles, context: Context
     ) -> None:
-        """Keys of pairs and of masks with every neighbour listed, and of the receiver's mask."""
+        """Keys of pairs and of masks with every neighbour listed, and of the receiver's mask.
+
+        Keys of masks with those that lead a client follow when it hears what they wrapped for it.
+        """
         c, terms, own = self._crypto, self.terms, int(self._places[at])
         me, sealing, mask = int(self.parties[at]), *(self._secrets[at, i].tobytes() for i in (SEALING, MASK))
-        names = {v: int(terms.clients[v]) for v in public if v != own}
-        pairs = c.agree(sealing, context, Purpose.PAIR, me, {names[v]: public[v][0] for v in names})
-        masks = c.agree(mask, context, Purpose.PAIR_MASK, me, {names[v]: public[v][1] for v in names}, terms.length)
+        near = {j: v for j, v in enumerate(circles.near[own].tolist()) if v in public}
+        names = {j: int(terms.clients[v]) for j, v in near.items()}
+        check_usable(c, {names[j]: public[v][1] for j, v in near.items()})
+        now = {names[j]: public[v][1] for j, v in near.items() if circles.leads[own, j] or not c.wrapped_bytes}
+        masks = c.agree(mask, context, Purpose.PAIR_MASK, me, now, terms.length)
+        shared, wrapped = b"", b""
+        if receiver:  # which knows no graph
+            bare = self._plan.context(self.step)
+            shared, wrapped = self._agree_with_receiver(sealing, me, receiver, bare)
+        self._pairs.agree(at, sealing, context, me, {j: (names[j], public[v][0]) for j, v in near.items()})
         if receiver:
-            to, context = {terms.receiver: receiver}, self._plan.context(self.step)  # it knows no graph
-            shared = c.agree(sealing, context, Purpose.RECEIVER_MASK, me, to, terms.length)[terms.receiver]
             self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
-        for j, v in enumerate(circles.near[own].tolist()):
-            if v in names:
-                self._has[at, j] = True
-                self._pair[at, j] = np.frombuffer(pairs[names[v]], dtype=np.uint8)
-                self._mask[at, j] = np.frombuffer(masks[names[v]], dtype=np.uint8)
+            self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
+        for j, v in near.items():
+            if c.wrapped_bytes:
+                self._publics[at, j] = np.frombuffer(public[v][1], dtype=np.uint8)
+            if names[j] in masks:
+                self._mask[at, j] = np.frombuffer(masks[names[j]], dtype=np.uint8)
 
     def _share(self, which: Ids) -> Iterable[Messages]:
-        """Shares of both secrets, sealed for each neighbour whose keys were heard; what made them is forgotten."""
-        circles, context = self._circles, self._context
-        size = self._crypto.sealed_bytes(2 * self._plan.words)
-        boxes = np.zeros((len(which), self._plan.degree, size), dtype=np.uint8)
+        """Shares of both secrets, sealed for each neighbour whose keys were heard; what made them is forgotten.
+
+        With them goes what is wrapped for the neighbours that a client leads; private keys are then kept until it has
+        heard what others wrapped for it.
+        """
+        circles, context, has = self._circles, self._context, self._pairs.has
+        boxes = np.zeros((len(which), self._plan.degree, self._pairs.box_bytes(2 * self._plan.words)), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
             place, me = int(self._places[at]), int(self.parties[at])
-            shares = self._shares(at, circles, context)
+            shares, secret = self._shares(at, circles, context), self._secrets[at, SEALING].tobytes()
             self._held[..., at, circles.own[place], :, :] = shares[..., circles.own[place], :, :]
             self._holds[at, circles.own[place]] = True
             near = np.compress(circles.others(place), shares, axis=-3)
-            for j in np.flatnonzero(self._has[at]).tolist():
-                to, key = int(self.terms.clients[circles.near[place, j]]), self._pair[at, j].tobytes()
+            names = {j: int(self.terms.clients[circles.near[place, j]]) for j in np.flatnonzero(has[at]).tolist()}
+            for j, said in self._pairs.wrapped(at, secret, context, me, names).items():
                 values = near[..., j, :, :].reshape(*self._tapes, 2 * self._plan.words)
-                boxes[row, j] = np.frombuffer(self._crypto.seal(key, context, me, to, values), dtype=np.uint8)
-        for kind in (SEALING, MASK, SHARES):
+                box = self._pairs.seal(at, j, said, context, (me, names[j]), values)
+                boxes[row, j] = np.frombuffer(box, dtype=np.uint8)
+        fields = {"boxes": boxes, "given": has[which]}
+        if self._crypto.wrapped_bytes:
+            fields["wrapped"] = np.stack([self._wrapped(at, circles, context) for at in which.tolist()])
+        for kind in (SHARES,) if self._crypto.wrapped_bytes else (SEALING, MASK, SHARES):
             self._secrets[which, kind] = 0
-        return [self._to_server(Phase.SECRET_SHARES, which, {"boxes": boxes, "given": self._has[which]})]
+        return [self._to_server(Phase.SECRET_SHARES, which, fields)]
+
+    def _wrapped(self, at: int, circles: Circles, context: Context) -> NDArray[np.uint8]:
+        """What a client wraps for the neighbours that it leads: uint8 [led, bytes]."""
+        out = np.zeros((self._plan.led, self._crypto.wrapped_bytes), dtype=np.uint8)
+        place, secret = int(self._places[at]), self._secrets[at, MASK].tobytes()
+        led = np.flatnonzero(self._pairs.has[at] & circles.leads[place]).tolist()
+        names = {j: int(self.terms.clients[circles.near[place, j]]) for j in led}
+        publics = {names[j]: self._publics[at, j].tobytes() for j in led}
+        wrapped = self._crypto.wrapped(secret, context, Purpose.PAIR_MASK, int(self.parties[at]), publics)
+        for j in led:
+            out[circles.leading[place, j]] = np.frombuffer(wrapped[names[j]], dtype=np.uint8)
+        return out
 
     def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
         """Shares of a client's own mask and of its mask key for its circle: elements [*tapes, k + 1, 2, words]."""
         c, plan, me = self._crypto, self._plan, int(self.parties[at])
         w, needed, length = plan.words, plan.needed, plan.terms.length
         seed, own_mask = self._secrets[at, SELF].tobytes(), self._self_mask(at, context)
-        masks = {j: self._mask[at, j].tobytes() for j in np.flatnonzero(self._has[at]).tolist()}
+        masks = {j: self._mask[at, j].tobytes() for j in np.flatnonzero(self._pairs.has[at]).tolist()}
         secrets = [
             c.seed_words(seed, own_mask, w, length),
             c.key_words(self._secrets[at, MASK].tobytes(), masks, w, length),
@@ -249,14 +274,15 @@ class Clients(OneSumClients):
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_shares(self, messages: Messages, circles: Circles, context: Context) -> Hear:
-        """Who shared, and the shares that a client holds from now on."""
-        plan, k = self._plan, self._plan.degree
+        """Who shared, the shares that a client holds from now on, and the masks with those that lead it."""
+        plan, k, c = self._plan, self._plan.degree, self._crypto
         told = flags_of(messages, "told", k)
-        boxes = bytes_of(messages, "boxes", k, self._crypto.sealed_bytes(2 * plan.words))
+        boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(2 * plan.words))
+        wrapped = bytes_of(messages, "wrapped", plan.led, c.wrapped_bytes) if c.wrapped_bytes else None
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
-            strangers = np.flatnonzero(told[row] & ~self._has[at])
+            strangers = np.flatnonzero(told[row] & ~self._pairs.has[at])
             if len(strangers):
                 v = int(circles.near[place, strangers[0]])
                 raise ProtocolError(f"clients that shared must be clients that this stage allows; found client {v}")
@@ -264,13 +290,17 @@ class Clients(OneSumClients):
                 raise ProtocolError(
                     f"shares must be those of at least {plan.needed} clients; found {int(told[row].sum()) + 1}"
                 )
-            found = self._unsealed(at, told[row], boxes[row], circles, context)
+            keys, found = self._unsealed(at, told[row], boxes[row], circles, context)
             if len(found) + 1 < plan.needed:
                 raise ProtocolError(
                     f"shares of at least {plan.needed} clients must open as sealed for client {place}; "
                     f"found {len(found) + 1}"
                 )
+            masks = {} if wrapped is None else self._masks_heard(at, told[row], wrapped[row], circles, context)
             self._told[at] = told[row]
+            self._pairs.keep(at, keys)
+            for j, key in masks.items():
+                self._mask[at, j] = np.frombuffer(key, dtype=np.uint8)
             for j, values in found.items():
                 in_circle = j + int(j >= circles.own[place])
                 self._holds[at, in_circle] = True
@@ -278,24 +308,44 @@ class Clients(OneSumClients):
 
         return hear
 
-    def _unsealed(self, at: int, told: Array, boxes: Array, circles: Circles, context: Context) -> dict[int, Elements]:
-        """The shares that open as sealed for a client, by place of their owner; the others are not there."""
-        found, me = {}, int(self.parties[at])
-        for j in np.flatnonzero(told).tolist():
-            owner = int(self.terms.clients[circles.near[self._places[at], j]])
-            key, box = self._pair[at, j].tobytes(), boxes[j].tobytes()
+    def _unsealed(
+        self, at: int, told: Array, boxes: Array, circles: Circles, context: Context
+    ) -> tuple[dict[int, bytes], dict[int, Elements]]:
+        """Keys of those that a client hears, and the shares that open as sealed for it, by place of their owner."""
+        found, me, near = {}, int(self.parties[at]), circles.near[self._places[at]]
+        given = {j: (int(self.terms.clients[near[j]]), boxes[j].tobytes()) for j in np.flatnonzero(told).tolist()}
+        keys = self._pairs.heard(at, self._secrets[at, SEALING].tobytes(), context, me, given)
+        for j, (owner, box) in given.items():
             try:
-                found[j] = self._crypto.unseal(key, context, owner, me, box, 2 * self._plan.words)
+                found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, 2 * self._plan.words)
             except ProtocolError as error:
                 self.remark(self.step, owner, str(error))
-        return found
+        return keys, found
+
+    def _masks_heard(
+        self, at: int, told: Array, wrapped: Array, circles: Circles, context: Context
+    ) -> dict[int, bytes]:
+        """Keys of the masks with those that lead a client and have shared, by their places.
+
+        Raises:
+            ProtocolError: what one of them wrapped does not open. Without its mask the client's vector would not fit
+                the other's; and whoever could have a client leave out masks could have it leave out all.
+        """
+        place, me = int(self._places[at]), int(self.parties[at])
+        names = {j: int(self.terms.clients[circles.near[place, j]]) for j in range(len(told))}
+        who = np.flatnonzero(told & ~circles.leads[place]).tolist()
+        heard = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
+        publics = {names[j]: self._publics[at, j].tobytes() for j in who}
+        secret, width = self._secrets[at, MASK].tobytes(), self.terms.length
+        keys = self._crypto.agree(secret, context, Purpose.PAIR_MASK, me, publics, width, heard)
+        return {j: keys[names[j]] for j in who}
 
     def _hand_in(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, under its own mask, those with who shared, and the receiver's."""
         context, rows = self._context, self._rows
         assert rows is not None
         self._used_up()
-        todo = [(at, rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
+        todo = [(self._vector_from(at), rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
         self._secrets[which] = 0
         self._mask[which], self._receiver[which] = 0, 0
         return self._masked(todo, self.step)
@@ -314,12 +364,12 @@ class Clients(OneSumClients):
             signs.append(1)
         return masks, signs
 
-    def _masked(self, todo: list[tuple[int, Array, list[Mask], list[int]]], step: Step) -> Iterator[Messages]:
+    def _masked(self, todo: list[Todo], step: Step) -> Iterator[Messages]:
         modulus = self._plan.field.modulus
-        for at, row, masks, signs in todo:
+        for (at, fields), row, masks, signs in todo:
             total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
-            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), {}, {"vector": vector}, step)
+            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
     def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002
@@ -355,8 +405,7 @@ class Clients(OneSumClients):
         for row, at in enumerate(which.tolist()):
             digest, me, near = context.digest(self._asked[at].tobytes()), int(self.parties[at]), self._near(at, circles)
             for j in np.flatnonzero(self._voters(at, circles)).tolist():
-                key, to = self._pair[at, j].tobytes(), int(clients[near[j]])
-                votes[row, j] = np.frombuffer(self._crypto.vote(key, context, me, to, digest), dtype=np.uint8)
+                votes[row, j] = self._pairs.vote(at, j, context, (me, int(clients[near[j]])), digest)
         return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
 
     def _near(self, at: int, circles: Circles) -> Ids:
@@ -386,8 +435,7 @@ class Clients(OneSumClients):
         digest, me, found = context.digest(self._asked[at].tobytes()), int(self.parties[at]), 0
         for j in np.flatnonzero(cast).tolist():
             voter = int(self.terms.clients[self._near(at, circles)[j]])
-            key = self._pair[at, j].tobytes()
-            if self._crypto.is_vote(votes[j].tobytes(), key, context, voter, me, digest):
+            if self._pairs.is_vote(at, j, context, (voter, me), digest, votes[j].tobytes()):
                 found += 1
             else:
                 self.remark(self.step, voter, f"its vote for a roster is not what party {me} was told")
@@ -404,26 +452,23 @@ class Clients(OneSumClients):
             kind = np.where(asked == Ask.MASK_KEY, 1, 0)
             chosen = self._held[..., at, np.arange(len(kind)), kind, :]
             shares[..., row, :, :] = np.where(given[row][:, None], chosen, 0)
-        self._pair[which], self._holds[which] = 0, False
+        self._pairs.forget(which)
+        self._holds[which] = False
         self._held[..., which, :, :, :] = 0
         return [self._to_server(Phase.UNMASKING, which, {"given": given}, {"shares": shares})]
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
-            "seed": np.frombuffer(self._seed, dtype=np.uint8),
-            "has": self._has, "pair": self._pair, "mask": self._mask, "receiver": self._receiver, "told": self._told,
-            "holds": self._holds, "held": self._held, "asked": self._asked,
+            "mask keys": self._publics, "mask": self._mask, "receiver": self._receiver,
+            "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
+            **self._pairs.arrays(),
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed = arrays["seed"].tobytes()
-        self._has, self._pair, self._mask = arrays["has"], arrays["pair"], arrays["mask"]
+        self._pairs.restore(arrays)
+        self._publics, self._mask = arrays["mask keys"], arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
         self._held, self._asked = arrays["held"], arrays["asked"]
-
-
-def _stacked(rows: list[bytes]) -> NDArray[np.uint8]:
-    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)

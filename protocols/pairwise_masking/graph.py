@@ -21,9 +21,11 @@ Ids = NDArray[np.int64]
 COMPLETE_UP_TO = 64
 """With so many senders or fewer everybody masks with everybody."""
 PRIVACY_BITS = 40
-"""A random sparse graph exposes somebody with probability up to 2^-40."""
+"""Whoever withholds what, the sparse graph of a sum exposes somebody with probability up to 2^-40."""
 RECOVERY_BITS = 20
 """A sum over a random sparse graph cannot be unmasked with probability up to 2^-20."""
+MOST_WITHHELD = 4
+"""A sparse graph is drawn though so many of those that committed to it reveal nothing, and no more."""
 COLLUDING_PART = 10
 """A sparse graph is made for coalitions of up to one tenth of the senders."""
 
@@ -114,19 +116,35 @@ def shortfall_bound(senders: int, degree: int, gone: int, needed: int) -> float:
     return min(1.0, senders * _tail(senders - 1, gone, degree, too_many))
 
 
+def freedom_bits(senders: int) -> float:
+    """Binary logarithm of how many graphs there are to choose among for who sees first what all others reveal.
+
+    A server, with senders that collude with it, can leave out up to MOST_WITHHELD of what was committed to, each
+    choice of which gives another graph. A bound of 2^-b on one graph is one of 2^-(b - this) on the worst of them.
+    """
+    return math.log2(sum(math.comb(senders - 1, missing) for missing in range(MOST_WITHHELD + 1)))
+
+
+def exposure_allowed(senders: int) -> float:
+    """The largest probability of exposure of one graph, so that the worst that can be chosen has 2^-40."""
+    return float(2 ** -(PRIVACY_BITS + freedom_bits(senders)))
+
+
 def colluding_for(senders: int, degree: int, threshold: int) -> int:
     """The largest coalition of senders that a graph withstands with the aggregator, all but `threshold` of them gone.
 
     On the complete graph threshold - 1, with certainty; on a sparse one as many as leave both bounds on exposure at
-    2^-40 or below, and -1 where none does: the graph then withstands not even the aggregator alone.
+    2^-40 or below for all graphs that could be chosen, and -1 where none does: the graph then withstands not even the
+    aggregator alone.
     """
     if degree == senders - 1:
         return threshold - 1
     needed, gone, found = local_threshold(senders, degree, threshold), senders - threshold, -1
+    allowed = exposure_allowed(senders)
     while (
         found + 1 < threshold
-        and exposure_bound(senders, degree, found + 1, needed) <= 2**-PRIVACY_BITS
-        and split_bound(senders, degree, found + 1 + gone) <= 2**-PRIVACY_BITS
+        and exposure_bound(senders, degree, found + 1, needed) <= allowed
+        and split_bound(senders, degree, found + 1 + gone) <= allowed
     ):
         found += 1
     return found
@@ -149,11 +167,11 @@ def degree_for(senders: int, threshold: int) -> int:
     """
     if senders <= COMPLETE_UP_TO:
         return senders - 1
-    colluding, gone = senders // COLLUDING_PART, senders - threshold
+    colluding, gone, allowed = senders // COLLUDING_PART, senders - threshold, exposure_allowed(senders)
     for degree in range(2, senders - 1, 2):
         needed = local_threshold(senders, degree, threshold)
-        exposed = exposure_bound(senders, degree, colluding, needed) <= 2**-PRIVACY_BITS
-        whole = split_bound(senders, degree, min(colluding + gone, senders)) <= 2**-PRIVACY_BITS
+        exposed = exposure_bound(senders, degree, colluding, needed) <= allowed
+        whole = split_bound(senders, degree, min(colluding + gone, senders)) <= allowed
         if exposed and whole and shortfall_bound(senders, degree, gone, needed) <= 2**-RECOVERY_BITS:
             return degree
     return senders - 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +13,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import FieldStream
-from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
@@ -24,14 +23,11 @@ from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
 
-LABEL = b"fgl-secure pairwise-masking/v2"
+LABEL = b"fgl-secure pairwise-masking/v3"
 
 _NUMBERS = struct.Struct(">QQQ")
 _KEPT = 4
-
-COMMITMENT_BYTES = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,19 +38,39 @@ class Circles:
         near: int64 [n, k], the neighbours of each client, ascending.
         all: int64 [n, k + 1], the neighbours and the client itself, ascending.
         own: int64 [n], the place of each client in its own circle.
+        leads: bool [n, k], for which of its neighbours a client wraps a secret; the others do so for it.
     """
 
     near: Ids
     all: Ids
     own: Ids
+    leads: Flags
 
     @classmethod
-    def of(cls, graph: Neighbours) -> Circles:
-        """Of a graph."""
+    def of(cls, graph: Neighbours, order: Ids) -> Circles:
+        """Of a graph.
+
+        Args:
+            graph: who is whose neighbour.
+            order: int64 [n], a ring: everybody leads those that follow within half of it, so (k + 1) // 2 at most.
+        """
         n = len(graph.table)
         everybody = np.arange(n)[:, None]
         circles = np.sort(np.concatenate([graph.table, everybody], axis=1), axis=1)
-        return cls(graph.table, circles, (circles < everybody).sum(axis=1))
+        place = np.argsort(order)
+        ahead = 2 * ((place[graph.table] - place[:, None]) % n)
+        leads = (ahead < n) | ((ahead == n) & (everybody < graph.table))
+        return cls(graph.table, circles, (circles < everybody).sum(axis=1), leads)
+
+    @cached_property
+    def leading(self) -> Ids:
+        """Which of those that it leads a neighbour is, where it is one: int64 [n, k]."""
+        return np.cumsum(self.leads, axis=1) - 1
+
+    @cached_property
+    def following(self) -> Ids:
+        """Which of those that lead it a neighbour is, where it is one: int64 [n, k]."""
+        return np.cumsum(~self.leads, axis=1) - 1
 
     @cached_property
     def back(self) -> Ids:
@@ -80,52 +96,6 @@ def _places(table: Ids) -> Ids:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Draw:
-    """What a sparse graph is drawn from: the keys that clients have drawn for this one sum.
-
-    So nobody chooses the graph who follows the protocol, and a server that chooses session and step chooses nothing by
-    that. Clients are told all commitments and draw the graph themselves, and keys of pairs are bound to the seed: those
-    that are told different ones have no keys in common. A server that says of some that they have not published can
-    draw again, and so can clients that collude with it and publish last: sparse graphs hold against a server that
-    follows the protocol.
-
-    Attributes:
-        published: bool [n], whose keys there are.
-        commitments: uint8 [n, 32], their digests; zeros for the others.
-    """
-
-    published: Flags
-    commitments: Bytes
-
-    @classmethod
-    def of(cls, published: Flags, *keys: Bytes) -> Draw:
-        """From all clients' keys, uint8 [n, size] for each kind."""
-        made = [_commitment(*(key.tobytes() for key in own)) for own in zip(*keys, strict=True)]
-        digests = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(published), COMMITMENT_BYTES)
-        return cls(published, digests * published[:, None])
-
-    @property
-    def seed(self) -> bytes:
-        """32 bytes."""
-        told = np.packbits(self.published).tobytes() + self.commitments.tobytes()
-        return hashlib.sha256(LABEL + b"seed" + told).digest()
-
-    def check(self, public: Mapping[int, tuple[bytes, ...]]) -> None:
-        """Raises unless keys, by client, are those that the graph is drawn from.
-
-        Raises:
-            ProtocolError: those of a client are others; names it.
-        """
-        for v, keys in public.items():
-            if not self.published[v] or self.commitments[v].tobytes() != _commitment(*keys):
-                raise ProtocolError(f"a graph must be drawn from the keys that there are; of client {v} it is not")
-
-
-def _commitment(*keys: bytes) -> bytes:
-    return hashlib.sha256(LABEL + b"commitment" + b"".join(keys)).digest()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class MaskingPlan:
     """The public side of all sums of one topology.
 
@@ -134,12 +104,14 @@ class MaskingPlan:
         field: of masked vectors and shares.
         degree: neighbours of each client.
         words: elements that hold one secret.
+        keys: how clients agree on keys.
     """
 
     terms: OneSum
     field: PrimeField
     degree: int
     words: int
+    keys: KeyAgreement = KeyAgreement.X25519
     _circles: dict[tuple[Step, bytes], Circles] = dataclasses.field(default_factory=dict, repr=False)
     _sharing: list[Sharing] = dataclasses.field(default_factory=list, repr=False)
 
@@ -159,7 +131,13 @@ class MaskingPlan:
     def digest(self) -> bytes:
         """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
         numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.needed)
-        return hashlib.sha256(LABEL + b"terms" + self.terms.digest + numbers).digest()
+        said = self.terms.digest + numbers + self.keys.encode()
+        return hashlib.sha256(LABEL + b"terms" + said).digest()
+
+    @property
+    def led(self) -> int:
+        """Most neighbours that a client leads, or is led by."""
+        return (self.degree + 1) // 2
 
     @property
     def sparse(self) -> bool:
@@ -178,9 +156,9 @@ class MaskingPlan:
         if when not in self._circles:
             while len(self._circles) >= _KEPT:
                 self._circles.pop(next(iter(self._circles)), None)
-            ring = (self.ring_order(step, seed), self.degree)
-            graph = Neighbours.ring(*ring) if self.sparse else Neighbours.complete(self.terms.n)
-            self._circles[when] = Circles.of(graph)
+            order = self.ring_order(step, seed) if self.sparse else np.arange(self.terms.n)
+            graph = Neighbours.ring(order, self.degree) if self.sparse else Neighbours.complete(self.terms.n)
+            self._circles[when] = Circles.of(graph, order)
         return self._circles[when]
 
     def ring_order(self, step: Step, seed: bytes) -> Ids:

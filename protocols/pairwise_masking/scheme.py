@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver
@@ -45,18 +46,20 @@ class PairwiseMasking(OneSumScheme):
         modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
         degree: neighbours of each sender, even, for those who state their own bounds; None takes everybody for up to
             64 senders, and beyond that what `degree_for` finds.
-        cryptography: from coins and modulus; `IdealCryptography` for proofs over every coin.
+        keys: how clients agree on keys; all parties must take the same one.
+        cryptography: from coins, modulus and keys; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
     label: ClassVar[str] = "pairwise-masking"
     summary: ClassVar[str] = "one sum over clients under masks that cancel (Bonawitz et al., CCS 2017)"
-    parameters: ClassVar[tuple[str, ...]] = ("threshold", "degree", "modulus")
+    parameters: ClassVar[tuple[str, ...]] = ("threshold", "degree", "modulus", "keys")
 
     threshold: int | None = None
     modulus: int = MERSENNE_61
     degree: int | None = None
-    cryptography: Callable[[Draws, int], Cryptography] = field(default=RealCryptography, repr=False)
+    keys: KeyAgreement = field(default_factory=KeyAgreement.best)
+    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +70,7 @@ class PairwiseMasking(OneSumScheme):
             raise InputError(f"threshold must be at least {FEWEST}, or a sum is one term; found {self.threshold}")
         if self.degree is not None and (self.degree < 2 or self.degree % 2):
             raise InputError(f"degree must be even and at least 2; found {self.degree}")
+        self.keys.check_available()
 
     @property
     def name(self) -> str:
@@ -75,6 +79,7 @@ class PairwiseMasking(OneSumScheme):
             f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
             f"threshold={self.threshold}" if self.threshold is not None else "",
             f"degree={self.degree}" if self.degree is not None else "",
+            str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{self.label}[{named}]" if named else self.label
@@ -86,15 +91,15 @@ class PairwiseMasking(OneSumScheme):
         With a degree of one's own nothing does, for it may be too small for their number.
         """
         if self.degree is not None:
-            return claim_of(-1, -1, sparse=True)
+            return claim_of(-1, -1, self.keys, sparse=True)
         complete = self.threshold is not None and 2 * self.threshold - 1 <= COMPLETE_UP_TO
-        return claim_of(self.threshold - 1 if complete and self.threshold else 1, 0, sparse=False)
+        return claim_of(self.threshold - 1 if complete and self.threshold else 1, 0, self.keys, sparse=False)
 
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, degree = self.threshold_for(clients), self.degree_for(clients)
         colluding = colluding_for(clients, degree, threshold)
-        return claim_of(colluding, 2 * threshold - clients - 1, sparse=degree < clients - 1)
+        return claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=degree < clients - 1)
 
     @property
     def public(self) -> PublicParameters:
@@ -134,7 +139,7 @@ class PairwiseMasking(OneSumScheme):
         """
         terms, prime = self.terms_for(topology, session), PrimeField(self.modulus)
         words = -(-SEED_BITS // (self.modulus.bit_length() - 1)) if words is None else words
-        plan = MaskingPlan(terms, prime, self.degree_for(terms.n), words)
+        plan = MaskingPlan(terms, prime, self.degree_for(terms.n), words, self.keys)
         _ = plan.sharing.code  # raises where the field has too few points
         return plan
 
@@ -148,7 +153,7 @@ class PairwiseMasking(OneSumScheme):
                 short.
             FieldRangeError: the field cannot hold the sums, or has fewer points than shares.
         """
-        crypto, senders = self.cryptography(draws, self.modulus), topology.senders
+        crypto, senders = self.cryptography(draws, self.modulus, self.keys), topology.senders
         words = crypto.words(topology.width, self.degree_for(len(senders)))
         plan = self.plan_for(topology, session, words)
         here = senders if hosted is None else senders[np.isin(senders, hosted)]

@@ -8,12 +8,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Cryptography, Mask
+from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
-from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.drawing import (
+    COMMITMENT_BYTES,
+    Draw,
+    Pledges,
+    digest_of_keys,
+    pledge_of,
+)
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, request_of
 from fgl_secure.runtime import Draws, Messages, Phase
 
@@ -23,6 +32,7 @@ Flags = NDArray[np.bool_]
 
 PHASES: Mapping[Phase, Stage] = {
     Phase.KEYS: Stage.KEYS,
+    Phase.DRAW: Stage.DRAW,
     Phase.SECRET_SHARES: Stage.SHARES,
     Phase.MASKED_VECTORS: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
@@ -53,9 +63,12 @@ class Server(OneSumServer):
     def _clear(self) -> None:
         n, k, c = self.terms.n, self._plan.degree, self._crypto
         self._seed = b""
+        self._pledged = np.zeros(n if self._plan.sparse else 0, dtype=np.bool_)
+        self._pledges, self._nonces = np.zeros((2, len(self._pledged), COMMITMENT_BYTES), dtype=np.uint8)
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
         self._given = np.zeros((n, k), dtype=np.bool_)
-        self._boxes = np.zeros((n, k, c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
+        self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
+        self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
         self._told = np.zeros((n, k), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, self.terms.length), dtype=np.int64)
         self._asked = np.zeros(n, dtype=np.uint8)
@@ -65,6 +78,7 @@ class Server(OneSumServer):
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         return {
+            Stage.DRAW: self._hear_nonces,
             Stage.SHARES: self._hear_shares,
             Stage.VECTORS: self._hear_vectors,
             Stage.AGREEMENT: self._hear_votes,
@@ -73,36 +87,68 @@ class Server(OneSumServer):
 
     def _tellers(self) -> Mapping[Stage, Callable[[], Iterable[Messages]]]:
         return {
+            Stage.DRAW: self._tell_drawn,
             Stage.SHARES: self._tell_shares,
             Stage.VECTORS: self._tell_roster,
             Stage.AGREEMENT: self._tell_votes,
             Stage.OPENING: self._unmask,
         }
 
-    # ------------------------------------------------------------------------------------------------------------ KEYS
+    # --------------------------------------------------------------------------------------------------- KEYS and DRAW
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys that work, and that nobody else has published."""
         c = self._crypto
         sealing, mask = (bytes_of(messages, name, c.public_bytes) for name in ("sealing", "mask"))
         signature = bytes_of(messages, "signature", c.signature_bytes)
+        pledges = bytes_of(messages, "pledge", COMMITMENT_BYTES) if self._plan.sparse else None
 
         def hear(row: int, client: int) -> None:
             keys = sealing[row].tobytes(), mask[row].tobytes()
             if not all(map(c.usable, keys)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
             here = self._here.answered
-            before = np.concatenate([self._sealing[here], self._mask[here]])
-            if keys[0] == keys[1] or any((before == row_of).all(axis=1).any() for row_of in (sealing[row], mask[row])):
+            before = np.concatenate([self._sealing[here], self._mask[here]])[:, :PUBLIC_KEY_BYTES]
+            points = [key[row, :PUBLIC_KEY_BYTES] for key in (sealing, mask)]
+            same = [(before == point).all(axis=1).any() for point in points]
+            if any(same) or np.array_equal(points[0], points[1]):
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
             self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
+            if pledges is not None:
+                self._pledges[client] = pledges[row]
 
         return hear
 
     def _tell_keys(self) -> Iterable[Messages]:
+        """Where a graph is drawn, everybody first hears everybody's commitments to what it is drawn from."""
+        if self.terms.split and not self._receiver[-1]:
+            raise ProtocolError(
+                f"public keys must pass between party {self.terms.receiver} and the server; one was lost"
+            )
+        if not self._plan.sparse:
+            return self._tell_drawn()
+        self._pledged = made = self._here.answered.copy()
+        self._here.go(Stage.DRAW, made)
+        fields = {"made": made, "pledges": self._pledges * made[:, None]}
+        told = {name: np.broadcast_to(value, (int(made.sum()), *value.shape)) for name, value in fields.items()}
+        return [self._to_clients(Phase.DRAW, made, told)]
+
+    def _hear_nonces(self, messages: Messages) -> Hear:
+        """What clients committed to."""
+        nonces = bytes_of(messages, "nonce", COMMITMENT_BYTES)
+
+        def hear(row: int, client: int) -> None:
+            if pledge_of(client, self._digest_of(client), nonces[row].tobytes()) != self._pledges[client].tobytes():
+                raise ProtocolError(f"client {client} must reveal what it committed to; it does not")
+            self._nonces[client] = nonces[row]
+
+        return hear
+
+    def _digest_of(self, client: int) -> bytes:
+        return digest_of_keys(self._sealing[client].tobytes(), self._mask[client].tobytes())
+
+    def _tell_drawn(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
         terms, c = self.terms, self._crypto
-        if terms.split and not self._receiver[-1]:
-            raise ProtocolError(f"public keys must pass between party {terms.receiver} and the server; one was lost")
         published = self._here.answered
         self._seed, drawn = self._drawn(published)
         circles = self._circles
@@ -124,12 +170,25 @@ class Server(OneSumServer):
         self._here.go(Stage.SHARES, asked)
         return [self._to_clients(Phase.KEYS, asked, fields), *out]
 
-    def _drawn(self, published: Flags) -> tuple[bytes, dict[str, Array]]:
-        """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all."""
+    def _drawn(self, revealed: Flags) -> tuple[bytes, dict[str, Array]]:
+        """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all.
+
+        Raises:
+            TooFewClientsError: more have withheld what they committed to than may.
+        """
         if not self._plan.sparse:
             return b"", {}
-        draw = Draw.of(published, self._sealing, self._mask)
-        return draw.seed, {"published": draw.published, "commitments": draw.commitments}
+        made = int(self._pledged.sum())
+        if int(revealed.sum()) < made - MOST_WITHHELD:
+            raise TooFewClientsError(
+                f"at least {made - MOST_WITHHELD} of {made} clients must reveal what the graph is drawn from in stage "
+                f"{Stage.DRAW.name} ({Stage.DRAW:d}); found {revealed.sum()}"
+            )
+        digests = np.zeros_like(self._pledges)
+        for client in np.flatnonzero(revealed).tolist():
+            digests[client] = np.frombuffer(self._digest_of(client), dtype=np.uint8)
+        draw = Draw(Pledges(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces)
+        return draw.seed, {"revealed": revealed, "digests": digests, "nonces": self._nonces}
 
     def _all_keys(self, asked: Flags) -> dict[str, Array]:
         return {
@@ -144,12 +203,15 @@ class Server(OneSumServer):
         """A sealed box for each neighbour that a client was told of."""
         given = flags_of(messages, "given", self._plan.degree)
         boxes = bytes_of(messages, "boxes", *self._boxes.shape[1:])
+        wrapped = bytes_of(messages, "wrapped", *self._wrapped.shape[1:]) if self._crypto.wrapped_bytes else None
         circles = self._circles
 
         def hear(row: int, client: int) -> None:
             if not np.array_equal(given[row], self._listed[circles.near[client]]):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
             self._given[client], self._boxes[client] = given[row], boxes[row]
+            if wrapped is not None:
+                self._wrapped[client] = wrapped[row]
 
         return hear
 
@@ -163,17 +225,35 @@ class Server(OneSumServer):
         self._told = told & asked[:, None]
         boxes = self._boxes[near[asked], circles.back[asked]] * told[asked][..., None]
         self._boxes[:] = 0
+        fields: dict[str, Array] = {"told": told[asked], "boxes": boxes}
+        if self._crypto.wrapped_bytes:
+            fields["wrapped"] = self._wrapped_for(asked)
         self._here.go(Stage.VECTORS, asked)
-        return [self._to_clients(Phase.SECRET_SHARES, asked, {"told": told[asked], "boxes": boxes})]
+        return [self._to_clients(Phase.SECRET_SHARES, asked, fields)]
+
+    def _wrapped_for(self, asked: Flags) -> Array:
+        """What those that lead some clients and have shared wrapped for them: uint8 [asked, led, bytes]."""
+        circles, out = self._circles, np.zeros_like(self._wrapped)
+        who, at = np.nonzero(self._told & asked[:, None] & ~circles.leads)
+        out[who, circles.following[who, at]] = self._from_leader(who, at)
+        return out[asked]
+
+    def _from_leader(self, who: Array, at: Array) -> Array:
+        """What the neighbours of some clients at some places wrapped for them: uint8 [..., bytes]."""
+        circles = self._circles
+        leader = circles.near[who, at]
+        return self._wrapped[leader, circles.leading[leader, circles.back[who, at]]]
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_vectors(self, messages: Messages) -> Hear:
         """A masked vector, added up at once."""
         field = self._plan.field
         vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
+        wrapped = self._wrapped_with(messages)
 
-        def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
+        def hear(row: int, client: int) -> None:
             self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            self._for_receiver[client] = wrapped[row]
 
         return hear
 
@@ -243,7 +323,7 @@ class Server(OneSumServer):
         self._shares[:], self._total = 0, np.zeros_like(self._total)
         if not terms.split:
             return ()
-        return [self._to_receiver(Phase.MASKED_SUMS, {"roster": there[None]}, {"sum": total[..., None, :]}, step)]
+        return [self._masked_sum(there, total, step)]
 
     def _masks_left(self, circles: Circles) -> tuple[list[Mask], list[int]]:
         """The masks that are left in the sum, and the signs that take them away.
@@ -259,7 +339,7 @@ class Server(OneSumServer):
             signs.append(-1)
         for u in np.flatnonzero(asked == Ask.MASK_KEY).tolist():
             near = {
-                j: (int(terms.clients[v]), self._mask[v].tobytes())
+                j: self._partner(u, j)
                 for j, v in enumerate(circles.near[u].tolist())
                 if asked[v] == Ask.SELF_MASK and self._told[v, circles.back[u, j]]
             }
@@ -269,6 +349,14 @@ class Server(OneSumServer):
                 masks.append(mask)
                 signs.append(1 if u < circles.near[u, j] else -1)
         return masks, signs
+
+    def _partner(self, u: int, j: int) -> Partner:
+        """A neighbour of a client whose mask key was opened."""
+        circles = self._circles
+        v = int(circles.near[u, j])
+        led = bool(self._crypto.wrapped_bytes) and not circles.leads[u, j]
+        wrapped = self._from_leader(np.array(u), np.array(j)).tobytes() if led else None
+        return Partner(int(self.terms.clients[v]), self._mask[v].tobytes(), wrapped)
 
     def _secrets(self, circles: Circles) -> dict[int, Array]:
         """What is asked for, opened: elements [*tapes, words] by owner."""
@@ -286,15 +374,19 @@ class Server(OneSumServer):
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
         own = {
-            "seed": np.frombuffer(self._seed, dtype=np.uint8),
-            "mask": self._mask, "given": self._given, "boxes": self._boxes, "told": self._told, "total": self._total,
-            "asked": self._asked, "votes": self._votes, "opened": self._opened, "shares": self._shares,
+            "seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges,
+            "nonces": self._nonces,
+            "mask": self._mask, "given": self._given, "boxes": self._boxes, "wrapped": self._wrapped,
+            "told": self._told, "total": self._total, "asked": self._asked, "votes": self._votes,
+            "opened": self._opened, "shares": self._shares,
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed = arrays["seed"].tobytes()
+        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
+        self._nonces = arrays["nonces"]
         self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
+        self._wrapped = arrays["wrapped"]
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]

@@ -19,7 +19,7 @@ from fgl_secure.runtime.simulate import SILENT_TURNS
 Ids = NDArray[np.int64]
 
 SESSION, STEP = bytes(16), Step(0)
-EARLY = frozenset({Phase.KEYS, Phase.SECRET_SHARES})
+EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 """What passes before vectors are asked for."""
 TENTHS = 10
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import ClassVar
 
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.sums import SumsConformance
@@ -14,6 +15,12 @@ class TestLightSecAgg(OneSumConformance):
     """As it is by default."""
 
     make = staticmethod(LightSecAgg)
+
+
+class TestX25519Alone(OneSumConformance):
+    """With keys that every version of the library has."""
+
+    make: ClassVar = partial(LightSecAgg, keys=KeyAgreement.X25519)
 
 
 class TestOverASmallerField(SumsConformance):

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Channel, Draws, MessageBatch, Messages, OwnDraws, Party, Phase, Role, Step, Tampered
 from fgl_secure.testing import (
@@ -80,7 +81,7 @@ class Setting:
     modulus: int = 101
     bound: int = 2
     clients: type[Clients] = Clients
-    cryptography: Callable[[Draws, int], Cryptography] = IdealCryptography
+    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = IdealCryptography
 
     def protocol(self) -> Protocol:
         """The scheme as a protocol under test; inputs [N, steps, d]. Where the server lies it may stop."""
@@ -241,7 +242,7 @@ def test_one_more_than_t_takes_a_mask_apart(threshold: int, colluding: int) -> N
         assert judge.distance(zero, moved(zero, [4], (1,)), (SERVER, *map(silo, range(size)))) == expected
 
 
-@pytest.mark.parametrize("stage", list(Stage)[1:])
+@pytest.mark.parametrize("stage", WITHOUT_DRAW[1:])
 def test_below_the_threshold_nothing_is_learnt(stage: Stage) -> None:
     """A step that stops for want of senders tells the server and T senders nothing of a single vector."""
     setting = Setting(5, 4, 1, stages=dict.fromkeys((1, 2), stage))
@@ -398,7 +399,9 @@ def test_statistics_find_nothing_at_production_size(advantage: float) -> None:
     )
 
 
-def real(steps: tuple[Step, ...], cryptography: Callable[[Draws, int], Cryptography] = RealCryptography) -> Protocol:
+def real(
+    steps: tuple[Step, ...], cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = RealCryptography
+) -> Protocol:
     """The scheme as it is run, between two senders: vectors under masks, and sums of coded masks."""
 
     def run(values: Inputs, channel: Channel) -> None:

@@ -31,6 +31,7 @@ LEADER = 0
 
 STAGES: Mapping[Phase, Stage] = {
     Phase.KEYS: Stage.KEYS,
+    Phase.DRAW: Stage.DRAW,
     Phase.SECRET_SHARES: Stage.SHARES,
     Phase.MASKED_VECTORS: Stage.VECTORS,
     Phase.CIPHERTEXTS: Stage.VECTORS,

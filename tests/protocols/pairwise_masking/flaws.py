@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, Clients
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF
 from fgl_secure.protocols.pairwise_masking.plan import Circles
 from fgl_secure.runtime import Messages, Phase
 
@@ -19,8 +21,8 @@ Array = NDArray[Any]
 class SameMasksInEveryStep(IdealCryptography):
     """Masks of the first step serve for all."""
 
-    def __init__(self, source: Source, modulus: int) -> None:
-        super().__init__(source, modulus)
+    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement) -> None:
+        super().__init__(source, modulus, *keys)
         self._kept: dict[tuple[Purpose, tuple[int, ...]], Elements] = {}
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
@@ -32,8 +34,8 @@ class SameMasksInEveryStep(IdealCryptography):
 class OneMaskForAllPairs(IdealCryptography):
     """Every pair masks with the same mask."""
 
-    def __init__(self, source: Source, modulus: int) -> None:
-        super().__init__(source, modulus)
+    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement) -> None:
+        super().__init__(source, modulus, *keys)
         self._kept: list[Elements] = []
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
@@ -50,11 +52,12 @@ class Without(IdealCryptography):
     Args:
         source: coins.
         modulus: of the field.
+        keys: how clients agree on them.
         purpose: the one.
     """
 
-    def __init__(self, source: Source, modulus: int, purpose: Purpose) -> None:
-        super().__init__(source, modulus)
+    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement, purpose: Purpose) -> None:
+        super().__init__(source, modulus, *keys)
         self._purpose = purpose
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
@@ -86,8 +89,8 @@ class SharesToTheFirstToo(IdealCryptography):
 class SeedsKeptOverSteps(RealCryptography):
     """Secrets of the first sum serve for all, and contexts do not name the step."""
 
-    def __init__(self, source: Source, modulus: int) -> None:
-        super().__init__(source, modulus)
+    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement) -> None:
+        super().__init__(source, modulus, *keys)
         self._kept: dict[tuple[bytes, int], Bytes] = {}
 
     def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
@@ -158,6 +161,13 @@ class VotesAreNotCompared(Clients):
 
     def _alike(self, at: int, cast: Array, *_: Any) -> int:  # noqa: ARG002  # of no use
         return int(cast.sum())
+
+
+class AnyDrawWillDo(Clients):
+    """A graph is taken that was drawn from something else than what clients committed to."""
+
+    def _check_draw(self, *_: Any) -> None:
+        pass
 
 
 class SignaturesAreNotChecked(Clients):

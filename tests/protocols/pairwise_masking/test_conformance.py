@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from tests.protocols.one_sum.conformance import OneSumConformance
 from tests.protocols.one_sum.sums import SumsConformance
@@ -21,6 +22,17 @@ def over_31_bits(threshold: int | None) -> PairwiseMasking:
 def on_a_ring(threshold: int | None) -> PairwiseMasking:
     """With four neighbours where there are more clients than that."""
     return PairwiseMasking(threshold, degree=4)
+
+
+def x25519_alone(threshold: int | None) -> PairwiseMasking:
+    """With keys that every version of the library has."""
+    return PairwiseMasking(threshold, keys=KeyAgreement.X25519)
+
+
+class TestX25519Alone(OneSumConformance):
+    """With keys of one kind."""
+
+    make = staticmethod(x25519_alone)
 
 
 class TestOverASmallerField(SumsConformance):

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.one_sum.clients import SEALING
-from fgl_secure.protocols.one_sum.terms import Stage
+from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import MASK, SELF, SHARES, Clients
+from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
@@ -40,17 +42,24 @@ def test_shares_for_somebody_else_do_not_open() -> None:
     assert wire.rest() == total_of(EVERYBODY)
 
 
-def test_a_share_that_does_not_open_is_not_handed_in() -> None:
-    """One bad box of four leaves enough: the client goes on, opens the shares it has, and says whose is bad."""
-    wire = Wire(4)
+@pytest.mark.parametrize(
+    ("keys", "at"), [(KeyAgreement.X25519, 0), (KeyAgreement.best(), -1), (KeyAgreement.best(), 0)]
+)
+def test_a_share_that_does_not_open_is_not_handed_in(keys: KeyAgreement, at: int) -> None:
+    """One bad box of four leaves enough: the client goes on, opens the shares it has, and says whose is bad.
+
+    Where what was wrapped in front of it is bad, the client knows no key by which to tell that one's vote either.
+    """
+    wire = Wire(4, keys=keys)
     wire.until(Stage.VECTORS)
     boxes = decode(wire.requests[0].data, SESSION)["boxes"].copy()
-    boxes[0, 0] = 0
+    boxes[0, 0, at] ^= 1
     sent = wire.requests[0]
     wire.requests[0] = Sent(sent.sender, sent.receiver, sent.phase, changed(sent, boxes=boxes))
     assert wire.rest() == total_of(EVERYBODY)
     assert wire.said[Stage.OPENING][0]["given"].tolist() == [True, False, True, True, True]
-    assert [remark.party for remark in wire.client(0).remarks] == [2]
+    hears = at == -1 or keys is KeyAgreement.X25519
+    assert [remark.party for remark in wire.client(0).remarks] == [2] * (1 if hears else 2)
 
 
 def test_shares_that_are_the_secret_open_a_vector_to_one_client() -> None:
@@ -195,10 +204,12 @@ def test_too_few_shares_of_one_secret_are_named() -> None:
         ring_sum(5, Stage.OPENING)
 
 
-@pytest.mark.parametrize(("stage", "what"), [(Stage.KEYS, "with keys"), (Stage.SHARES, "that shared")])
-def test_a_client_without_neighbours_is_left_out(stage: Stage, what: str) -> None:
+@pytest.mark.parametrize(
+    ("stage", "at", "what"), [(Stage.KEYS, Stage.DRAW, "with keys"), (Stage.SHARES, Stage.SHARES, "that shared")]
+)
+def test_a_client_without_neighbours_is_left_out(stage: Stage, at: Stage, what: str) -> None:
     """On a ring whoever is between two that fell silent takes no part; if then too few are left, the sum stops."""
-    with pytest.raises(TooFewClientsError, match=rf"must have 2 clients {what} .* in stage {stage.name} .*; found 6"):
+    with pytest.raises(TooFewClientsError, match=rf"must have 2 clients {what} .* in stage {at.name} .*; found 6"):
         ring_sum(7, stage)
     run, out = ring_sum(6, stage)
     kept = sorted(set(range(9)) - set(out))
@@ -231,12 +242,12 @@ def test_a_vector_that_is_late_stays_hidden() -> None:
 
 def test_secrets_are_in_the_state_alone_and_as_long_as_they_are_of_use() -> None:
     """No secret is in a repr or a message; the state holds each as long as a later stage needs it."""
-    wire = Wire(4)
+    wire, hybrid = Wire(4), KeyAgreement.best() is KeyAgreement.HYBRID
     client = wire.client(1)
     secrets = [row.tobytes() for row in client.state()["secrets"][0]]
     vector = (plain()[1] % wire.scheme.modulus).tobytes(), plain()[1].tobytes()
     kept = {}
-    for stage in list(Stage)[1:]:
+    for stage in WITHOUT_DRAW[1:]:
         wire.until(stage)
         state = b"".join(value.tobytes() for value in client.state().values())
         kept[stage] = [secret in state for secret in secrets], any(entry in state for entry in vector)
@@ -245,7 +256,8 @@ def test_secrets_are_in_the_state_alone_and_as_long_as_they_are_of_use() -> None
             wire.run.hand(sent)
     wire.rest()
     assert kept[Stage.SHARES] == ([True] * 4, True)
-    assert kept[Stage.VECTORS] == ([kind == SELF for kind in (SEALING, MASK, SELF, SHARES)], True)
+    needed = (SEALING, MASK, SELF) if hybrid else (SELF,)  # until what others wrapped is heard
+    assert kept[Stage.VECTORS] == ([kind in needed for kind in (SEALING, MASK, SELF, SHARES)], True)
     assert kept[Stage.AGREEMENT] == ([False] * 4, False)
     assert not any(secret in sent.data for sent in wire.run.log for secret in secrets)
 
@@ -254,19 +266,21 @@ def test_keys_of_pairs_are_forgotten_once_they_have_served() -> None:
     """Those of masks when the vector is sent, those of shares and votes, and all shares, at the end."""
     wire = Wire(4)
     wire.until(Stage.VECTORS)
-    state = wire.client(1).state()
-    assert state["pair"].any(axis=2).all()
-    assert state["mask"].any(axis=2).all()
+    state, leads = wire.client(1).state(), wire.circles.leads[1]
+    assert state["says"].any(axis=2).all()
+    assert state["mask"][0, leads].any(axis=1).all()
+    assert state["mask"][0].any(axis=1).all() == (wire.scheme.keys is KeyAgreement.X25519)
     for sent in wire.requests.values():
         wire.run.hand(sent)
     wire.until(Stage.AGREEMENT)
     state = wire.client(1).state()
-    assert state["pair"].any(axis=2).all()
+    assert state["says"].any(axis=2).all()
+    assert state["hears"].any(axis=2).all()
     assert state["holds"].all()
     assert not state["mask"].any()
     wire.rest()
     state = wire.client(1).state()
-    assert not any(state[name].any() for name in ("pair", "mask", "held", "holds", "secrets", "receiver"))
+    assert not any(state[name].any() for name in ("says", "hears", "mask", "held", "holds", "secrets", "receiver"))
 
 
 class Counting(RealCryptography):
@@ -291,13 +305,17 @@ class CountingKept(Counting, flaws.SeedsKeptOverSteps):
         """Of no step."""
         return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
 
+    def wrapped(self, secret: bytes, context: Any, *rest: Any) -> dict[int, bytes]:
+        """Of no step."""
+        return super().wrapped(secret, type(context)(context.label, context.session, bytes(16)), *rest)
+
 
 def most_uses(cryptography: type[Counting]) -> int:
     """How often the busiest of all mask keys is expanded in sums of several rounds, layers and parts."""
     uses: Counter[Mask] = Counter()
 
-    def make(draws: Any, modulus: int) -> Counting:
-        made = cryptography(draws, modulus)
+    def make(draws: Any, modulus: int, keys: KeyAgreement) -> Counting:
+        made = cryptography(draws, modulus, keys)
         made.uses = uses
         return made
 

@@ -25,6 +25,10 @@ class MasksOfTheFirstStep(flaws.SeedsKeptOverSteps):
         """Of no step."""
         return super().agree(secret, type(context)(context.label, context.session, bytes(16)), *rest)
 
+    def wrapped(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
+        """Of no step."""
+        return super().wrapped(secret, type(context)(context.label, context.session, bytes(16)), *rest)
+
     def stretched(self, secret, context, *rest):  # type: ignore[no-untyped-def]  # hands all on
         """Of no step."""
         return super().stretched(secret, type(context)(context.label, context.session, bytes(16)), *rest)

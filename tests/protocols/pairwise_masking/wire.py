@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Context, Mask, Purpose, RealCryptography
+from fgl_secure.crypto.cryptography import Context, Mask, Partner, Purpose, RealCryptography
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.one_sum.attendance import Attendance
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import PHASES, Clients
-from fgl_secure.protocols.pairwise_masking.plan import Circles, Draw, MaskingPlan
+from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
@@ -85,7 +86,8 @@ class Wire:
         self.run = Sum.of(self.scheme, topology, rows, known=known, step=step, seed=seed)
         self.plan: MaskingPlan = self.scheme.plan_for(topology, SESSION)
         self.drawn = [self.client(u)._published(0) for u in range(n)]
-        self.crypto = RealCryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus)
+        self.nonces = [self.client(u)._nonce(0) for u in range(n)]
+        self.crypto = RealCryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus, self.scheme.keys)
         self.said: dict[Stage, dict[int, Mapping[str, Any]]] = {}
         self.requests: dict[int, Sent] = {}
         self._turns = self.run.turns()
@@ -101,13 +103,16 @@ class Wire:
         return self.plan.context(self.run.step, self.seed())
 
     def seed(self, *without: int) -> bytes:
-        """That of a sparse graph, drawn from the keys of all clients but some."""
-        n = self.plan.terms.n
-        keys = [[np.frombuffer(key, dtype=np.uint8) for key in self.drawn[u]] for u in range(n)]
-        published = ~np.isin(np.arange(n), without)
-        return (
-            Draw.of(published, *(np.stack(kind) for kind in zip(*keys, strict=True))).seed if self.plan.sparse else b""
-        )
+        """That of a sparse graph, drawn from what all clients but some have committed to and revealed."""
+        if not self.plan.sparse:
+            return b""
+        made = ~np.isin(np.arange(self.plan.terms.n), without)
+        rows = [digests, nonces, entries] = [np.zeros((len(made), 32), dtype=np.uint8) for _ in range(3)]
+        for u in np.flatnonzero(made).tolist():
+            own = digest_of_keys(*self.drawn[u]), self.nonces[u]
+            for row, value in zip(rows, (*own, pledge_of(u, *own)), strict=True):
+                row[u] = np.frombuffer(value, dtype=np.uint8)
+        return Draw(Pledges(made, entries), made, digests, nonces).seed
 
     def order(self, *without: int) -> list[int]:
         """Who stands at each place of the ring."""
@@ -216,8 +221,18 @@ class Wire:
     def keys_of(self, u: int, words: Ints) -> dict[int, Mask]:
         """The pairwise masks of a client whose mask key holds some words, by place of the neighbour."""
         said = {v: bytes(fields["mask"]) for v, fields in self.said[Stage.KEYS].items()}
-        near = {j: (v + 1, said[v]) for j, v in enumerate(self.circles.near[u].tolist())}
+        circles = self.circles
+        near = {
+            j: Partner(v + 1, said[v], None if circles.leads[u, j] else self.wrapped(v, int(circles.back[u, j])))
+            for j, v in enumerate(circles.near[u].tolist())
+        }
         return self.crypto.masks_of_key(words, said[u], self.context, u + 1, near, LENGTH)
+
+    def wrapped(self, u: int, j: int) -> bytes | None:
+        """What a client wrapped for a neighbour that it leads, at a place; None where nothing is wrapped."""
+        if not self.crypto.wrapped_bytes:
+            return None
+        return bytes(self.said[Stage.SHARES][u]["wrapped"][self.circles.leading[u, j]])
 
     def unmasked(self, u: int, pairs: Mapping[int, Mask], seed: Ints | None) -> list[int]:
         """A client's vector without its pairwise masks, and without its own mask if its seed is known."""
@@ -235,9 +250,16 @@ class Wire:
         assert isinstance(mask, bytes)
         return mask
 
-    def agreed(self, secret: bytes, purpose: Purpose, own: int, other: int, public: bytes) -> bytes:
-        """The key of two parties."""
-        return self.crypto.agree(secret, self.context, purpose, own, {other: public})[other]
+    def agreed(
+        self, secret: bytes, purpose: Purpose, own: int, other: int, public: bytes, heard: bytes | None = None
+    ) -> bytes:
+        """The key of two parties, of whom the other one wrapped something, or the first."""
+        known = {} if heard is None else {other: heard}
+        return self.crypto.agree(secret, self.context, purpose, own, {other: public}, 0, known)[other]
+
+    def said_to(self, secret: bytes, purpose: Purpose, own: int, other: int, public: bytes) -> bytes:
+        """What one party wraps for another."""
+        return self.crypto.wrapped(secret, self.context, purpose, own, {other: public})[other]
 
 
 class NoThreshold(Attendance):

@@ -1,0 +1,202 @@
+"""Keys that clients of one sum share with each other, for what they seal and for their votes.
+
+Every client seals something for each of the others at one time, before it has heard anything but public keys. So
+where keys are hybrid each wraps a secret in front of what it seals, and a pair has two keys: one for what either end
+says. A key that seals or votes is then hidden from whoever breaks X25519 or ML-KEM, but not both. With X25519 alone
+both are the same, and known as soon as the public keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import ProtocolError
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
+
+Ends = tuple[int, int]
+"""Party identifiers of who says something, and of who hears it."""
+
+
+def check_usable(cryptography: Cryptography, publics: Mapping[int, bytes]) -> None:
+    """Raises ProtocolError for public keys, by party, that nobody can agree with, before anything is wrapped for them.
+
+    Where nothing is wrapped, agreeing finds it.
+    """
+    for name, public in publics.items() if cryptography.wrapped_bytes else ():
+        if not cryptography.usable(public):
+            raise ProtocolError(
+                f"the key of party {name} must not be a public key of low order, and must hold one of ML-KEM-768"
+            )
+
+
+class Pairs:
+    """The keys of some clients, each with up to k others, by place among those.
+
+    Args:
+        cryptography: agrees on keys, seals and votes.
+        clients: h.
+        others: k.
+
+    Attributes:
+        has: bool [h, k], with whom a client has keys.
+    """
+
+    def __init__(self, cryptography: Cryptography, clients: int, others: int) -> None:
+        self._crypto, shape = cryptography, (clients, others)
+        self.has: Flags = np.zeros(shape, dtype=np.bool_)
+        self._says: Bytes = np.zeros((*shape, KEY_BYTES), dtype=np.uint8)
+        self._hears: Bytes = np.zeros((*shape, KEY_BYTES), dtype=np.uint8)
+        size = cryptography.public_bytes if cryptography.wrapped_bytes else 0
+        self._publics: Bytes = np.zeros((*shape, size), dtype=np.uint8)
+
+    def box_bytes(self, count: int) -> int:
+        """Bytes of so many elements as they are sealed here, with what is wrapped in front of them."""
+        return self._crypto.wrapped_bytes + self._crypto.sealed_bytes(count)
+
+    def agree(
+        self, at: int, secret: bytes, context: Context, own: int, others: Mapping[int, tuple[int, bytes]]
+    ) -> None:
+        """Keys for what a client says.
+
+        Args:
+            at: the client's place.
+            secret: of its key pair.
+            context: of the sum.
+            own: its party identifier.
+            others: party identifiers and public keys, by place.
+
+        Raises:
+            ProtocolError: a public key is not usable; nothing has changed.
+        """
+        c, publics = self._crypto, dict(others.values())
+        check_usable(c, publics)
+        keys = c.agree(secret, context, Purpose.PAIR, own, publics)
+        for j, (name, public) in others.items():
+            self.has[at, j], self._says[at, j] = True, np.frombuffer(keys[name], dtype=np.uint8)
+            if c.wrapped_bytes:
+                self._publics[at, j] = np.frombuffer(public, dtype=np.uint8)
+            else:
+                self._hears[at, j] = self._says[at, j]
+
+    def wrapped(self, at: int, secret: bytes, context: Context, own: int, names: Mapping[int, int]) -> dict[int, bytes]:
+        """What goes in front of what a client seals for others, by their places.
+
+        Args:
+            at: the client's place.
+            secret: of its key pair.
+            context: of the sum.
+            own: its party identifier.
+            names: those of the others, by place.
+        """
+        publics = {name: self._publics[at, j].tobytes() for j, name in names.items()}
+        found = self._crypto.wrapped(secret, context, Purpose.PAIR, own, publics)
+        return {j: found[name] for j, name in names.items()}
+
+    def seal(self, at: int, j: int, wrapped: bytes, context: Context, ends: Ends, values: Elements) -> bytes:
+        """Elements for one of the others alone, `box_bytes` of them.
+
+        Args:
+            at: the client's place.
+            j: the other's.
+            wrapped: for that one.
+            context: of the sum.
+            ends: who seals, and for whom.
+            values: elements [*tapes, count].
+        """
+        return wrapped + self._crypto.seal(self._says[at, j].tobytes(), context, *ends, values)
+
+    def heard(
+        self, at: int, secret: bytes, context: Context, own: int, boxes: Mapping[int, tuple[int, bytes]]
+    ) -> dict[int, bytes]:
+        """Keys for what a client hears, from what others wrapped for it in front of their boxes, by their places.
+
+        Those of whom nothing opens are not there.
+
+        Args:
+            at: the client's place.
+            secret: of its key pair.
+            context: of the sum.
+            own: its party identifier.
+            boxes: party identifiers and boxes, by place of the other.
+        """
+        size = self._crypto.wrapped_bytes
+        if not size:
+            return {j: self._hears[at, j].tobytes() for j in boxes}
+        wrapped = {j: (name, box[:size]) for j, (name, box) in boxes.items()}
+        try:
+            return self._opened(at, secret, context, own, wrapped)
+        except ProtocolError:  # of one of them: the others count
+            each = (self._opened_alone(at, secret, context, own, {j: one}) for j, one in wrapped.items())
+            return {j: key for found in each for j, key in found.items()}
+
+    def _opened_alone(
+        self, at: int, secret: bytes, context: Context, own: int, one: Mapping[int, tuple[int, bytes]]
+    ) -> dict[int, bytes]:
+        try:
+            return self._opened(at, secret, context, own, one)
+        except ProtocolError:
+            return {}
+
+    def _opened(
+        self, at: int, secret: bytes, context: Context, own: int, wrapped: Mapping[int, tuple[int, bytes]]
+    ) -> dict[int, bytes]:
+        publics = {name: self._publics[at, j].tobytes() for j, (name, _) in wrapped.items()}
+        keys = self._crypto.agree(secret, context, Purpose.PAIR, own, publics, 0, dict(wrapped.values()))
+        return {j: keys[name] for j, (name, _) in wrapped.items()}
+
+    def unseal(self, key: bytes | None, context: Context, ends: Ends, box: bytes, count: int) -> Elements:
+        """What one of the others sealed: elements [*tapes, count].
+
+        Args:
+            key: as `heard` gives it; None for none.
+            context: of the sum.
+            ends: who sealed, and for whom.
+            box: as `seal` made it.
+            count: of elements.
+
+        Raises:
+            ProtocolError: see `Cryptography.unseal`.
+        """
+        if key is None:
+            raise ProtocolError(
+                f"a box of party {ends[0]} must be sealed for party {ends[1]} in this session and step; it is not"
+            )
+        return self._crypto.unseal(key, context, *ends, box[self._crypto.wrapped_bytes :], count)
+
+    def keep(self, at: int, heard: Mapping[int, bytes]) -> None:
+        """Keeps keys that were heard, for votes."""
+        for j, key in heard.items():
+            self._hears[at, j] = np.frombuffer(key, dtype=np.uint8)
+
+    def vote(self, at: int, j: int, context: Context, ends: Ends, digest: bytes) -> Bytes:
+        """A client's word to one of the others: uint8 [vote_bytes]."""
+        said = self._crypto.vote(self._says[at, j].tobytes(), context, *ends, digest)
+        return np.frombuffer(said, dtype=np.uint8)
+
+    def is_vote(self, at: int, j: int, context: Context, ends: Ends, digest: bytes, said: bytes) -> bool:
+        """Whether the word of one of the others is for a digest; never where there is no key to tell by."""
+        key = self._hears[at, j]
+        return bool(key.any()) and self._crypto.is_vote(said, key.tobytes(), context, *ends, digest)
+
+    def forget(self, which: Iterable[int] | Array) -> None:
+        """Forgets the keys of some clients."""
+        at = np.asarray(which)
+        self._says[at], self._hears[at] = 0, 0
+
+    def arrays(self) -> dict[str, Array]:
+        """All of it, for a state."""
+        return {"has": self.has, "says": self._says, "hears": self._hears, "publics": self._publics}
+
+    def restore(self, arrays: Mapping[str, Array]) -> None:
+        """Goes on from arrays."""
+        self.has, self._publics = arrays["has"], arrays["publics"]
+        self._says, self._hears = arrays["says"], arrays["hears"]

@@ -1,0 +1,206 @@
+"""How the clients of a sum draw a sparse graph together, so that nobody chooses it: they commit, and then reveal."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.crypto.cryptography import Purpose
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.one_sum.clients import SEALING, Hear, OneSumClients
+from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
+from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
+from fgl_secure.runtime import Messages, Phase
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
+COMMITMENT_BYTES = 32
+MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)
+"""More secrets of a client: the private key of its masks, and the seeds of its own mask and of what shares secrets."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pledges:
+    """What clients have committed to before any of them reveals it: the nonces that a sparse graph is drawn from.
+
+    Attributes:
+        made: bool [n], who has committed.
+        entries: uint8 [n, 32], their commitments; zeros for the others.
+    """
+
+    made: Flags
+    entries: Bytes
+
+    @property
+    def digest(self) -> bytes:
+        """SHA-256 of all of it."""
+        return hashlib.sha256(LABEL + b"pledges" + np.packbits(self.made).tobytes() + self.entries.tobytes()).digest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Draw:
+    """What a sparse graph is drawn from: nonces of the clients, for this one sum, committed to before any is revealed.
+
+    A client reveals its own when it has been told all commitments, its own among them, so that nobody can choose
+    anything that the graph depends on after the first nonce of somebody honest is known, and before that nobody knows
+    anything of the graph: no server by choosing session, step or whom it has heard of, no client that colludes with it
+    by drawing its keys late. What is left is to withhold: whoever reveals last, and a server that says of others that
+    they revealed nothing, chooses among the graphs without some of the nonces. Few of them may be missing
+    (`MOST_WITHHELD`), and the degree of the graph allows for all that can be chosen (`freedom_bits`). Keys of pairs
+    are bound to the seed, so clients that are told different things have none in common.
+
+    Attributes:
+        pledges: as told before.
+        revealed: bool [n], whose nonces there are.
+        keys: uint8 [n, 32], digests of their public keys; zeros for the others.
+        nonces: uint8 [n, 32]; zeros for the others.
+    """
+
+    pledges: Pledges
+    revealed: Flags
+    keys: Bytes
+    nonces: Bytes
+
+    @property
+    def seed(self) -> bytes:
+        """32 bytes."""
+        told = np.packbits(self.revealed).tobytes() + self.keys.tobytes() + self.nonces.tobytes()
+        return hashlib.sha256(LABEL + b"seed" + self.pledges.digest + told).digest()
+
+    def check(self, own: int, most: int) -> None:
+        """Raises unless it is what was committed to, but for a few who withhold it.
+
+        Args:
+            own: the place of who checks, and has revealed.
+            most: that may be missing.
+
+        Raises:
+            ProtocolError: something revealed is not what was committed to, or too much is missing.
+        """
+        made = self.pledges.made
+        if not self.revealed[own]:
+            raise ProtocolError(f"a graph must be drawn with the nonce of client {own}, which it revealed; it is not")
+        missing = int((made & ~self.revealed).sum())
+        if missing > most:
+            raise ProtocolError(f"a graph must be drawn with all nonces but {most} at most; {missing} are missing")
+        for v in np.flatnonzero(self.revealed).tolist():
+            entry = pledge_of(v, self.keys[v].tobytes(), self.nonces[v].tobytes())
+            if not made[v] or self.pledges.entries[v].tobytes() != entry:
+                raise ProtocolError(f"a graph must be drawn from what was committed to; of client {v} it is not")
+
+    def check_keys(self, public: Mapping[int, tuple[bytes, ...]]) -> None:
+        """Raises unless keys, by client, are those that were committed to with the nonces.
+
+        Raises:
+            ProtocolError: those of a client are others; names it.
+        """
+        for v, keys in public.items():
+            if not self.revealed[v] or self.keys[v].tobytes() != digest_of_keys(*keys):
+                raise ProtocolError(f"a graph must be drawn from the keys that there are; of client {v} it is not")
+
+
+def digest_of_keys(*keys: bytes) -> bytes:
+    """SHA-256 of a client's public keys."""
+    return hashlib.sha256(LABEL + b"public keys" + b"".join(keys)).digest()
+
+
+def pledge_of(place: int, keys: bytes, nonce: bytes) -> bytes:
+    """A client's commitment to its nonce, which hides it, and to its keys.
+
+    Args:
+        place: of the client.
+        keys: as `digest_of_keys` gives them.
+        nonce: 32 secret bytes.
+    """
+    return hashlib.sha256(LABEL + b"pledge" + struct.pack(">I", place) + keys + nonce).digest()
+
+
+class DrawingClients(OneSumClients):
+    """Some clients, as far as they draw a graph."""
+
+    _plan: MaskingPlan
+    _seed: bytes
+
+    def _clear_draw(self) -> None:
+        h, n = len(self.parties), self.terms.n if self._plan.sparse else 0
+        self._seed = b""
+        self._pledged = np.zeros((h, n), dtype=np.bool_)
+        self._pledges = np.zeros((h, n, COMMITMENT_BYTES), dtype=np.uint8)
+
+    def _published(self, at: int) -> tuple[bytes, bytes]:
+        secret = self._secrets[at]
+        return self._crypto.public(secret[SEALING].tobytes()), self._crypto.public(secret[MASK].tobytes())
+
+    def _nonce(self, at: int) -> bytes:
+        """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
+        secret, context = self._secrets[at, SHARES].tobytes(), self._plan.context(self.step)
+        return self._crypto.stretched(secret, context, Purpose.NONCE, int(self.parties[at]))
+
+    def _pledge(self, at: int) -> bytes:
+        return pledge_of(int(self._places[at]), digest_of_keys(*self._published(at)), self._nonce(at))
+
+    def _hear_pledges(self, messages: Messages) -> Hear:
+        """All commitments, a client's own among them: from now on it takes part in no draw from others."""
+        n, least = self.terms.n, self.terms.threshold
+        made, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
+
+        def hear(row: int, at: int) -> None:
+            place = int(self._places[at])
+            if int(made[row].sum()) < least:
+                raise ProtocolError(f"a graph must be drawn by {least} clients; found {made[row].sum()}")
+            if not made[row, place] or entries[row, place].tobytes() != self._pledge(at):
+                raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
+            self._pledged[at], self._pledges[at] = made[row], entries[row]
+
+        return hear
+
+    def _reveal(self, which: Ids) -> Iterable[Messages]:
+        """What each client committed to."""
+        nonces = stacked([self._nonce(at) for at in which.tolist()])
+        return [self._to_server(Phase.DRAW, which, {"nonce": nonces})]
+
+    def _hear_draw(self, messages: Messages) -> Callable[[int, int], Draw | None]:
+        """Reads what a sparse graph is drawn from, the client's own nonce among it; None where all mask with all."""
+        if not self._plan.sparse:
+            return lambda _row, _at: None
+        n, least = self.terms.n, self.terms.threshold
+        revealed = flags_of(messages, "revealed", n)
+        keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
+
+        def read(row: int, at: int) -> Draw:
+            pledges = Pledges(self._pledged[at], self._pledges[at])
+            draw = Draw(pledges, revealed[row], keys[row], nonces[row])
+            if int(revealed[row].sum()) < least:
+                raise ProtocolError(f"a graph must be drawn by {least} clients; found {revealed[row].sum()}")
+            self._check_draw(draw, int(self._places[at]))
+            if self._seed not in (b"", draw.seed):
+                raise ProtocolError("a graph must be the same for all clients of a process; found another")
+            return draw
+
+        return read
+
+    def _check_draw(self, draw: Draw, own: int) -> None:
+        draw.check(own, MOST_WITHHELD)
+
+    def _arrays(self) -> dict[str, Array]:
+        own = {"seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges}
+        return {**super()._arrays(), **own}
+
+    def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
+        super()._take_arrays(arrays)
+        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
+
+
+def stacked(rows: list[bytes]) -> Bytes:
+    """Bytes of one length, a row each."""
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)
