@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import cache
 from numbers import Integral, Real
@@ -17,6 +17,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fgl_secure.errors import InputError, UnknownNameError
+
+Known = tuple[str, ...] | Callable[[], tuple[str, ...]]
 
 _KEY = "choice"
 
@@ -27,7 +29,7 @@ class Choice:
 
     Attributes:
         says: its meaning, in words that fit into a table of options.
-        known: values that it may take; empty for any of its type.
+        known: values that it may take, or what tells them when it is asked; empty for any of its type.
         least: smallest number that it may be; None for no bound.
         option: its name on the command line where that isn't the field's.
         shown: what stands for its value in a table of options.
@@ -36,19 +38,24 @@ class Choice:
     """
 
     says: str
-    known: tuple[str, ...] = ()
+    known: Known = ()
     least: int | None = None
     option: str = ""
     shown: str = ""
     prefix: str = ""
     part: type | None = None
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values that it may take now; empty for any of its type."""
+        return self.known() if callable(self.known) else self.known
+
 
 def choice(
     default: Any,  # of the field's own type
     says: str,
     *,
-    known: tuple[str, ...] = (),
+    known: Known = (),
     least: int | None = None,
     option: str = "",
     shown: str = "",
@@ -95,8 +102,8 @@ def check_choices(made: Any) -> None:  # any dataclass
         found = getattr(made, name)
         if not any(_fits(found, kind) for kind in kinds[name]):
             raise InputError(f"{name} must be {' or '.join(map(_said, kinds[name]))}; found {found!r}")
-        if each.known and found is not None and found not in each.known:
-            raise UnknownNameError(name, str(found), each.known)
+        if each.names and found is not None and found not in each.names:
+            raise UnknownNameError(name, str(found), each.names)
         if each.least is not None and found is not None and found < each.least:
             raise InputError(f"{name} must be at least {each.least}; found {found}")
 

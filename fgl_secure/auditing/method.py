@@ -137,7 +137,7 @@ class Method(ABC):
     def backbones(cls) -> tuple[str, ...]:
         """The graph neural networks that it trains; none where it has but its own."""
         choices = choices_of(cls)
-        return choices["backbone"][1].known if "backbone" in choices else ()
+        return choices["backbone"][1].names if "backbone" in choices else ()
 
     def _source(self, data: Source | str | None) -> Source:
         if data is None:

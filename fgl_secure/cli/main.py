@@ -159,7 +159,7 @@ def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         action="append",
         default=[],
         metavar="[TOPOLOGY=]NAME",
-        help=f"schemes of the run, with commas between those for several topologies ({', '.join(method.topologies)}), "
+        help=f"scheme of a topology of the run ({', '.join(method.topologies)}), repeatable, or several with commas; "
         f"parameters in brackets; {method.trained} where none is named",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -246,10 +246,8 @@ def _train(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.auditing.train import train
     from fgl_secure.cli.printing import describe
 
-    if len(chosen.scheme) > 1:
-        raise InputError(f"scheme must be given once for train; found {len(chosen.scheme)}")
     method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
-    scheme = next(iter(chosen.scheme), None)
+    scheme = ",".join(chosen.scheme) or None
     with _progress() as bar:
         if chosen.engine == "flower":
             done = _on_flower(method, data, scheme, chosen)

@@ -81,8 +81,8 @@ def _add_option(
     if hint is bool:
         group.add_argument(f"--{option}", action="store_true", help=escaped(says.says))
         return
-    told = all(name in says.says for name in says.known)
-    meaning = says.says if told else f"{says.says}: {', '.join(says.known)}"
+    told = all(name in says.says for name in says.names)
+    meaning = says.says if told else f"{says.says}: {', '.join(says.names)}"
     group.add_argument(
         f"--{option}", type=_reader(hint), default=default_of(each), metavar=says.shown or "NAME", help=escaped(meaning)
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
+from typing import ClassVar, cast
 
 import torch
 from torch import nn
@@ -48,6 +49,8 @@ class MessageLayer(nn.Module, ABC):
     """
 
     watch: Watch | None = None
+    projects_sums: ClassVar[bool] = True
+    """Whether the sum of raw rows can be projected by its target: see `raw_message`."""
 
     def project(self, h: torch.Tensor, weight: nn.Parameter) -> torch.Tensor:
         """The product h @ weight, [n, d_in] to [n, d_out]."""
@@ -67,6 +70,11 @@ class MessageLayer(nn.Module, ABC):
     @abstractmethod
     def message_weight(self) -> nn.Parameter:
         """[d_in, d_out], what a source projects with."""
+
+    @property
+    def message_width(self) -> int:
+        """Entries of a message."""
+        return self.message_weight.shape[1]
 
     @abstractmethod
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
@@ -160,10 +168,66 @@ class SAGELayer(MessageLayer):
         return self.shift(sums / degrees.summed.clamp(min=1) + self.project(h, self.own_weight), self.bias)
 
 
+class GATLayer(MessageLayer):
+    """Graph attention with one head (Velickovic et al. 2018, Eqs. 1 to 4), with a smooth score in place of LeakyReLU.
+
+    A weight that depends on both ends must come apart into what the source knows and what the target knows, or there is
+    no sum. Of x = a_s^T W h_u + a_t^T W h_v the score log(e^x + e^(x/5)) is LeakyReLU's soft maximum, and its
+    exponential e^x + e^(x/5) comes apart: a source sends its projected row and a 1, once times e^s and once times
+    e^(s/5) with s its own part of x, and a target weighs the two sums by its own part and divides by what the ones
+    became. Each part of x is kept within 2 in magnitude by tanh, and 2 of it is the target's, so that nobody sends more
+    than its projected row. The device's own row is added on the spot and never sent.
+
+    A device that gets a sum sees 2 (d_out + 1) numbers where a graph convolution's has d_out.
+    """
+
+    projects_sums: ClassVar[bool] = False
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
+        self.source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_out, 1)))
+        self.target = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_out, 1)))
+        self.bias = nn.Parameter(torch.zeros(d_out))
+
+    @property
+    def message_weight(self) -> nn.Parameter:
+        """The one weight that rows are projected with."""
+        return self.weight
+
+    @property
+    def message_width(self) -> int:
+        """A row and a normaliser, for each of two exponentials."""
+        return 2 * (self.weight.shape[1] + 1)
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """1: attention weighs."""
+        return torch.ones_like(degrees.heard)
+
+    def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # attention weighs
+        """What a device sends: float [n, d_in] to [n, 2 (d_out + 1)]."""
+        return self._weighed(self.project(h, self.weight))
+
+    def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # as above
+        """The mean of the neighbours' projected rows and the own one, weighed by attention, and the bias."""
+        projected = self.project(h, self.weight)
+        steep, flat = (sums + self._weighed(projected)).chunk(2, dim=1)
+        own = SCORE * (torch.tanh(self.project(projected, self.target)) + 1)
+        mixed = torch.exp(own) * steep + torch.exp(SLOPE * own) * flat
+        return self.shift(mixed[:, :-1] / mixed[:, -1:], self.bias)
+
+    def _weighed(self, projected: torch.Tensor) -> torch.Tensor:
+        score = SCORE * (torch.tanh(self.project(projected, self.source)) - 1)
+        rows = torch.cat([projected, torch.ones_like(score)], dim=1)
+        return torch.cat([torch.exp(score) * rows, torch.exp(SLOPE * score) * rows], dim=1)
+
+
+SLOPE, SCORE = 0.2, 2.0
+"""Of LeakyReLU (3.3), and the largest magnitude of either end's part of a score."""
+
 LayerMaker = Callable[[int, int], MessageLayer]
 
 LAYERS: Mapping[str, LayerMaker] = MappingProxyType({"gcn": GCNLayer, "sage": SAGELayer})
-PUBLISHED_LAYERS: Mapping[str, LayerMaker] = MappingProxyType({"gcn": PublishedGCNLayer, "sage": SAGELayer})
 
 
 def make_layers(make: LayerMaker, widths: tuple[int, ...], seed: int) -> nn.ModuleList:
@@ -171,3 +235,8 @@ def make_layers(make: LayerMaker, widths: tuple[int, ...], seed: int) -> nn.Modu
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.ModuleList(make(d_in, d_out) for d_in, d_out in pairwise(widths))
+
+
+def widest(make: LayerMaker, widths: tuple[int, ...]) -> int:
+    """Most entries of a message of layers of the given widths."""
+    return max(cast("MessageLayer", layer).message_width for layer in make_layers(make, widths, 0))

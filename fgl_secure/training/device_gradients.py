@@ -119,8 +119,9 @@ class Collector:
         self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
         self._order = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
         for layer in layers:
-            assert isinstance(layer, MessageLayer)
-            layer.watch = self._watch
+            for part in layer.modules():  # a layer may be made of others
+                if isinstance(part, MessageLayer):
+                    part.watch = self._watch
 
     def _watch(self, parameter: nn.Parameter, left: torch.Tensor | None, product: torch.Tensor) -> None:
         if self.collects and product.requires_grad:
@@ -259,6 +260,10 @@ class SummedGradients:
             now, ends = replace(batch.step, round=step.round), (batch.senders, batch.receivers)
             self._channel.send_sizes(batch.phase, now, *ends, batch.item_bytes, batch.repeats)
         return [self._without_masks(each) for each in factors]
+
+    def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
+        """The sum over each silo's devices of other rows [n, d], float64 [silos, d], under the same keys."""
+        return self._session.sum(rows, replace(step, evaluation=True))  # so that no step is a gradient's
 
     def _through_the_scheme(self, factors: list[Factors], step: Step) -> list[NDArray[np.float64]]:
         before, part, sums = len(self._channel.transcript.messages), 0, []

@@ -17,7 +17,6 @@ from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, 
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.collectives import HAND_DOWN, Ask, Call, Collectives, Setting
 from fgl_secure.training.device_gradients import (
-    KEPT_OF_MEMBERS,
     ClearGradients,
     SummedGradients,
     gathered,
@@ -69,10 +68,10 @@ class OneProcess:
         note_membership(channel, graph.silo_of)
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
-        self._server, self._members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
+        self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
         scheme, sums = schemes.get(NEIGHBOURS, Plaintext()), neighbour_sums(heard or graph)
         self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel)
-        self._gradients = None if self._members is None else SummedGradients(self._members, channel, graph.silo_of)
+        self._gradients = None if members is None else SummedGradients(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
@@ -129,14 +128,11 @@ class OneProcess:
         return out
 
     def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:
-        scheme, width = self._members, rows[0].shape[1]
-        if scheme is not None:
-            topology = member_sums(self._channel.parties, self._silo_of, width)
-            quiet = self._channel.keeping_only(*KEPT_OF_MEMBERS)
-            sums = self._collective(MEMBERS, width, 0, lambda: Collective(scheme, topology, quiet))
-            return list(sums.sum(self._by_device(rows), call.step))
+        if self._gradients is not None:
+            return list(self._gradients.sum(self._by_device(rows), call.step))
         devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
-        self._channel.send_sizes(Phase.CORRECT, call.step, devices, silos, FLOAT_BYTES * width)
+        size = FLOAT_BYTES * rows[0].shape[1]
+        self._channel.send_sizes(Phase.CORRECT, call.step, devices, silos, size)
         return [own.sum(axis=0, dtype=np.float64) for own in rows]
 
     def _gradients_of(self, calls: list[Call]) -> Sequence[list[Array] | None]:

@@ -46,7 +46,7 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "summary of nothing": (lambda: schemes.summary("nope"), "scheme must be one of plaintext"),
     "parameters of nothing": (lambda: schemes.parameters("nope"), "scheme must be one of plaintext"),
     "refusal of nothing": (lambda: schemes.refusal("nope", "server"), "scheme must be one of plaintext"),
-    "refusal for nothing": (lambda: schemes.refusal("secmp", "members"), "topology must be one of neighbours"),
+    "refusal for nothing": (lambda: schemes.refusal("secmp", "devices"), "topology must be one of neighbours"),
     "text that is None": (lambda: schemes.parse(any_value), "scheme must be written"),
     "no topologies": (lambda: schemes.assignment("plaintext", ()), "topologies must be one or more; found none"),
     "parameter twice": (lambda: schemes.parse("secmp[T=1,T=2]"), "T of secmp must be given once; found [T=1,T=2]"),

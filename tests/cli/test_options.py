@@ -38,7 +38,7 @@ def test_every_field_says_what_it_means(kind: type) -> None:
     assert len(fields(kind)) == len(choices_of(kind)) > 0
     for name, (each, says) in choices_of(kind).items():
         assert says.says, name
-        assert not says.known or default_of(each) in (None, *says.known)
+        assert not says.names or default_of(each) in (None, *says.names)
 
 
 @pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
@@ -60,8 +60,8 @@ def test_every_option_reaches_its_field(kind: type[Method]) -> None:
         value: object
         if usual is False:
             words, value = [f"--{option}"], True
-        elif says.known:
-            word = next(known for known in says.known if known != usual)
+        elif says.names:
+            word = next(known for known in says.names if known != usual)
             words, value = [f"--{option}", word], word
         else:
             words, value = [f"--{option}", "7"], 7

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 import fgl_secure
+from fgl_secure import backbones
+from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods import HiFGL
 from tests.graphs import two_communities
 
 OWN = Path(__file__).parents[2] / "examples" / "own"
@@ -74,3 +77,18 @@ def test_label_propagation_is_audited(propagation: ModuleType, graph: FederatedG
     report = fgl_secure.audit(propagation.LabelPropagation(epochs=1), graph, ["secmp", "relay-coded"])
     fallen = {record.protocol for record in report.contradictions}
     assert fallen == {"secmp"}
+
+
+@pytest.mark.parametrize("scheme", ["plaintext", "relay-coded[k_min=1]"])
+def test_a_backbone_of_ones_own_trains(own: Path, graph: FederatedGraph, scheme: str) -> None:
+    """Two heads of attention learn under every scheme, devices' gradients among what is summed."""
+    known = set(backbones.names())
+    importlib.import_module(next(own.glob("two_heads.py")).stem)
+    try:
+        result = fgl_secure.train(HiFGL(backbone="two_heads", epochs=8), graph, scheme).result
+    finally:
+        for name in set(backbones.names()) - known:
+            del backbones._registered[name]
+    assert result.losses[-1] < result.losses[0]
+    with pytest.raises(UnknownNameError, match="backbone must be one of gcn, sage, gat; found 'two_heads'"):
+        HiFGL(backbone="two_heads")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
 import fgl_secure
-from fgl_secure import methods
+from fgl_secure import backbones, methods
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
@@ -21,7 +21,7 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.methods import FedAvg, HiFGL
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.training.backbones import LAYERS
+from fgl_secure.training.backbones import MessageLayer
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def test_a_method_from_outside_is_listed_trained_and_audited(capsys: pytest.Capt
 
 def test_backbones_are_those_that_there_are() -> None:
     """What a configuration offers without loading models is what the models are called."""
-    assert choices_of(HiFGL)["backbone"][1].known == choices_of(FedAvg)["backbone"][1].known == tuple(LAYERS)
+    assert choices_of(HiFGL)["backbone"][1].names == backbones.names() == HiFGL.backbones()
+    assert all(issubclass(cast("type", backbones.maker(name)), MessageLayer) for name in backbones.names())
+    assert set(FedAvg.backbones()) <= set(backbones.names())
 
 
 def test_configurations_are_frozen_values() -> None:
@@ -103,8 +105,8 @@ def test_schemes_may_be_objects() -> None:
     """By topology; a topology that the method has not is refused."""
     (subject,) = HiFGL().plan(None, [{"neighbours": RelayCoded(k_min=1)}]).subjects
     assert subject.name == "relay-coded[k_min=1]"
-    with pytest.raises(InputError, match="schemes must be for neighbours, which hifgl has; found server"):
-        HiFGL().plan(None, [{"server": RelayCoded()}])
+    with pytest.raises(InputError, match="schemes must be for neighbours or members or server, which hifgl has; found"):
+        HiFGL().plan(None, [{"clients": RelayCoded()}])
 
 
 def test_names_in_one_report_are_different() -> None:

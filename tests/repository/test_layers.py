@@ -18,6 +18,7 @@ _HIGH = _MIDDLE | {"protocols", "aggregation", "training", "statistics", "attack
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "choices": {"errors"},
+    "backbones": {"errors", "training"},  # for names of types alone
     "crypto": {"errors"},
     "coins": {"errors", "crypto"},
     "algebra": {"errors", "crypto", "coins"},
@@ -32,7 +33,7 @@ ALLOWED: dict[str, set[str]] = {
     "training": _MIDDLE | {"protocols", "schemes", "aggregation"},
     "tables": _MIDDLE | {"protocols", "schemes", "training"},
     "auditing": _HIGH | {"schemes", "tables"},
-    "methods": _HIGH | {"testing", "auditing", "schemes", "tables"},
+    "methods": _HIGH | {"testing", "auditing", "schemes", "tables", "backbones"},
     "flower": _MIDDLE | {"protocols", "schemes", "aggregation", "training", "auditing"},
     "testing": _LOW | {"runtime", "statistics", "protocols"},
     "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},

@@ -1,109 +1,97 @@
-"""Layers over grouped sums are the layers of PyTorch Geometric, and initial weights depend on the seed alone."""
+"""Layers whose sum is somebody else's business, against the same layer on the whole graph."""
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 
+from fgl_secure import backbones
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.program import HiFGL
+from fgl_secure.methods.hifgl.training import silos_of, train_hifgl
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Step
-from fgl_secure.training.backbones import Degrees, GCNLayer, MessageLayer, PublishedGCNLayer, SAGELayer, make_layers
-from fgl_secure.training.grouped_sum import GroupedSum
-from fgl_secure.training.parties import hierarchy_of, neighbour_sums
-from tests.protocols.conformance import channel_of, opened
-from tests.strategies import federated_graphs
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.runtime import Channel
+from fgl_secure.training.backbones import SCORE, SLOPE, Degrees, GATLayer, SAGELayer
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.presets import HONEST
+from tests.graphs import two_communities
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # its own imports are deprecated in torch
-    from torch_geometric.nn import GCNConv, SAGEConv
+QUICK = replace(HONEST, hidden=8, epochs=6)
 
 
-def degrees_of(graph: FederatedGraph) -> Degrees:
-    heard = torch.tensor(graph.in_degree[:, None], dtype=torch.float32)
-    return Degrees(heard, heard, heard)
+@pytest.fixture(scope="module")
+def graph() -> FederatedGraph:
+    return two_communities()
 
 
-def through_sums(layer: MessageLayer, graph: FederatedGraph, h: torch.Tensor) -> torch.Tensor:
-    """One layer whose neighbourhood sum runs through the plaintext scheme."""
-    sums = GroupedSum(opened(Plaintext(), channel_of(hierarchy_of(graph)), neighbour_sums(graph), 4))
-    degrees = degrees_of(graph)
-    return layer.update(h, sums(layer.message(h, degrees), Step(0)), degrees)
+def attended(layer: GATLayer, h: torch.Tensor, edges: np.ndarray) -> torch.Tensor:
+    """Attention over the neighbours of each node and itself, one score for each pair: Eqs. 1 to 4 with that score."""
+    n, rows = len(h), h @ layer.weight
+    x = SCORE * (torch.tanh(rows @ layer.target) + torch.tanh(rows @ layer.source).T)  # targets by sources
+    score = torch.logaddexp(x, SLOPE * x)
+    heard = torch.eye(n, dtype=torch.bool)
+    heard[edges[1], edges[0]] = True
+    weights = torch.softmax(score.masked_fill(~heard, -torch.inf), dim=1)
+    return weights @ rows + layer.bias
 
 
-def turned(parameter: torch.Tensor | None) -> torch.Tensor:
-    """A matrix as PyTorch Geometric keeps it, transposed; vectors stay as they are."""
-    assert parameter is not None
-    return parameter.T if parameter.dim() == 2 else parameter
+def test_attention_in_one_sum_is_attention_pair_by_pair(graph: FederatedGraph) -> None:
+    """Features of the sender, summed, give every target the softmax over its pairs' scores."""
+    torch.manual_seed(0)
+    layer, h = GATLayer(graph.graph.num_features, 5), torch.tensor(graph.features)
+    ones = torch.ones(len(h), 1)
+    degrees, edges = Degrees(ones, ones, ones), graph.edges
+    messages = layer.message(h, degrees)
+    assert messages.shape[1] == layer.message_width
+    source, target = torch.tensor(edges)
+    sums = torch.zeros_like(messages).index_add(0, target, messages[source])
+    found, expected = layer.update(h, sums, degrees), attended(layer, h, edges)
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert not torch.allclose(found, attended(layer, h, edges[:, ::2]), atol=1e-3)
 
 
-def gcn_pair() -> tuple[MessageLayer, Any, list[tuple[str, str]]]:
-    """Our layer, PyTorch Geometric's, and which parameters correspond; matrices are transposed."""
-    return GCNLayer(3, 4), GCNConv(3, 4), [("weight", "lin.weight"), ("bias", "bias")]
-
-
-def sage_pair() -> tuple[MessageLayer, Any, list[tuple[str, str]]]:
-    pairs = [("own_weight", "lin_r.weight"), ("neighbour_weight", "lin_l.weight"), ("bias", "lin_l.bias")]
-    return SAGELayer(3, 4), SAGEConv(3, 4), pairs
-
-
-@pytest.mark.parametrize("make", [gcn_pair, sage_pair])
-@given(graph=federated_graphs())
-@settings(max_examples=15)
-def test_layer_is_that_of_pytorch_geometric(make: Any, graph: FederatedGraph) -> None:
-    """With equal weights outputs and all gradients agree, on directed graphs and with devices that hear nobody."""
-    ours, theirs, names = make()
-    theirs_named = dict(theirs.named_parameters())
+def test_weights_depend_on_both_ends(graph: FederatedGraph) -> None:
+    """Without the target's part every target would weigh its neighbours alike."""
+    torch.manual_seed(0)
+    layer, h = GATLayer(graph.graph.num_features, 5), torch.tensor(graph.features)
+    whole = attended(layer, h, graph.edges)
     with torch.no_grad():
-        torch.nn.init.normal_(ours.bias)
-        for mine, other in names:
-            theirs_named[other].copy_(turned(ours.get_parameter(mine)))
-    inputs = [torch.tensor(graph.features).requires_grad_() for _ in range(2)]
-    out = through_sums(ours, graph, inputs[0])
-    expected = theirs(inputs[1], torch.tensor(graph.edges))
-    assert torch.allclose(out, expected, atol=1e-5)
-    out.square().sum().backward()  # type: ignore[no-untyped-call]
-    expected.square().sum().backward()
-    for mine, other in names:
-        expected_gradient = theirs_named[other].grad
-        assert torch.allclose(turned(ours.get_parameter(mine).grad), expected_gradient, rtol=1e-4, atol=1e-4)
-    assert torch.allclose(turned(inputs[0].grad), turned(inputs[1].grad), rtol=1e-4, atol=1e-4)
+        layer.target.zero_()
+    assert not torch.allclose(whole, attended(layer, h, graph.edges), atol=1e-3)
 
 
-def test_published_aggregation_is_as_its_code_computes() -> None:
-    """A message is divided by the root of the full degree + 1, the result by (summed + 1)^(3/2), own row unscaled."""
-    layer, h = PublishedGCNLayer(1, 1), torch.tensor([[2.0], [3.0]])
-    degrees = Degrees(torch.tensor([[3.0], [8.0]]), torch.tensor([[2.0], [4.0]]), torch.tensor([[1.0], [3.0]]))
-    with torch.no_grad():
-        layer.weight.fill_(1.0)
-    assert torch.allclose(layer.message(h, degrees), torch.tensor([[1.0], [1.0]]))
-    expected = torch.tensor([[(5.0 + 2.0) / 2**1.5], [(5.0 + 3.0) / 4**1.5]])
-    assert torch.allclose(layer.update(h, torch.full((2, 1), 5.0), degrees), expected)
+def test_attention_trains_alike_over_relays(graph: FederatedGraph) -> None:
+    """Losses agree with plaintext to 1e-3, though messages are longer than rows, and accuracies are equal."""
+    runs = []
+    for scheme in (Plaintext(), RelayCoded(k_min=1)):
+        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
+        runs.append(train_hifgl(graph, scheme, channel, QUICK, backbone="gat"))
+    plain, secured = runs
+    assert np.allclose(plain.losses, secured.losses, atol=1e-3)
+    assert plain.accuracy == secured.accuracy
+    assert plain.losses[-1] < plain.losses[0]
 
 
-@pytest.mark.parametrize("make", [GCNLayer, PublishedGCNLayer, SAGELayer])
-def test_initial_weights_depend_on_the_seed_alone(make: type[GCNLayer]) -> None:
-    """Equal seeds give equal weights whatever torch's own generator does, which they leave alone."""
-    torch.manual_seed(1)
-    first = make_layers(make, (3, 4, 2), seed=7)
-    state = torch.random.get_rng_state()
-    second, other = make_layers(make, (3, 4, 2), seed=7), make_layers(make, (3, 4, 2), seed=8)
-    assert torch.equal(torch.random.get_rng_state(), state)
-    pairs = [(a, b) for a, b in zip(first.parameters(), second.parameters(), strict=True)]
-    assert all(torch.equal(a, b) for a, b in pairs)
-    assert any(not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
-    assert len(first) == 2
+def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) -> None:
+    """Attention weighs projected rows: raw ones must not be summed once for all."""
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0))
+    with pytest.raises(InputError, match="static_first_layer must be false for gat"):
+        silos_of(graph, Plaintext(), channel, replace(QUICK, static_first_layer=True), backbone="gat")
 
 
-def test_degrees_of_some_devices_keep_all_kinds() -> None:
-    """Picking devices picks their rows of full, heard and summed degrees, in the order asked for."""
-    degrees = Degrees(*(torch.arange(3.0)[:, None] * factor for factor in (1, 10, 100)))
-    picked = degrees.of(torch.tensor([2, 0]))
-    assert np.array_equal(picked.full.numpy(), [[2.0], [0.0]])
-    assert np.array_equal(picked.heard.numpy(), [[20.0], [0.0]])
-    assert np.array_equal(picked.summed.numpy(), [[200.0], [0.0]])
+def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name is registered once, is a word, and stands for what makes layers; a model is then made of these."""
+    monkeypatch.setattr(backbones, "_registered", {})
+    backbones.register_backbone("mean", SAGELayer)
+    silos = silos_of(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), QUICK, backbone="mean")
+    assert all(isinstance(p, HiFGL) and isinstance(p.layers[0], SAGELayer) for p in silos.programs)
+    for name, layer in (("mean", SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
+        with pytest.raises(InputError):
+            backbones.register_backbone(name, layer)  # type: ignore[arg-type]
+    assert backbones.names() == ("gcn", "sage", "gat", "mean")

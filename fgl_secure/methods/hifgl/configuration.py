@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.program_method import ProgramMethod
+from fgl_secure.backbones import maker, names
 from fgl_secure.choices import check_choices, choice, part, required
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class HiFGL(ProgramMethod):
     planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"
     printed: ClassVar[str] = "fgl_secure.methods.hifgl.tables:TABLES"
 
-    backbone: str = choice("gcn", "graph neural network", known=("gcn", "sage"))
+    backbone: str = choice("gcn", "graph neural network", known=names)
     preset: str = choice(
         "honest", "honest (chosen on validation data, FedAvg) or paper (as published)", known=("honest", "paper")
     )
@@ -96,9 +97,12 @@ class HiFGL(ProgramMethod):
 
     def width(self, facts: Facts) -> int:
         """See `ProgramMethod.width`."""
+        from fgl_secure.training.backbones import widest  # noqa: PLC0415  # torch comes with it
+
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
-        return max(widths if chosen.static_first_layer else widths[1:])
+        made = widest(maker(self.backbone, published=chosen.published_aggregation), widths)
+        return max(made, facts.features if chosen.static_first_layer else 1)
 
     def most_rounds(self, facts: Facts) -> int:
         """See `ProgramMethod.most_rounds`."""

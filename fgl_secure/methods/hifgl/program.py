@@ -9,14 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.backbones import maker
+from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.backbones import LAYERS, PUBLISHED_LAYERS, Degrees, MessageLayer, make_layers
+from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.parties import neighbour_sums, note_membership
@@ -45,10 +46,8 @@ class HiFGL(Rounds):
         device: torch.device | None = None,
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
-        if backbone not in LAYERS:
-            raise UnknownNameError("backbone", backbone, tuple(LAYERS))
         self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
-        make = (PUBLISHED_LAYERS if preset.published_aggregation else LAYERS)[backbone]
+        make = maker(backbone, published=preset.published_aggregation)
         self._widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, self._widths, seed).to(self._device)
         self._optimiser = torch.optim.Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
@@ -58,6 +57,8 @@ class HiFGL(Rounds):
         self._features, self._labels = (self._placed(each) for each in (silo.features, silo.labels))
         self._training = self._placed(silo.train)
         self._static: torch.Tensor | None = None
+        if preset.static_first_layer and not self._part(0).projects_sums:
+            raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
         talk.watch(self.layers)
 
     def _placed(self, array: Array) -> torch.Tensor:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 import torch
 
+from fgl_secure.backbones import maker
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel
+from fgl_secure.training.backbones import widest
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Preset
@@ -43,12 +45,13 @@ def silos_of(
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
+    rows = widest(maker(backbone, published=preset.published_aggregation), widths)
     return OneProcess(
         graph,
         chosen,
         channel,
         lambda talk: HiFGL(talk, preset, backbone=backbone, seed=seed, device=device),
-        width=max(widths if preset.static_first_layer else widths[1:]),
+        width=max(rows, graph.graph.num_features if preset.static_first_layer else 1),
         heard=graph.restricted_to_split() if preset.split_restricted else None,
     )
 

@@ -30,6 +30,7 @@ HIFGL: Preset = replace(HONEST, epochs=3, hidden=8)
 IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "gcn": (HIFGL, "gcn", 1),
     "sage": (HIFGL, "sage", 1),
+    "gat": (HIFGL, "gat", 1),
     "dropout": (replace(HIFGL, dropout=0.3), "gcn", 1),
     "three layers, large groups": (replace(HIFGL, layers=3), "gcn", 4),
     "sums of features kept": (replace(HIFGL, static_first_layer=True), "gcn", 1),

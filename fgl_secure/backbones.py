@@ -1,0 +1,75 @@
+"""Graph neural networks by name: those of this package, those that a program registers, and those that are installed.
+
+A backbone is given by its layer: a `MessageLayer` (`fgl_secure.training.backbones`), made from the widths of its input
+and of its output. Packages name theirs as entry points of the group `fgl_secure.backbones`. Nothing is imported before
+it is asked for, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, cast
+
+from fgl_secure.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from fgl_secure.training.backbones import LayerMaker
+
+GROUP = "fgl_secure.backbones"
+"""Of entry points, each of which names a class of layers, or what makes one."""
+
+_PLACE = "fgl_secure.training.backbones"
+_IN_TREE = {"gcn": "GCNLayer", "sage": "SAGELayer", "gat": "GATLayer"}
+_PUBLISHED = {**_IN_TREE, "gcn": "PublishedGCNLayer"}
+"""As the public code of HiFGL has them, where it has another one."""
+_registered: dict[str, Callable[..., Any]] = {}
+
+
+def register_backbone(name: str, layer: Callable[[int, int], Any]) -> None:
+    """Makes a backbone known in this process, under a name that configurations take from then on.
+
+    Args:
+        name: a word of its own.
+        layer: makes a layer from the widths of its input and of its output; a class of layers does.
+
+    Raises:
+        InputError: the name is taken or no word, or the layer cannot be called.
+    """
+    if name in names():
+        raise InputError(f"name of a backbone must be new; found {name!r} among {', '.join(names())}")
+    if not name.isidentifier() or not callable(layer):
+        raise InputError(f"backbone must be a word and what makes a layer; found {name!r} and {layer!r}")
+    _registered[name] = layer
+
+
+def names() -> tuple[str, ...]:
+    """The names of all backbones, those of this package first."""
+    outside = [point.name for point in entry_points(group=GROUP)]
+    return tuple(dict.fromkeys((*_IN_TREE, *_registered, *outside)))
+
+
+def maker(name: str, *, published: bool = False) -> LayerMaker:
+    """What makes the layers of a backbone.
+
+    Args:
+        name: of the backbone.
+        published: whether to take the aggregation of HiFGL's public code.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+        InputError: an installed package does not load.
+    """
+    if name in _IN_TREE:
+        module = importlib.import_module(_PLACE)
+        return cast("LayerMaker", getattr(module, (_PUBLISHED if published else _IN_TREE)[name]))
+    if name in _registered:
+        return _registered[name]
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            try:
+                return cast("LayerMaker", point.load())
+            except Exception as error:
+                raise InputError(f"entry point {name} of {GROUP} must load; found {error!r}") from error
+    raise UnknownNameError("backbone", name, names())
