@@ -36,7 +36,7 @@ def attended(layer: GATLayer, h: torch.Tensor, edges: np.ndarray) -> torch.Tenso
     x = SCORE * (torch.tanh(rows @ layer.target) + torch.tanh(rows @ layer.source).T)  # targets by sources
     score = torch.logaddexp(x, SLOPE * x)
     heard = torch.eye(n, dtype=torch.bool)
-    heard[edges[1], edges[0]] = True
+    heard[tuple(torch.tensor(edges[::-1].copy()))] = True
     weights = torch.softmax(score.masked_fill(~heard, -torch.inf), dim=1)
     return weights @ rows + layer.bias
 
