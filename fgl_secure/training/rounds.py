@@ -102,6 +102,19 @@ class Rounds(Program):
         sums, everybodys = self.talk.server(np.append(values, own[0] / max(facts.labelled, 1)), counts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
 
+    def figures(self, own: Counts, loss: float = 0.0, weight: int = 0) -> Figures:
+        """Sums figures up over silos that count for themselves, without devices: in a step of evaluation.
+
+        Args:
+            own: int64 [COUNTS], of the silo.
+            loss: a mean of the silo.
+            weight: what it counts in the mean over all silos.
+        """
+        labelled = max(self.silo.facts.labelled, 1)
+        with self.talk.evaluation():
+            total, sums = self.talk.server(np.array([loss * weight / labelled]), np.append(own, weight))
+        return Figures(float(total[0]) * labelled / max(int(sums[-1]), 1), sums[:-1], own)
+
     @property
     def report(self) -> dict[str, Array]:
         """Losses, the selected round and its accuracies, and whether the privacy budget ended training."""

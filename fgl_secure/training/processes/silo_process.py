@@ -148,7 +148,8 @@ class SiloProcess(Process):
         sizes = np.zeros(len(self._silo.nodes), dtype=np.int64)
         summed = sizes if self._neighbours is None else self._neighbours.summed()
         grid = grid_for(self._company.scheme, self._company.silos)
-        return self._make(Collectives(self._silo, Setting(summed, grid, self._looks_at)))
+        setting = Setting(summed, grid, self._looks_at, self._company.largest)
+        return self._make(Collectives(self._silo, setting))
 
     def _looks_at(self, _step: Step) -> bool:
         return self._members.sums_gradients
