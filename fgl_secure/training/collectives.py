@@ -321,7 +321,8 @@ class Collectives:
         units = np.append(grid.encode(np.asarray(values, dtype=np.float64)) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
         total: Ids = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1))
-        return grid.decode(total[:-1]) / total[-1]
+        mean: Reals = grid.decode(total[:-1]) / total[-1]
+        return mean
 
     def server(self, values: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None) -> tuple[Reals, Ids]:
         """The sum of one vector of each silo, which the server adds up and tells all.

@@ -197,7 +197,8 @@ class Units:
         """Int64 [k, P] of reals [k, P]."""
         at = rows.shape[-1] - self.counts
         units = np.ldexp(rows[..., :at], self.grid.fraction_bits)
-        return np.rint(np.concatenate([units, rows[..., at:]], axis=-1)).astype(np.int64)
+        found: Ids = np.rint(np.concatenate([units, rows[..., at:]], axis=-1)).astype(np.int64)
+        return found
 
     def decode(self, sums: Ids) -> Reals:
         """Float64 [k, P] of integers [k, P]."""

@@ -1,4 +1,4 @@
-"""Weighted means and sums of silos as programs call them: exact on their grid, alike everywhere, and hidden by schemes."""
+"""Weighted means and sums of silos as programs call them: exact on their grid, alike everywhere, and hidden."""
 
 from __future__ import annotations
 
