@@ -11,7 +11,7 @@ waits inside autograd, whose one thread a GPU would be blocked by that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +54,7 @@ class Call:
         terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
         grid: what its entries stand for where recordings have reals; None where they have the integers.
         counts: how many entries at the end stand for themselves.
+        parts: lengths of parts of which the server tells quotients; none where it tells the sum.
     """
 
     topology: str
@@ -65,13 +66,14 @@ class Call:
     terms: Mapping[int, Ids | int] = field(default_factory=dict)
     grid: Quantizer | None = None
     counts: int = 0
+    parts: tuple[int, ...] = ()
 
     @property
     def outline(self) -> tuple[object, ...]:
         """What must be the same for all silos."""
         width = None if self.rows is None else self.rows.shape[-1]
         lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
-        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.grid, self.counts
+        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.grid, self.counts, self.parts
 
 
 Ask = Callable[[Call], Any]
@@ -300,7 +302,8 @@ class Collectives:
     def mean(self, values: Array, weight: int, heaviest: int, grid: Quantizer | None = None) -> Reals:
         """The weighted mean of one vector of each silo; nobody is told the weight of another one.
 
-        It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most.
+        It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most. The
+        server divides, and tells the mean alone.
 
         Args:
             values: float [P].
@@ -320,9 +323,39 @@ class Collectives:
         grid = grid or self.grid(heaviest=heaviest)
         units = np.append(grid.encode(np.asarray(values, dtype=np.float64)) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
-        total: Ids = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1))
-        mean: Reals = grid.decode(total[:-1]) / total[-1]
+        told: Reals = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
+        mean: Reals = np.ldexp(told, -grid.fraction_bits)
         return mean
+
+    def ratios(
+        self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None
+    ) -> tuple[list[Reals], Ids]:
+        """Quotients of sums over all silos, part by part, and sums of counts beside them.
+
+        The server adds numerators and denominators up and divides; the quotients are all that it tells.
+
+        Args:
+            parts: float [P] each, numerators.
+            denominators: float [number of parts], one for each part.
+            counts: int64 [c], whole numbers, which are summed exactly.
+            grid: for numerators and denominators; that of `grid` unless given.
+
+        Returns:
+            The quotients, float64 [P] each, NaN where a sum of denominators is 0; and the sums of counts.
+
+        Raises:
+            InputError: a value is not finite or beyond the grid's bound, or parts and denominators differ in number;
+                nothing was sent.
+        """
+        if len(parts) != len(denominators):
+            raise InputError(f"denominators must be {len(parts)}, one for each part; found {len(denominators)}")
+        grid, lengths = grid or self.grid(), tuple(len(part) for part in parts)
+        rows = np.concatenate([grid.encode(np.concatenate([*parts, denominators]).astype(np.float64)), counts])
+        step = self._clock.next_sum(SERVER)
+        call = Call(SERVER, step, rows, grid.largest, grid=grid, counts=len(counts), parts=lengths)
+        told: Reals = self._call(call)
+        *found, sums = np.split(told, np.cumsum(lengths))
+        return found, sums.astype(np.int64)
 
     def server(self, values: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None) -> tuple[Reals, Ids]:
         """The sum of one vector of each silo, which the server adds up and tells all.

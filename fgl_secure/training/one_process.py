@@ -27,7 +27,7 @@ from fgl_secure.training.device_gradients import (
 from fgl_secure.training.lockstep import in_lockstep
 from fgl_secure.training.parties import check_parties, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
-from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, Units, grid_for
+from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
 
 Array = NDArray[Any]
@@ -163,9 +163,12 @@ class OneProcess:
         stacked = np.stack(rows)
         found: Array = opened.sum(stacked if code is None else code.decode(stacked), call.step)
         total: Array = (found if code is None else code.encode(found))[0]
+        told = quotients(total, call.parts) if call.parts else total
         silos, server = parties.ids(Role.SILO), parties.ids(Role.SERVER)
-        self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, FLOAT_BYTES * width)
-        return [total] * len(rows)
+        sizes = FLOAT_BYTES * len(told)
+        self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, sizes)
+        self._channel.note_inputs(RECEIVED, call.step, silos, np.broadcast_to(told, (len(silos), len(told))))
+        return [told] * len(rows)
 
     def _client_sums(self, calls: list[Call]) -> list[Array]:
         silos = self._channel.parties.ids(Role.SILO)

@@ -7,7 +7,7 @@ a single weight, and every method whose server averages something is written aga
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,6 +204,24 @@ class Units:
         """Float64 [k, P] of integers [k, P]."""
         at = sums.shape[-1] - self.counts
         return np.concatenate([self.grid.decode(sums[..., :at]), sums[..., at:]], axis=-1)
+
+
+def quotients(total: Ids, parts: Sequence[int]) -> Reals:
+    """What the server tells of a sum of numerators and their denominators.
+
+    Args:
+        total: int64 [sum of parts + number of parts + c]: numerators part by part, a denominator for each part, and c
+            counts.
+        parts: how many numerators each denominator has.
+
+    Returns:
+        float64 [sum of parts + c]: numerators over their denominator, NaN where it is 0, and the counts.
+    """
+    at = sum(parts)
+    below = np.repeat(total[at : at + len(parts)], parts).astype(np.float64)
+    found = np.full(at, np.nan)
+    np.divide(total[:at], below, out=found, where=below != 0)
+    return np.concatenate([found, total[at + len(parts) :]])
 
 
 class _Widening:

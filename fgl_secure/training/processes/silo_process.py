@@ -201,7 +201,7 @@ class SiloProcess(Process):
             return self._sums.begin(call.terms, 0, call.step)
         assert call.rows is not None, "only devices hand over gradients in their place"
         if call.topology != NEIGHBOURS:
-            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step)
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step, call.parts)
         if self._neighbours is None:
             raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
         return self._neighbours.begin(call.rows, call.step)
