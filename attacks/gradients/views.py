@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
 from fgl_secure.attacks.gradients.model import GradientModel
-from fgl_secure.runtime import Phase, PublicParameters, Role, View
+from fgl_secure.runtime import Phase, PublicParameters, ReceivedRows, Role, View
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ class ClientGradients:
 def client_gradients(view: View, public: PublicParameters, known: GradientKnowledge) -> ClientGradients | None:
     """The gradients of the round whose weights the observer knows; None where it sees none."""
     model = known.model
-    batches = [batch for batch in view.messages(Phase.VECTORS, round=model.round) if len(batch.senders)]
+    batches = [batch for batch in _updates(view) if batch.step.round == model.round]
     if batches:
         clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in batches])
         vectors = np.concatenate([_unweighted(np.asarray(batch.payload)) for batch in batches])
@@ -79,10 +79,16 @@ def update_sums(view: View) -> dict[int, Floats]:
 
     It is their weighted mean times their number. Rounds in which single updates arrived are left out: they say more.
     """
-    single = {batch.step.round for batch in view.messages(Phase.VECTORS) if len(batch.senders)}
-    found = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in view.own(SERVER_SUM)}
+    single, sums = {batch.step.round for batch in _updates(view)}, view.own(SERVER_SUM)
+    found = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in sums if not rows.step.evaluation}
     numbers = sorted(set(found) - single)
     return {number: _unweighted(found[number]) * len(participants_of(view, number)) for number in numbers}
+
+
+def _updates(view: View) -> list[ReceivedRows]:
+    """Single clients' updates as the observer gets them; figures that score a model are none."""
+    received = view.messages(Phase.VECTORS)
+    return [batch for batch in received if len(batch.senders) and not batch.step.evaluation]
 
 
 def _unweighted(rows: NDArray[np.floating]) -> Floats:

@@ -17,7 +17,7 @@ FEDSPRAY_ROUNDS = "fedspray in the clear, rounds between which labelled nodes we
 
 @dataclass(frozen=True, slots=True)
 class ProxySlices:
-    """Where the parts of a summand lie; all entries but the last two parts are numerators and denominators.
+    """Where the parts of a summand lie: numerators and then denominators, part by part.
 
     Attributes:
         parameters: entries P of the encoder.
@@ -36,13 +36,12 @@ class ProxySlices:
     @property
     def proxies(self) -> slice:
         """C d entries, class by class: the share of the class times its proxy."""
-        start = self.parameters + 1
-        return slice(start, start + self.classes * self.width)
+        return slice(self.parameters, self.parameters + self.classes * self.width)
 
     @property
     def shares(self) -> slice:
         """C entries: the share of each class among a client's labelled nodes."""
-        start = self.proxies.stop
+        start = self.proxies.stop + 3  # two figures, and the client's weight
         return slice(start, start + self.classes)
 
 

@@ -11,7 +11,7 @@ waits inside autograd, whose one thread a GPU would be blocked by that.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +26,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Step
 from fgl_secure.training.device_gradients import Collector, DeviceFactors, Sizes
+from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, update_grid
 from fgl_secure.training.silo import Silo
 
 Array = NDArray[Any]
@@ -51,6 +52,9 @@ class Call:
         sizes: in the place of rows, of the gradients that its devices hand to it: layer and entries of each parameter.
         factors: these gradients, parameter by parameter; empty where nobody looks at them.
         terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
+        grid: what its entries stand for where recordings have reals; None where they have the integers.
+        counts: how many entries at the end stand for themselves.
+        parts: lengths of parts of which the server tells quotients; none where it tells the sum.
     """
 
     topology: str
@@ -60,13 +64,16 @@ class Call:
     sizes: Sizes = ()
     factors: tuple[DeviceFactors, ...] = ()
     terms: Mapping[int, Ids | int] = field(default_factory=dict)
+    grid: Quantizer | None = None
+    counts: int = 0
+    parts: tuple[int, ...] = ()
 
     @property
     def outline(self) -> tuple[object, ...]:
         """What must be the same for all silos."""
         width = None if self.rows is None else self.rows.shape[-1]
         lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
-        return self.topology, self.step, self.bound, self.sizes, width, lengths
+        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.grid, self.counts, self.parts
 
 
 Ask = Callable[[Call], Any]
@@ -81,11 +88,13 @@ class Setting:
         summed: int64 [m], how many messages are in the sum of each own device: 0 where the scheme computes none.
         grid: makes integers of reals that the silos sum.
         looks_at: whether gradients of single devices are wanted in a step, to be summed or recorded.
+        largest: magnitude of a sum of one vector of each silo.
     """
 
     summed: Ids
     grid: Quantizer
     looks_at: Callable[[Step], bool]
+    largest: int = LARGEST
 
 
 @dataclass(slots=True, eq=False)
@@ -107,7 +116,7 @@ class _Clock:
     beginning: bool = False
     evaluation: bool = False
     layer: int = 0
-    sums: Counter[str] = field(default_factory=Counter)
+    sums: Counter[tuple[str, bool]] = field(default_factory=Counter)
 
     def next_layer(self, layer: int | None) -> Step:
         number = self.layer if layer is None else layer
@@ -115,9 +124,9 @@ class _Clock:
         return Step(self.round, number, evaluation=self.evaluation, part=BEGINNING * self.beginning)
 
     def next_sum(self, topology: str) -> Step:
-        part = 2 * self.sums[topology] + BEGINNING * self.beginning
-        self.sums[topology] += 1
-        return Step(self.round, part=part)
+        part = 2 * self.sums[topology, self.evaluation] + BEGINNING * self.beginning
+        self.sums[topology, self.evaluation] += 1
+        return Step(self.round, evaluation=self.evaluation, part=part)
 
 
 class Collectives:
@@ -278,12 +287,83 @@ class Collectives:
         found: Ids = self._call(Call(CLIENTS, self._clock.next_sum(CLIENTS), terms=terms))
         return found
 
-    def server(self, values: Array, counts: Ids = NO_COUNTS) -> tuple[Reals, Ids]:
+    def grid(self, most_bits: int = UPDATE_BITS, heaviest: int = 1) -> Quantizer:
+        """What makes integers of entries of magnitude up to 64: of so many bits, or as many as the scheme has room for.
+
+        Args:
+            most_bits: behind the binary point.
+            heaviest: the largest weight of a silo's vector; public.
+
+        Raises:
+            FieldRangeError: the scheme has no room for such vectors.
+        """
+        return update_grid(self._setting.largest, self.silo.facts.silos, most_bits, heaviest)
+
+    def mean(self, values: Array, weight: int, heaviest: int, grid: Quantizer | None = None) -> Reals:
+        """The weighted mean of one vector of each silo; nobody is told the weight of another one.
+
+        It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most. The
+        server divides, and tells the mean alone.
+
+        Args:
+            values: float [P].
+            weight: of the silo's vector, at least 1.
+            heaviest: the largest weight that a silo may have; public.
+            grid: for the entries; that of `grid` unless given.
+
+        Returns:
+            float64 [P].
+
+        Raises:
+            InputError: a value is not finite or beyond the grid's bound, or the weight out of range; nothing was sent.
+            FieldRangeError: the scheme has no room for such vectors.
+        """
+        if not 1 <= weight <= heaviest:
+            raise InputError(f"weight must lie in 1..{heaviest:,}; it does not")
+        grid = grid or self.grid(heaviest=heaviest)
+        units = np.append(grid.encode(np.asarray(values, dtype=np.float64)) * weight, weight)
+        bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
+        told: Reals = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
+        mean: Reals = np.ldexp(told, -grid.fraction_bits)
+        return mean
+
+    def ratios(
+        self, parts: Sequence[Array], denominators: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None
+    ) -> tuple[list[Reals], Ids]:
+        """Quotients of sums over all silos, part by part, and sums of counts beside them.
+
+        The server adds numerators and denominators up and divides; the quotients are all that it tells.
+
+        Args:
+            parts: float [P] each, numerators.
+            denominators: float [number of parts], one for each part.
+            counts: int64 [c], whole numbers, which are summed exactly.
+            grid: for numerators and denominators; that of `grid` unless given.
+
+        Returns:
+            The quotients, float64 [P] each, NaN where a sum of denominators is 0; and the sums of counts.
+
+        Raises:
+            InputError: a value is not finite or beyond the grid's bound, or parts and denominators differ in number;
+                nothing was sent.
+        """
+        if len(parts) != len(denominators):
+            raise InputError(f"denominators must be {len(parts)}, one for each part; found {len(denominators)}")
+        grid, lengths = grid or self.grid(), tuple(len(part) for part in parts)
+        rows = np.concatenate([grid.encode(np.concatenate([*parts, denominators]).astype(np.float64)), counts])
+        step = self._clock.next_sum(SERVER)
+        call = Call(SERVER, step, rows, grid.largest, grid=grid, counts=len(counts), parts=lengths)
+        told: Reals = self._call(call)
+        *found, sums = np.split(told, np.cumsum(lengths))
+        return found, sums.astype(np.int64)
+
+    def server(self, values: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None) -> tuple[Reals, Ids]:
         """The sum of one vector of each silo, which the server adds up and tells all.
 
         Args:
-            values: float [P]; they are rounded to the grid of the run.
+            values: float [P]; they are rounded to a grid.
             counts: int64 [c], whole numbers, which are summed exactly.
+            grid: for the values; that of the run unless given. With one of its own recordings have reals.
 
         Returns:
             The sums, float64 [P] and int64 [c].
@@ -291,9 +371,10 @@ class Collectives:
         Raises:
             InputError: a value is not finite or beyond the grid's bound; nothing was sent.
         """
-        grid = self._setting.grid
+        given, grid = grid, grid or self._setting.grid
         rows = np.concatenate([grid.encode(np.asarray(values, dtype=np.float64)), counts])
-        total: Ids = self._call(Call(SERVER, self._clock.next_sum(SERVER), rows, grid.largest))
+        step = self._clock.next_sum(SERVER)
+        total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=given, counts=len(counts)))
         return grid.decode(total[: len(values)]), total[len(values) :]
 
 

@@ -26,7 +26,7 @@ from fgl_secure.training.device_gradients import (
 from fgl_secure.training.lockstep import in_lockstep
 from fgl_secure.training.parties import check_parties, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
-from fgl_secure.training.server_sums import FLOAT_BYTES, grid_for
+from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
 
 Array = NDArray[Any]
@@ -75,9 +75,9 @@ class OneProcess:
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
-        grid = grid_for(self._server, graph.num_silos)
+        grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
         shares = [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
-        self._talks = [Collectives(silo, Setting(summed[silo.nodes], grid, self._looks_at)) for silo in shares]
+        self._talks = [Collectives(silo, Setting(summed[silo.nodes], grid, self._looks_at, most)) for silo in shares]
         self._nodes = [silo.nodes for silo in shares]
         self.programs = tuple(make(talk) for talk in self._talks)
 
@@ -148,16 +148,23 @@ class OneProcess:
         return [None] * len(calls)
 
     def _server_sum(self, rows: list[Array], call: Call) -> list[Array]:
-        parties, width = self._channel.parties, len(rows[0])
-        total: Array = self._collective(
-            SERVER,
+        parties, width, bound = self._channel.parties, len(rows[0]), call.bound
+        code = None if call.grid is None else Units(call.grid, call.counts)
+        opened = self._collective(
+            f"{SERVER} {code}",
             width,
-            call.bound,
-            lambda: Collective(self._server, Topology.to_server(parties, width, call.bound), self._channel),
-        ).sum(np.stack(rows), call.step)[0]
+            bound,
+            lambda: Collective(self._server, Topology.to_server(parties, width, bound), self._channel, code),
+        )
+        stacked = np.stack(rows)
+        found: Array = opened.sum(stacked if code is None else code.decode(stacked), call.step)
+        total: Array = (found if code is None else code.encode(found))[0]
+        told = quotients(total, call.parts) if call.parts else total
         silos, server = parties.ids(Role.SILO), parties.ids(Role.SERVER)
-        self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, FLOAT_BYTES * width)
-        return [total] * len(rows)
+        sizes = FLOAT_BYTES * len(told)
+        self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, sizes)
+        self._channel.note_inputs(RECEIVED, call.step, silos, np.broadcast_to(told, (len(silos), len(told))))
+        return [told] * len(rows)
 
     def _client_sums(self, calls: list[Call]) -> list[Array]:
         silos = self._channel.parties.ids(Role.SILO)

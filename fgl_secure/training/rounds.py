@@ -29,13 +29,15 @@ class Figures:
 
     Attributes:
         loss: mean over the training nodes of all silos.
-        counts: int64 [COUNTS], right predictions and predictions of all silos, before the round's step.
+        counts: int64 [COUNTS or more], right predictions and predictions of all silos, before the round's step.
         own: the same of this silo.
+        score: what the round is chosen by, the higher the better; None for the accuracy that is selected on.
     """
 
     loss: float
     counts: Counts
     own: Counts
+    score: float | None = None
 
 
 class Rounds(Program):
@@ -60,8 +62,8 @@ class Rounds(Program):
         """One round of training, and the figures of the models before it."""
 
     @abstractmethod
-    def judge(self, number: int) -> Figures:
-        """The figures of the models after so many rounds; their loss is of no account."""
+    def judge(self, number: int) -> Figures | None:
+        """The figures of the models after so many rounds, whose loss is of no account; None if nobody looks again."""
 
     def round(self, number: int) -> bool:
         """A round of training, or the last look at the models where there is none: see `Program.round`."""
@@ -74,12 +76,13 @@ class Rounds(Program):
                     raise
                 self._spent = True
             else:
-                self._scores.see(number, figures.counts, figures.own)
+                self._scores.see(number, figures.counts, figures.own, figures.score)
                 self.losses.append(figures.loss)
                 return True
         with suppress(BudgetExhaustedError):
             last = self.judge(number)
-            self._scores.see(number, last.counts, last.own)
+            if last is not None:
+                self._scores.see(number, last.counts, last.own, last.score)
         return False
 
     def told(
@@ -101,6 +104,19 @@ class Rounds(Program):
         facts, counts = self.silo.facts, np.rint(own[1:]).astype(np.int64)
         sums, everybodys = self.talk.server(np.append(values, own[0] / max(facts.labelled, 1)), counts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
+
+    def figures(self, own: Counts, loss: float = 0.0, weight: int = 0) -> Figures:
+        """Sums figures up over silos that count for themselves, without devices: in a step of evaluation.
+
+        Args:
+            own: int64 [COUNTS], of the silo.
+            loss: a mean of the silo.
+            weight: what it counts in the mean over all silos.
+        """
+        labelled = max(self.silo.facts.labelled, 1)
+        with self.talk.evaluation():
+            total, sums = self.talk.server(np.array([loss * weight / labelled]), np.append(own, weight))
+        return Figures(float(total[0]) * labelled / max(int(sums[-1]), 1), sums[:-1], own)
 
     @property
     def report(self) -> dict[str, Array]:

@@ -32,22 +32,35 @@ class Scores:
 
     Args:
         selection: which accuracy picks the reported round.
+
+    Attributes:
+        best: int64 [COUNTS or more], the sums of all silos' counts at the best round.
+        best_round: how many rounds it was after; -1 before any.
     """
 
     def __init__(self, selection: Selection | None) -> None:
         self._selection = selection
-        self._best: Counts = np.zeros(COUNTS, dtype=np.int64)
+        self.best: Counts = np.zeros(COUNTS, dtype=np.int64)
         self._own: Counts = np.zeros(COUNTS, dtype=np.int64)
+        self._top = 0.0
         self.best_round = -1
 
-    def see(self, number: int, counts: Counts, own: Counts | None = None) -> None:
-        """Takes the sums of all silos' counts after so many rounds, and this silo's own."""
-        if self.best_round < 0 or self._score(counts) > self._score(self._best):
-            self._best, self.best_round = counts.copy(), number
+    def see(self, number: int, counts: Counts, own: Counts | None = None, score: float | None = None) -> None:
+        """Takes the sums of all silos' counts after so many rounds, and this silo's own.
+
+        Args:
+            number: of rounds.
+            counts: int64 [COUNTS or more].
+            own: the same of this silo.
+            score: which is best where it is highest, in the place of an accuracy.
+        """
+        found = self._score(counts) if score is None else score
+        if self.best_round < 0 or found > self._top:
+            self.best, self.best_round, self._top = counts.copy(), number, found
             self._own = counts.copy() if own is None else own.copy()
 
     def _score(self, counts: Counts) -> float:
-        validation, test = _share(counts[:2]), _share(counts[2:])
+        validation, test = _share(counts[:2]), _share(counts[2:COUNTS])
         return {Selection.VALIDATION: validation, Selection.TEST: test, None: 0.0}[self._selection]
 
     @property
@@ -56,21 +69,26 @@ class Scores:
 
         "own test" is of the silo's own nodes, which nobody else is told.
         """
-        counts = {"validation": self._best[:2], "test": self._best[2:], "own test": self._own[2:]}
-        shares = {name: right / of if of else np.nan for name, (right, of) in counts.items()}
+        counts = {"validation": self.best[:2], "test": self.best[2:COUNTS], "own test": self._own[2:COUNTS]}
         return {
             "selected round": np.asarray(self.best_round, dtype=np.int64),
-            **{name: np.asarray(share, dtype=np.float64) for name, share in shares.items()},
+            **{name: share_of(found) for name, found in counts.items()},
         }
 
     def state(self) -> dict[str, Array]:
         """The best so far."""
-        return {"best": np.array([self.best_round, *self._best, *self._own], dtype=np.int64)}
+        best = np.array([self.best_round, *self.best, *self._own], dtype=np.int64)
+        return {"best": best, "top": np.asarray(self._top, dtype=np.float64)}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
-        self.best_round, kept = int(state["best"][0]), state["best"][1:]
-        self._best, self._own = kept[:COUNTS], kept[COUNTS:]
+        self.best_round, self._top = int(state["best"][0]), float(state["top"])
+        self.best, self._own = np.split(state["best"][1:], 2)
+
+
+def share_of(counts: Counts) -> Array:
+    """Float64: right predictions among all, of int64 [2]; NaN without any."""
+    return np.asarray(counts[0] / counts[1] if counts.any() else np.nan, dtype=np.float64)
 
 
 def _share(counts: Counts) -> float:

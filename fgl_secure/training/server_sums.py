@@ -7,7 +7,7 @@ a single weight, and every method whose server averages something is written aga
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,8 @@ LARGEST = 2**62
 """Largest sum under a scheme that names no limit."""
 UPDATE_BITS = 30
 """The same for weighted updates."""
+EXACT = 2**53
+"""Whole numbers up to this one are reals of double precision, as which recordings have them."""
 SERVER_SUM = output_of(SERVER)
 """What the server is left with, as its view has it: the sum, one row."""
 REMEDY = "scale the features or lower the learning rate"
@@ -154,6 +156,72 @@ def grid_for(scheme: Scheme, terms: int) -> Quantizer:
         what="gradients",
         remedy=REMEDY,
     )
+
+
+def update_grid(limit: int, terms: int, most_bits: int, heaviest: int = 1) -> Quantizer:
+    """What makes integers of entries of magnitude up to `BOUND`, for weighted sums that double precision tells apart.
+
+    Args:
+        limit: largest magnitude of a sum under the scheme.
+        terms: of a sum.
+        most_bits: behind the binary point; fewer where there is no room for them.
+        heaviest: the largest weight.
+
+    Raises:
+        FieldRangeError: there is room for none.
+    """
+    return Quantizer.for_sums(
+        bound=BOUND,
+        limit=min(limit, EXACT),
+        terms=terms,
+        heaviest=heaviest,
+        most_bits=most_bits,
+        what="updates",
+        remedy=REMEDY,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units of a grid as the reals that they stand for, and whole numbers behind them; exact up to `EXACT`.
+
+    Attributes:
+        grid: of the units.
+        counts: how many whole numbers there are.
+    """
+
+    grid: Quantizer
+    counts: int
+
+    def encode(self, rows: Reals) -> Ids:
+        """Int64 [k, P] of reals [k, P]."""
+        at = rows.shape[-1] - self.counts
+        units = np.ldexp(rows[..., :at], self.grid.fraction_bits)
+        found: Ids = np.rint(np.concatenate([units, rows[..., at:]], axis=-1)).astype(np.int64)
+        return found
+
+    def decode(self, sums: Ids) -> Reals:
+        """Float64 [k, P] of integers [k, P]."""
+        at = sums.shape[-1] - self.counts
+        return np.concatenate([self.grid.decode(sums[..., :at]), sums[..., at:]], axis=-1)
+
+
+def quotients(total: Ids, parts: Sequence[int]) -> Reals:
+    """What the server tells of a sum of numerators and their denominators.
+
+    Args:
+        total: int64 [sum of parts + number of parts + c]: numerators part by part, a denominator for each part, and c
+            counts.
+        parts: how many numerators each denominator has.
+
+    Returns:
+        float64 [sum of parts + c]: numerators over their denominator, NaN where it is 0, and the counts.
+    """
+    at = sum(parts)
+    below = np.repeat(total[at : at + len(parts)], parts).astype(np.float64)
+    found = np.full(at, np.nan)
+    np.divide(total[:at], below, out=found, where=below != 0)
+    return np.concatenate([found, total[at + len(parts) :]])
 
 
 class _Widening:

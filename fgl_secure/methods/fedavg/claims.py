@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.methods.fedavg.scenarios import UpdateRule
+from fgl_secure.methods.fedavg.training import UpdateRule
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.training.server_sums import promises
 

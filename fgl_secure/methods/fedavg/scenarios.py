@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.attacks.gradients.knowledge import UPDATES, Candidates, GradientKnowledge
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel
 from fgl_secure.attacks.gradients.receptive_field import receptive_field
@@ -16,35 +15,21 @@ from fgl_secure.attacks.gradients.truth import ClientBatch, GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
-from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining
-from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, clients_of
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.training.backbones import LAYERS, make_layers
+from fgl_secure.training.parameters import flat
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.server_sums import Averaging, CollectiveMean
 
 Ids = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateRule:
-    """How updates become their mean.
-
-    Attributes:
-        scheme: how they are summed.
-        noise: what clients add to them; None for nothing. Wants a scheme that sums integers.
-    """
-
-    scheme: Scheme = field(default_factory=Plaintext)
-    noise: DistributedNoise | None = None
-
-    def on(self, channel: Channel, graph: FederatedGraph) -> Averaging:
-        """The rule at work between the parties of a graph; a client's weight is at most the number of nodes."""
-        if self.noise is not None:
-            return NoisyUpdates(self.scheme, channel, self.noise)
-        return CollectiveMean(self.scheme, channel, graph.num_devices)
+def drawn_batches(graph: FederatedGraph, size: int | None, seed: int) -> tuple[Ids, ...]:
+    """So many labelled nodes of each client, at random: int64 [b], ascending; all where it has no more."""
+    rng = np.random.default_rng(seed)
+    labelled = [np.flatnonzero((graph.silo_of == client) & graph.train_mask) for client in range(graph.num_silos)]
+    return tuple(batch_of(nodes, size, rng) for nodes in labelled)
 
 
 def one_round(
@@ -71,18 +56,20 @@ def one_round(
         seed: of weights, batches and coins.
     """
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
-    method = FedAvg(graph, preset, rule.on(channel, graph), local=local, backbone=backbone, seed=seed)
-    model = gradient_model(method, graph, preset, backbone, local or LocalTraining())
-    method.round(0)
-    return attacked_round(channel.transcript, graph, model, method.batches, label, what)
+    local = local or LocalTraining()
+    batches = drawn_batches(graph, local.batch, seed)
+    clients_of(graph, rule, channel, preset, local, backbone=backbone, seed=seed, first=batches).round(0)
+    model = gradient_model(graph, preset, local, backbone, seed)
+    return attacked_round(channel.transcript, graph, model, batches, label, what)
 
 
 def gradient_model(
-    method: FedAvg, graph: FederatedGraph, preset: Preset, backbone: str, local: LocalTraining
+    graph: FederatedGraph, preset: Preset, local: LocalTraining, backbone: str, seed: int
 ) -> GradientModel:
-    """What the server knows of the model that it hands out, before the first round."""
+    """What the server knows of the model before the first round."""
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
-    return GradientModel(Convolution(backbone), widths, method.weights.astype(np.float64), rate=float(local.steps))
+    start = flat(list(make_layers(LAYERS[backbone], widths, seed).parameters()))
+    return GradientModel(Convolution(backbone), widths, start.astype(np.float64), rate=float(local.steps))
 
 
 def attacked_round(

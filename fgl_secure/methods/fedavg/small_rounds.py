@@ -31,12 +31,13 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise, LocallyNoisy
-from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, one_round, with_fields
-from fgl_secure.methods.fedavg.training import LocalTraining
+from fgl_secure.methods.fedavg.scenarios import attacked_round, drawn_batches, one_round, with_fields
+from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.training.backbones import LAYERS, make_layers
+from fgl_secure.training.parameters import flat
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from fgl_secure.training.server_sums import Averaging, CollectiveMean
@@ -68,25 +69,21 @@ def fresh_model(
     ends = (graph.graph.num_features, graph.num_classes)
     widths = ends if linear or layers == 1 else (ends[0], HIDDEN, ends[1])
     made = make_layers(LAYERS["gcn" if linear else str(convolution)], widths, seed)
-    flat = torch.cat([parameter.detach().reshape(-1) for parameter in made.parameters()])
-    hops = SGC_HOPS if linear else 1
-    return GradientModel(convolution, widths, flat.numpy().astype(np.float64), activation, hops=hops)
+    weights, hops = flat(list(made.parameters())).astype(np.float64), SGC_HOPS if linear else 1
+    return GradientModel(convolution, widths, weights, activation, hops=hops)
 
 
-def drawn_batches(graph: FederatedGraph, size: int, seed: int) -> tuple[Ids, ...]:
-    """So many labelled nodes of each client, at random: int64 [b], in ascending order.
+def full_batches(graph: FederatedGraph, size: int, seed: int) -> tuple[Ids, ...]:
+    """So many labelled nodes of each client, at random: int64 [b], ascending.
 
     Raises:
         InputError: a client has fewer.
     """
-    rng = np.random.default_rng(seed)
-    found = []
     for client in range(graph.num_silos):
-        labelled = np.flatnonzero((graph.silo_of == client) & graph.train_mask)
-        if not 1 <= size <= len(labelled):
-            raise InputError(f"batch must lie in 1..{len(labelled)}, the labelled nodes of silo {client}; found {size}")
-        found.append(np.sort(rng.choice(labelled, size, replace=False)))
-    return tuple(found)
+        labelled = int(graph.train_mask[graph.silo_of == client].sum())
+        if not 1 <= size <= labelled:
+            raise InputError(f"batch must lie in 1..{labelled}, the labelled nodes of silo {client}; found {size}")
+    return drawn_batches(graph, size, seed)
 
 
 def recorded_round(
@@ -203,7 +200,7 @@ def _pairs() -> RecordedRun:
 def _smooth() -> RecordedRun:
     """A round of GraphSAGE with two layers and softplus between them, one node a batch, in the clear."""
     graph = small_trees(TREE_SEED)
-    return recorded_round(graph, fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 1, 0))
+    return recorded_round(graph, fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0))
 
 
 def small_trees(seed: int) -> FederatedGraph:

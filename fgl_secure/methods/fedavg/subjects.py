@@ -21,10 +21,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.claims import claim_of
 from fgl_secure.methods.fedavg.configuration import FedAvg
-from fgl_secure.methods.fedavg.scenarios import UpdateRule, attacked_round, gradient_model, one_round, with_fields
+from fgl_secure.methods.fedavg.scenarios import attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS
-from fgl_secure.methods.fedavg.training import FedAvg as Program
-from fgl_secure.methods.fedavg.training import LocalTraining, train_fedavg
+from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, draws_of, train_fedavg
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.statistics.lower_bounds import gaussian_bound
@@ -75,8 +74,8 @@ NOTES = (
     "A scheme with a kind of round in brackets was run for one such round, with a fresh model; the claim is the same, "
     "so what contradicts it there counts.",
     "Under a scheme the server's own knowledge, the sum of the updates, is noted with the transcript.",
-    "To choose the reported round the server gets two counts of every client, of predictions and of right ones, in the "
-    "clear under every scheme; their sizes are counted.",
+    "Clients count the nodes that the model predicts right, and sum their losses; the sums of all clients choose the "
+    "reported round, under the same scheme as updates. Noise is on updates alone: the sums of these figures are exact.",
 )
 
 
@@ -117,7 +116,17 @@ class FedAvgSubject(Subject):
     ) -> TrainingResult:
         """Trains to the end."""
         channel = Channel(hierarchy_of(self.graph), coins or SystemCoins(), recording)
-        return train_fedavg(self._program(channel), self.graph, channel, self.preset, progress=progress)
+        return train_fedavg(
+            self.graph,
+            self.rule,
+            channel,
+            self.preset,
+            self._local,
+            backbone=self.method.backbone,
+            seed=self.seed,
+            device=self.device,
+            progress=progress,
+        )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on updates, if there is any."""
@@ -131,10 +140,10 @@ class FedAvgSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, a round of small batches, and one of single nodes and a single layer."""
-        fresh = self._program(Channel(hierarchy_of(self.graph), SystemCoins()))
-        local = self._local
-        model = gradient_model(fresh, self.graph, self.preset, self.method.backbone, local)
-        batches = fresh.draw()
+        graph, seed, local = self.graph, self.seed, self._local
+        model = gradient_model(graph, self.preset, local, self.method.backbone, seed)
+        labelled = [own[graph.train_mask[own]] for own in map(graph.devices_of, range(graph.num_silos))]
+        batches = tuple(batch_of(nodes, local.batch, draws_of(seed, k, 0)) for k, nodes in enumerate(labelled))
         what = f"first round of training, {self.method.backbone}"
         yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
@@ -170,17 +179,6 @@ class FedAvgSubject(Subject):
     @property
     def _threshold(self) -> int:
         return self.rule.scheme.threshold_for(self.graph.num_silos)
-
-    def _program(self, channel: Channel) -> Program:
-        return Program(
-            self.graph,
-            self.preset,
-            self.rule.on(channel, self.graph),
-            local=self._local,
-            backbone=self.method.backbone,
-            seed=self.seed,
-            device=self.device,
-        )
 
 
 def local_of(method: FedAvg) -> LocalTraining:

@@ -1,29 +1,39 @@
-"""Trains by federated averaging to the end and says what came of it.
+"""Federated averaging as one client runs it, and training to the end.
 
 Every client has the subgraph of its own nodes, and edges between clients are lost. In each round a client takes one or
-more steps of gradient descent from the server's model and sends the sum of its gradients, which is how far it went over
-the learning rate; the server takes an Adam step along their mean, weighted by numbers of nodes (FedAdam, Reddi et al.
-2021). With one local step that is FedSGD, and the update is a gradient, which is what gradient inversion reads.
+more steps of gradient descent from the common model and adds the sum of its gradients, which is how far it went over
+the learning rate, to a mean weighted by numbers of nodes, which are hidden; along the mean goes a step of Adam
+(FedAdam, Reddi et al. 2021). With one local step that is FedSGD, and the update is a gradient, which is what gradient
+inversion reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 from torch.nn import functional
 
+from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
-from fgl_secure.training.loop import Progress, RoundLog, TrainingResult, Watch
+from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.server_sums import FLOAT_BYTES, Averaging
+from fgl_secure.training.rounds import Figures, Rounds, run
+from fgl_secure.training.scoring import counts_of
 
 Ids = NDArray[np.int64]
 
@@ -50,220 +60,218 @@ class LocalTraining:
             raise InputError(f"rate must be positive; found {self.rate}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LocalGraph:
-    """One client's subgraph, as its model computes on it.
+@dataclass(frozen=True, slots=True)
+class UpdateRule:
+    """How updates become their mean.
 
     Attributes:
-        members: int64 [m], its nodes in the whole graph, ascending.
-        features: float32 [m, d].
-        labels: int64 [m].
-        edges: int64 [2, e], source above target, by place in `members`.
-        degrees: of its nodes, edges to other clients left out.
-        training: int64 [t], places of its labelled nodes.
+        scheme: how they are summed.
+        noise: what clients add to them; None for nothing. Wants a scheme that sums integers.
     """
 
-    members: Ids
-    features: torch.Tensor
-    labels: torch.Tensor
-    edges: torch.Tensor
-    degrees: Degrees
-    training: Ids
-
-    @classmethod
-    def of(cls, graph: FederatedGraph, client: int, device: torch.device) -> LocalGraph:
-        """What a client holds."""
-        members = graph.devices_of(client)
-        place = np.full(graph.num_devices, -1, dtype=np.int64)
-        place[members] = np.arange(len(members))
-        edges = place[graph.edges]
-        inside = edges[:, (edges >= 0).all(axis=0)]
-        counts = np.bincount(inside[1], minlength=len(members)).astype(np.float32)[:, None]
-        degree = torch.from_numpy(counts).to(device)
-        return cls(
-            members,
-            torch.tensor(graph.features[members]).to(device),
-            torch.tensor(graph.labels[members]).to(device),
-            torch.from_numpy(inside).to(device),
-            Degrees(degree, degree, degree),
-            np.flatnonzero(graph.train_mask[members]),
-        )
-
-    def scores(self, layers: nn.ModuleList) -> torch.Tensor:
-        """Class scores of all nodes, float32 [m, c]."""
-        h = self.features
-        for number, layer in enumerate(layers):
-            assert isinstance(layer, MessageLayer)
-            messages = layer.message(h, self.degrees)
-            sums = torch.zeros_like(messages).index_add(0, self.edges[1], messages[self.edges[0]])
-            h = layer.update(h, sums, self.degrees)
-            h = functional.relu(h) if number < len(layers) - 1 else h
-        return h
+    scheme: Scheme = field(default_factory=Plaintext)
+    noise: DistributedNoise | None = None
 
 
-class FedAvg:
-    """One model in training.
+def batch_of(labelled: Ids, most: int | None, draws: np.random.Generator) -> Ids:
+    """So many of the labelled nodes at random, ascending; all where there are no more, or None are asked for."""
+    if most is None or most >= len(labelled):
+        return labelled
+    return np.sort(draws.choice(labelled, most, replace=False))
+
+
+def draws_of(seed: int, client: int, number: int) -> np.random.Generator:
+    """What a client draws its batches of a round with."""
+    return np.random.default_rng((seed, client, number))
+
+
+class FedAvg(Rounds):
+    """One client's copy of the model in training.
 
     Args:
-        graph: who has what.
-        preset: how the server trains: width, layers, rate.
-        updates: adds the clients' updates up.
+        talk: the collectives of the run.
+        preset: how to train: width, layers, rate, rounds and selection.
         local: what a client does in a round.
         backbone: "gcn" or "sage".
         seed: of initial weights and of batches.
         device: where model compute runs.
+        noise: what is added to updates; None for nothing.
+        first: int64 [b], the client's nodes that each round begins with; drawn unless given.
+
+    Raises:
+        UnknownNameError: there is no such backbone.
+        InputError: the client has no labelled node.
     """
 
     def __init__(
         self,
-        graph: FederatedGraph,
+        talk: Collectives,
         preset: Preset,
-        updates: Averaging,
-        *,
         local: LocalTraining | None = None,
+        *,
         backbone: str = "gcn",
         seed: int = 0,
         device: torch.device | None = None,
+        noise: NoisyUpdates | None = None,
+        first: Ids | None = None,
     ) -> None:
+        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         if backbone not in LAYERS:
             raise UnknownNameError("backbone", backbone, tuple(LAYERS))
-        place = device or torch.device("cpu")
-        self._local, self._updates, self._graph = local or LocalTraining(), updates, graph
-        self.clients = tuple(LocalGraph.of(graph, client, place) for client in range(graph.num_silos))
-        idle = next((client for client, held in enumerate(self.clients) if not len(held.training)), None)
-        if idle is not None:
-            raise InputError(f"masks.train must mark at least one node of every client; client {idle} has none")
-        widths = preset.widths(graph.graph.num_features, graph.num_classes)
-        self.layers = make_layers(LAYERS[backbone], widths, seed).to(place)
-        self._optimiser = torch.optim.Adam(self.layers.parameters(), lr=preset.learning_rate)
-        self._schedule = torch.optim.lr_scheduler.StepLR(self._optimiser, preset.decay_every, preset.decay)
-        self._draws = np.random.default_rng(seed)
-        self.batches: tuple[Ids, ...] = ()  # for each client the nodes of its first step in the last round
+        silo, place = talk.silo, device or torch.device("cpu")
+        if not silo.train.any():
+            raise InputError(f"masks.train must mark at least one node of every client; client {silo.silo} has none")
+        self._preset, self._local, self._seed = preset, local or LocalTraining(), seed
+        self._noise, self._first, self._labelled = noise, first, silo.nodes[silo.train]
+        self.layers = make_layers(LAYERS[backbone], preset.widths(silo.facts.features, silo.facts.classes), seed)
+        self.layers.to(place)
+        self._parameters = list(self.layers.parameters())
+        self._optimiser = torch.optim.Adam(self._parameters, lr=preset.learning_rate)
+        self._features, self._labels = torch.tensor(silo.features).to(place), torch.tensor(silo.labels).to(place)
+        own = silo.edges[:, np.logical_and(*silo.inside)]
+        self._edges = torch.from_numpy(silo.local(own)).to(place)
+        counts = np.bincount(silo.local(own[1]), minlength=len(silo.nodes)).astype(np.float32)[:, None]
+        self._degrees = Degrees(*[torch.from_numpy(counts).to(place)] * 3)
 
-    @property
-    def layout(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """Name and shape of each parameter, in the order in which updates are flattened."""
-        return tuple((name, tuple(parameter.shape)) for name, parameter in self.layers.named_parameters())
+    def train(self, number: int) -> Figures:
+        """The client's update goes into the mean of all, along which every copy of the model takes the same step."""
+        draws = draws_of(self._seed, self.silo.silo, number)
+        batch = self._batch(draws) if self._first is None else self._first
+        own, start = counts_of(self.silo, self._predicted()), flat(self._parameters)
+        update, loss = self._update(batch, draws)
+        overwrite(self._parameters, start)
+        mean = self._mean(update, len(batch), number)
+        figures = self.figures(own, loss, len(batch))
+        self._step(mean, number)
+        return figures
 
-    @property
-    def weights(self) -> NDArray[np.float32]:
-        """The server's model, float32 [P]."""
-        flat = torch.cat([parameter.detach().reshape(-1) for parameter in self.layers.parameters()])
-        found: NDArray[np.float32] = flat.cpu().numpy()
+    def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
+        """Scores the model as it is."""
+        return self.figures(counts_of(self.silo, self._predicted()))
+
+    def scores(self) -> torch.Tensor:
+        """Class scores of the client's nodes on its subgraph, float32 [m, c]."""
+        h = self._features
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, MessageLayer)
+            messages = layer.message(h, self._degrees)
+            sums = torch.zeros_like(messages).index_add(0, self._edges[1], messages[self._edges[0]])
+            h = layer.update(h, sums, self._degrees)
+            h = functional.relu(h) if number < len(self.layers) - 1 else h
+        return h
+
+    def _predicted(self) -> Ids:
+        with torch.no_grad():
+            found: Ids = self.scores().argmax(dim=1).cpu().numpy()
         return found
 
-    def round(self, number: int) -> float:
-        """One round of all clients and the server.
+    def _batch(self, draws: np.random.Generator) -> Ids:
+        return batch_of(self._labelled, self._local.batch, draws)
 
-        Args:
-            number: of the round, from 0.
-
-        Returns:
-            The mean training loss of the clients' first steps, by their nodes.
-        """
-        batches = [self._batch(client) for client in self.clients]
-        done = [self._update(client, batch) for client, batch in zip(self.clients, batches, strict=True)]
-        self.batches = self._nodes(batches)
-        counts = np.array([len(batch) for batch in batches], dtype=np.int64)
-        mean = self._updates(np.stack([update for update, _ in done]), counts, Step(number))
-        self._step(mean)
-        return float(np.average([loss for _, loss in done], weights=counts))
-
-    def predict(self) -> torch.Tensor:
-        """The scores of all nodes on their clients' subgraphs, float32 [n, c]."""
-        with torch.no_grad():
-            found = [client.scores(self.layers).cpu() for client in self.clients]
-        scores = torch.empty(self._graph.num_devices, found[0].shape[1])
-        for client, part in zip(self.clients, found, strict=True):
-            scores[torch.from_numpy(client.members)] = part
-        return scores
-
-    def draw(self) -> tuple[Ids, ...]:
-        """The nodes int64 [b] of each client's next first step, which a method of the same seed will take."""
-        return self._nodes([self._batch(client) for client in self.clients])
-
-    def _nodes(self, batches: list[Ids]) -> tuple[Ids, ...]:
-        return tuple(client.members[batch] for client, batch in zip(self.clients, batches, strict=True))
-
-    def _batch(self, client: LocalGraph) -> Ids:
-        """Places of the nodes of a step."""
-        most = self._local.batch
-        if most is None or most >= len(client.training):
-            return client.training
-        return np.sort(self._draws.choice(client.training, most, replace=False))
-
-    def _update(self, client: LocalGraph, first: Ids) -> tuple[NDArray[np.float32], float]:
-        """The sum of the gradients of a client's steps, float32 [P], and the loss before the first."""
-        parameters = list(self.layers.parameters())
-        start = [parameter.detach().clone() for parameter in parameters]
-        total, losses, batch = [torch.zeros_like(each) for each in start], [], first
+    def _update(self, batch: Ids, draws: np.random.Generator) -> tuple[Array, float]:
+        """The sum of the gradients of the client's steps, float32 [P], and the loss before the first."""
+        total, losses = [torch.zeros_like(each) for each in self._parameters], []
         for step in range(self._local.steps):
-            loss = functional.cross_entropy(client.scores(self.layers)[batch], client.labels[batch])
+            places = self.silo.local(batch if not step else self._batch(draws))
+            loss = functional.cross_entropy(self.scores()[places], self._labels[places])
             losses.append(float(loss.detach()))
-            gradients = torch.autograd.grad(loss, parameters)
+            gradients = torch.autograd.grad(loss, self._parameters)
             with torch.no_grad():
-                for parameter, gradient, so_far in zip(parameters, gradients, total, strict=True):
+                for parameter, gradient, so_far in zip(self._parameters, gradients, total, strict=True):
                     so_far.add_(gradient)
                     parameter.sub_(self._local.rate * gradient)
-            batch = self._batch(client) if step + 1 < self._local.steps else batch
-        with torch.no_grad():
-            for parameter, value in zip(parameters, start, strict=True):
-                parameter.copy_(value)
-        flat: NDArray[np.float32] = torch.cat([each.reshape(-1) for each in total]).cpu().numpy()
-        return flat, losses[0]
+        return flat(total), losses[0]
 
-    def _step(self, mean: NDArray[np.float64]) -> None:
-        at = 0
-        for parameter in self.layers.parameters():
-            part = torch.from_numpy(mean[at : at + parameter.numel()].reshape(parameter.shape))
-            parameter.grad = part.to(dtype=parameter.dtype, device=parameter.device)
-            at += parameter.numel()
+    def _mean(self, update: Array, weight: int, number: int) -> Reals:
+        if self._noise is not None:
+            return self._noise.mean(self.talk, update, number)
+        return self.talk.mean(update, weight, self.silo.facts.nodes)
+
+    def _step(self, mean: Reals, number: int) -> None:
+        for parameter, part in zip(self._parameters, unflatten(mean, self._parameters), strict=True):
+            parameter.grad = part
         self._optimiser.step()
-        self._schedule.step()
+        if (number + 1) % self._preset.decay_every == 0:
+            self._optimiser.param_groups[0]["lr"] *= self._preset.decay
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the parameters after the last round."""
+        return {**super().report, "theta": flat(self._parameters)}
+
+    def state(self) -> dict[str, Array]:
+        """Parameters, what the optimiser remembers, and its rate."""
+        rate = np.array(self._optimiser.param_groups[0]["lr"], dtype=np.float64)
+        optimiser = under("optimiser", remembered(self._optimiser))
+        return {**super().state(), "values": flat(self._parameters), "rate": rate, **optimiser}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        overwrite(self._parameters, state["values"])
+        remind(self._optimiser, within("optimiser", state))
+        self._optimiser.param_groups[0]["lr"] = float(state["rate"])
 
 
-COUNT_BYTES = 8
-"""Two 32-bit numbers: correct predictions, and predictions."""
+def clients_of(
+    graph: FederatedGraph,
+    rule: UpdateRule,
+    channel: Channel,
+    preset: Preset,
+    local: LocalTraining | None = None,
+    *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
+    first: Sequence[Ids] | None = None,
+) -> OneProcess:
+    """The clients, ready for their first round.
+
+    Args:
+        graph: who has what; edges between clients go unused.
+        rule: how updates become their mean; its scheme adds figures up as well.
+        channel: between the parties of `hierarchy_of(graph)`; keeps what its recording says.
+        preset: see `FedAvg`, as for the rest.
+        local: what a client does in a round.
+        backbone: "gcn" or "sage".
+        seed: of initial weights and of batches.
+        device: where model compute runs; the CPU by default.
+        first: for each client the nodes that its rounds begin with.
+    """
+    threshold = rule.scheme.threshold_for(graph.num_silos)
+    noise = None if rule.noise is None else NoisyUpdates(rule.noise, threshold, channel.coins)
+
+    def make(talk: Collectives) -> FedAvg:
+        own = None if first is None else first[talk.silo.silo]
+        return FedAvg(talk, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=own)
+
+    return OneProcess(graph, {SERVER: rule.scheme}, channel, make, heard=graph.restricted_to_silos())
 
 
 def train_fedavg(
-    method: FedAvg,
     graph: FederatedGraph,
+    rule: UpdateRule,
     channel: Channel,
     preset: Preset,
+    local: LocalTraining | None = None,
     *,
+    backbone: str = "gcn",
+    seed: int = 0,
+    device: torch.device | None = None,
     progress: Progress | None = None,
-    seen: Callable[[FedAvg], None] | None = None,
 ) -> TrainingResult:
     """Runs all rounds and selects one as the preset says; models are scored before each round and after the last.
 
     Args:
-        method: what is trained, on that graph and channel.
-        graph: who has what; its masks and labels score the model.
+        graph: see `clients_of`, as for the rest.
+        rule: how updates become their mean.
         channel: keeps the messages.
         preset: rounds, patience and selection.
+        local: what a client does in a round.
+        backbone: "gcn" or "sage".
+        seed: of initial weights and of batches.
+        device: where model compute runs; the CPU by default.
         progress: called after each round.
-        seen: called with the method after the first round.
     """
-    watch = Watch(graph, preset)
-    log = RoundLog(preset.epochs, progress)
-    for number in range(preset.epochs):
-        log.begin()
-        _models_down(method, channel, number)
-        watch.see(number, method.predict())
-        log.end(method.round(number))
-        if number == 0 and seen is not None:
-            seen(method)
-        if watch.stale(number):
-            break
-    _models_down(method, channel, len(log))
-    watch.see(len(log), method.predict())
-    return log.result(watch.best, watch.best_round, channel.transcript)
-
-
-def _models_down(method: FedAvg, channel: Channel, number: int) -> None:
-    """The server's model to every client, and two counts of every client to the server, which chooses the round."""
-    clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
-    leaders, step = np.repeat(server, len(clients)), Step(number)
-    channel.send_sizes(Phase.MODEL, step, leaders, clients, len(method.weights) * FLOAT_BYTES)
-    channel.send_sizes(Phase.CORRECT, step, clients, leaders, COUNT_BYTES)
+    clients = clients_of(graph, rule, channel, preset, local, backbone=backbone, seed=seed, device=device)
+    return run(clients, preset.epochs, channel.transcript, progress)

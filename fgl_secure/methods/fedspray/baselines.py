@@ -6,19 +6,21 @@ from enum import StrEnum
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.client import adam, as_reals, flat, put_flat
-from fgl_secure.methods.fedspray.networks import Network
+from fgl_secure.methods.fedspray.client import adam, drawn_network
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.scoring import Chooser, Scores, validation_sums
-from fgl_secure.methods.fedspray.subgraph import Subgraph, subgraphs
-from fgl_secure.methods.fedspray.training import make_network
-from fgl_secure.runtime import Channel, Step
-from fgl_secure.training.loop import Progress, RoundLog, TrainingResult
-from fgl_secure.training.server_sums import ServerSums, send_down
+from fgl_secure.methods.fedspray.scoring import ChosenRounds, Outcome, chosen
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.loop import Progress
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.rounds import Figures
 
 
 class Baseline(StrEnum):
@@ -30,44 +32,13 @@ class Baseline(StrEnum):
     """One network, averaged by numbers of nodes after the local epochs of a round (McMahan et al. 2017)."""
 
 
-class PlainClient:
+class PlainClient(ChosenRounds):
     """A network that learns from labels alone.
 
     Args:
-        subgraph: what the client holds.
-        network: its own.
+        talk: the collectives of the run.
         preset: rate and local epochs.
-    """
-
-    def __init__(self, subgraph: Subgraph, network: Network, preset: FedSprayPreset) -> None:
-        self.subgraph, self.network, self._epochs = subgraph, network, preset.local_epochs
-        self._steps = adam(network, preset.learning_rate)
-
-    def train(self) -> float:
-        """The local epochs of a round; the loss before the last step."""
-        labelled, labels = self.subgraph.labelled, self.subgraph.labelled_labels
-        loss = torch.empty(0)
-        for _ in range(self._epochs):
-            self._steps.zero_grad()
-            loss = functional.cross_entropy(self.network.scores(self.subgraph)[labelled], labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self._steps.step()
-        return loss.item()
-
-    @torch.no_grad()
-    def predict(self) -> torch.Tensor:
-        """Scores of its nodes, float32 [m, C]."""
-        return self.network.scores(self.subgraph)
-
-
-class PlainTraining:
-    """All clients of a baseline and the server.
-
-    Args:
-        baseline: what clients have in common.
-        graph: who has what.
-        preset: how to train.
-        sums: adds the clients' vectors up.
+        baseline: what clients have in common; one network for all is that of client 0 at the start.
         backbone: "gcn", "sgc" or "sage".
         seed: of initial weights.
         device: where model compute runs.
@@ -75,102 +46,100 @@ class PlainTraining:
 
     def __init__(
         self,
-        baseline: Baseline,
-        graph: FederatedGraph,
+        talk: Collectives,
         preset: FedSprayPreset,
-        sums: ServerSums,
+        baseline: Baseline,
         *,
-        backbone: str,
-        seed: int,
-        device: torch.device,
+        backbone: str = "gcn",
+        seed: int = 0,
+        device: torch.device | None = None,
     ) -> None:
-        self._graph, self._preset, self._sums = graph, preset, sums
+        place, draws = device or torch.device("cpu"), torch.Generator().manual_seed(seed)
+        super().__init__(talk, preset, place)
         self._shared = baseline is Baseline.FEDAVG
-        draws = torch.Generator().manual_seed(seed)
-        self.clients = tuple(
-            PlainClient(held, make_network(backbone, graph, preset, draws).to(device), preset)
-            for held in subgraphs(graph, device)
-        )
-        self.model = flat(self.clients[0].network)
-        """The server's, float32 [P]; of no account where nothing is shared."""
+        drawn = 0 if self._shared else talk.silo.silo
+        self.network = drawn_network(backbone, talk.silo.facts, preset, draws, drawn).to(place)
+        self._parameters = list(self.network.parameters())
+        self._steps = adam(self.network, preset.learning_rate)
+
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+        """Scores the network, trains it, and takes the mean of all where there is one."""
+        self._predict()
+        loss = self._train()
+        if not self._shared:
+            return self.added(loss)[1]
+        weight = len(self.silo.nodes) / self.silo.facts.nodes
+        part = weight * flat(self._parameters).astype(np.float64)
+        (mean,), figures = self.added(loss, [part], np.array([weight]))
+        overwrite(self._parameters, mean)
+        return figures
+
+    def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
+        """Scores the network as it is."""
+        self._predict()
+        return self.added(0.0)[1]
+
+    def _predict(self) -> None:
+        with torch.no_grad():
+            self.predictions = self.network.scores(self.subgraph)
+
+    def _train(self) -> float:
+        """The local epochs of a round; the loss before the last step."""
+        labelled, labels = self.subgraph.labelled, self.subgraph.labelled_labels
+        loss = torch.empty(0)
+        for _ in range(self.preset.local_epochs):
+            self._steps.zero_grad()
+            loss = functional.cross_entropy(self.network.scores(self.subgraph)[labelled], labels)
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._steps.step()
+        return loss.item()
 
     @property
-    def state(self) -> NDArray[np.float32]:
-        """What the server sends to every client: its model [P], or nothing."""
-        found: NDArray[np.float32] = (self.model if self._shared else self.model[:0]).cpu().numpy()
-        return found
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the parameters after the last round."""
+        return {**super().report, "theta": flat(self._parameters)}
 
-    def round(self, number: int, *, last: bool) -> tuple[float, float, list[tuple[Subgraph, torch.Tensor]]]:
-        """Scores the models that clients have, and trains them.
+    def state(self) -> dict[str, Array]:
+        """Parameters, and what the optimiser remembers."""
+        return {**super().state(), "values": flat(self._parameters), **under("optimiser", remembered(self._steps))}
 
-        Args:
-            number: of the round, from 0.
-            last: whether models are scored only.
-
-        Returns:
-            The mean training loss; the figure that the round may be chosen by; each client's scores before training.
-        """
-        if self._shared:
-            for client in self.clients:
-                put_flat(client.network, self.model)
-        predictions = [(client.subgraph, client.predict()) for client in self.clients]
-        loss = float("nan") if last else float(np.mean([client.train() for client in self.clients]))
-        rows = [self._summand(client, each) for client, each in zip(self.clients, predictions, strict=True)]
-        total = self._sums(np.stack(rows), Step(number))
-        if self._shared:
-            self.model = torch.tensor(total[:-3] / total[-3], dtype=torch.float32)
-        return loss, float(total[-2] / total[-1]), predictions
-
-    def _summand(self, client: PlainClient, predicted: tuple[Subgraph, torch.Tensor]) -> NDArray[np.float64]:
-        """[w theta, w,] validation figures and validation nodes, both over the number of all nodes."""
-        n = self._graph.num_devices
-        scored = np.array(validation_sums(*predicted, self._preset.choice)) / n
-        if not self._shared:
-            return scored
-        weight = len(client.subgraph.members) / n
-        return np.concatenate([weight * as_reals(flat(client.network)), [weight], scored])
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        overwrite(self._parameters, state["values"])
+        remind(self._steps, within("optimiser", state))
 
 
 def train_baseline(
     baseline: Baseline,
     graph: FederatedGraph,
+    scheme: Scheme,
     channel: Channel,
     preset: FedSprayPreset,
-    sums: ServerSums,
     *,
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
     progress: Progress | None = None,
-) -> tuple[TrainingResult, Scores]:
+) -> Outcome:
     """Trains a baseline and selects a round as the preset says; one round is reported for all clients.
 
     Args:
         baseline: what clients have in common.
         graph: who has what; edges between clients go unused.
+        scheme: adds the clients' vectors up.
         channel: between the parties of `hierarchy_of(graph)`; keeps what its recording says.
         preset: rounds, local epochs, rate, width and how the round is chosen.
-        sums: adds the clients' vectors up, over the same channel.
         backbone: "gcn", "sgc" or "sage".
         seed: of initial weights.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
-
-    Returns:
-        The record of the run; `selected_round` counts the rounds that the reported models have been through. And the
-        scores of that round.
     """
-    chooser = Chooser(graph, preset.choice, preset.patience)
-    place = device or torch.device("cpu")
-    method = PlainTraining(baseline, graph, preset, sums, backbone=backbone, seed=seed, device=place)
-    log = RoundLog(preset.epochs, progress)
-    for number in range(preset.epochs + 1):
-        log.begin()
-        last = number == preset.epochs or chooser.stale(number - 1)
-        send_down(channel, method.state, Step(number))
-        loss, figure, predictions = method.round(number, last=last)
-        chooser.see(number, figure, predictions)
-        if last:
-            break
-        log.end(loss)
-    return log.result(chooser.best.accuracy, chooser.best_round, channel.transcript), chooser.best
+    clients = OneProcess(
+        graph,
+        {SERVER: scheme},
+        channel,
+        lambda talk: PlainClient(talk, preset, baseline, backbone=backbone, seed=seed, device=device),
+        heard=graph.restricted_to_silos(),
+    )
+    return chosen(graph, clients, preset, channel, progress)

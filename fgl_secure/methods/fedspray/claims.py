@@ -96,7 +96,7 @@ PAIR_LEAKS = (
         Role.SILO,
         Circumstance.ANY,
         "of two clients each can take its own part from the means that the server sends back: what is left is the "
-        "other's encoder, and its proxy of every class that it alone has",
+        "other's encoder, its proxy of every class that it alone has, its loss, and how many nodes it predicts right",
     ),
 )
 

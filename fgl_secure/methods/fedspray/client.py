@@ -1,8 +1,6 @@
-"""What one client of FedSpray does in a round (Algorithm 1, LocalUpdate)."""
+"""FedSpray as one client runs it (Algorithm 1)."""
 
 from __future__ import annotations
-
-import copy
 
 import numpy as np
 import torch
@@ -10,9 +8,16 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from fgl_secure.methods.fedspray.networks import Encoder, Network
+from fgl_secure.errors import UnknownNameError
+from fgl_secure.methods.fedspray.alignment import fractions, shares_of
+from fgl_secure.methods.fedspray.networks import NETWORKS, Encoder, Network, draw_encoder, draw_weights
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.subgraph import Subgraph
+from fgl_secure.methods.fedspray.scoring import ChosenRounds
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.rounds import Figures
+from fgl_secure.training.silo import Facts
 
 
 def divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
@@ -64,43 +69,79 @@ def encoder_loss(
     return functional.cross_entropy(projected, labels) + learning * divergence(predicted, classified)
 
 
-class Client:
-    """A network of its own, a copy of the encoder, and a structure proxy for each labelled node.
+class FedSpray(ChosenRounds):
+    """A network of its own, the common encoder, and a structure proxy for each labelled node.
 
     Args:
-        subgraph: what it holds.
-        network: its own, never shared.
-        encoder: the server's; copied.
+        talk: the collectives of the run.
         preset: how to train.
+        backbone: "gcn", "sgc" or "sage".
+        seed: of initial weights.
+        device: where model compute runs.
+
+    Attributes:
+        network: never shared.
+        encoder: that of all clients at the start of each round.
+        proxies: float32 [t, width], of the labelled nodes.
     """
 
-    def __init__(self, subgraph: Subgraph, network: Network, encoder: Encoder, preset: FedSprayPreset) -> None:
-        self.subgraph, self.network, self._preset = subgraph, network, preset
-        self.encoder = copy.deepcopy(encoder)
-        t, device = len(subgraph.labelled), subgraph.labels.device
-        first = preset.first_node_proxy if preset.proxies else 0.0
-        self.proxies = nn.Parameter(torch.full((t, preset.width), first, device=device), requires_grad=preset.proxies)
-        self._steps = adam(network, preset.learning_rate)
-        self._encoder_steps = adam(self.encoder, preset.learning_rate)
-        self._proxy_steps = torch.optim.Adam([self.proxies], lr=preset.proxy_rate, fused=True)
-        self.predictions = torch.empty(0)
-        """Scores of all nodes by the network of the last round, float32 [m, C]."""
+    def __init__(
+        self,
+        talk: Collectives,
+        preset: FedSprayPreset,
+        *,
+        backbone: str = "gcn",
+        seed: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        place, facts, draws = device or torch.device("cpu"), talk.silo.facts, torch.Generator().manual_seed(seed)
+        super().__init__(talk, preset, place)
+        self.encoder = Encoder(facts.features, preset.width, facts.classes)
+        draw_encoder(self.encoder, draws)
+        self.encoder.to(place)
+        self.network = drawn_network(backbone, facts, preset, draws, talk.silo.silo).to(place)
+        first = torch.full((len(self.subgraph.labelled), preset.width), preset.first_node_proxy * preset.proxies)
+        self.proxies = nn.Parameter(first.to(place), requires_grad=preset.proxies)
+        self._optimisers = {
+            "network": adam(self.network, preset.learning_rate),
+            "encoder": adam(self.encoder, preset.learning_rate),
+            "proxies": torch.optim.Adam([self.proxies], lr=preset.proxy_rate, fused=True),
+        }
+        self.class_proxies = first_proxies(facts.classes, preset)
 
-    def round(self, encoder: Encoder, class_proxies: torch.Tensor) -> float:
-        """Both phases.
+    @property
+    def class_proxies(self) -> NDArray[np.float64]:
+        """S, float64 [C, width], the same for all clients."""
+        return self.kept["proxies"]
 
-        Args:
-            encoder: the server's.
-            class_proxies: float32 [C, width], S as the server sent it.
+    @class_proxies.setter
+    def class_proxies(self, values: NDArray[np.float64]) -> None:
+        self.kept["proxies"] = values
 
-        Returns:
-            The loss of the network before its last step.
-        """
-        targets, taught = self._soft_targets(encoder, class_proxies)
-        loss = self._train_network(targets, taught)
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+        """Both phases; then encoders and class proxies become the weighted means of all clients."""
+        loss, silo = self.work(), self.silo
+        shares = shares_of(self.subgraph.counts, self.preset.share_grid)
+        encoder, proxies = flat(self._shared).astype(np.float64), self.local_class_proxies().cpu().numpy()
+        weight = len(silo.nodes) / silo.facts.nodes
+        parts, denominators = fractions(encoder, weight, proxies.astype(np.float64), shares)
+        (mean, *means), figures = self.added(loss, parts, denominators)
+        overwrite(self._shared, mean)
+        found = np.stack(means)
+        # a class that nobody has a labelled node of keeps its own
+        self.class_proxies = np.where(np.isnan(found), self.class_proxies, found)
+        return figures
+
+    def judge(self, number: int) -> None:
+        """None: predictions are made in rounds."""
+
+    def work(self) -> float:
+        """What the client does by itself in a round: the loss of its network before the last step."""
+        loss = self._train_network(*self._soft_targets())
         with torch.no_grad():
             self.predictions = self.network.scores(self.subgraph)
-        self._load(encoder)
+            if self.preset.classifier_projects:
+                self.encoder.projector.load_state_dict(self.encoder.classifier.state_dict())
         self._train_encoder(functional.log_softmax(self.predictions[self.subgraph.labelled], dim=1))
         return loss
 
@@ -108,15 +149,16 @@ class Client:
     def local_class_proxies(self) -> torch.Tensor:
         """The mean proxy of the labelled nodes of each class, float32 [C, width]; zeros for a class without any."""
         subgraph = self.subgraph
-        sums = torch.zeros((len(subgraph.counts), self._preset.width), device=self.proxies.device)
+        sums = torch.zeros((len(subgraph.counts), self.preset.width), device=self.proxies.device)
         sums.index_add_(0, subgraph.labelled_labels, self.proxies.detach())
         counts = torch.bincount(subgraph.labelled_labels, minlength=len(subgraph.counts))
         return sums / counts.clamp(min=1)[:, None]
 
     @torch.no_grad()
-    def _soft_targets(self, encoder: Encoder, class_proxies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _soft_targets(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Lines 2 to 5: logarithms of p of all nodes [m, C], and the places of those that teach; None for all."""
-        subgraph, preset = self.subgraph, self._preset
+        subgraph, preset, encoder = self.subgraph, self.preset, self.encoder
+        class_proxies = torch.tensor(self.class_proxies, dtype=torch.float32, device=self.proxies.device)
         embeddings = encoder.embed(subgraph.features)
         soft = functional.softmax(encoder.project(embeddings), dim=1)
         if preset.proxies and not preset.own_proxies:
@@ -133,57 +175,77 @@ class Client:
     def _train_network(self, targets: torch.Tensor, taught: torch.Tensor | None) -> float:
         """Lines 6 to 11."""
         subgraph, labels = self.subgraph, self.subgraph.labelled_labels
-        loss = torch.empty(0)
-        for _ in range(self._preset.local_epochs):
-            self._steps.zero_grad()
+        loss, steps = torch.empty(0), self._optimisers["network"]
+        for _ in range(self.preset.local_epochs):
+            steps.zero_grad()
             scores = self.network.scores(subgraph)
-            loss = network_loss(scores, subgraph.labelled, labels, targets, taught, self._preset.teaching)
+            loss = network_loss(scores, subgraph.labelled, labels, targets, taught, self.preset.teaching)
             loss.backward()  # type: ignore[no-untyped-call]
-            self._steps.step()
+            steps.step()
         return loss.item()
 
     def _train_encoder(self, predicted: torch.Tensor) -> None:
         """Lines 15 to 22."""
         encoder, labels, features = self.encoder, self.subgraph.labelled_labels, self.subgraph.labelled_features
-        for _ in range(self._preset.local_epochs):
-            self._encoder_steps.zero_grad()
-            self._proxy_steps.zero_grad()
+        steps = (self._optimisers["encoder"], self._optimisers["proxies"])
+        for _ in range(self.preset.local_epochs):
+            for optimiser in steps:
+                optimiser.zero_grad()
             embeddings = encoder.embed(features)
             classified, projected = encoder.classify(embeddings, self.proxies), encoder.project(embeddings)
-            loss = encoder_loss(classified, projected, labels, predicted, self._preset.learning)
+            loss = encoder_loss(classified, projected, labels, predicted, self.preset.learning)
             loss.backward()  # type: ignore[no-untyped-call]
-            self._encoder_steps.step()
-            self._proxy_steps.step()
+            for optimiser in steps:
+                optimiser.step()
 
-    @torch.no_grad()
-    def _load(self, encoder: Encoder) -> None:
-        """Takes over the server's encoder; the state of the optimiser stays."""
-        put_flat(self.encoder, flat(encoder))
-        if self._preset.classifier_projects:
-            self.encoder.projector.weight.copy_(encoder.classifier.weight)
-            self.encoder.projector.bias.copy_(encoder.classifier.bias)
+    @property
+    def _shared(self) -> list[nn.Parameter]:
+        return list(self.encoder.parameters())
+
+    @property
+    def _trained(self) -> list[nn.Parameter]:
+        return [*self.network.parameters(), *self._shared, self.proxies]
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the parameters after the last round."""
+        return {**super().report, "theta": flat(self._trained), "class proxies": self.class_proxies}
+
+    def state(self) -> dict[str, Array]:
+        """Parameters, class proxies, and what the optimisers remember."""
+        arrays = {**super().state(), "values": flat(self._trained)}
+        for name, optimiser in self._optimisers.items():
+            arrays |= under(name, remembered(optimiser))
+        return arrays
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        overwrite(self._trained, state["values"])
+        for name, optimiser in self._optimisers.items():
+            remind(optimiser, within(name, state))
+
+
+def first_proxies(classes: int, preset: FedSprayPreset) -> NDArray[np.float64]:
+    """S before the first round, float64 [C, width]."""
+    scale = preset.first_class_proxy if preset.proxies else 0.0
+    return scale * np.repeat(np.arange(classes, dtype=np.float64)[:, None], preset.width, axis=1)
+
+
+def drawn_network(backbone: str, facts: Facts, preset: FedSprayPreset, draws: torch.Generator, client: int) -> Network:
+    """A client's fresh network, on the CPU, from coins that draw those of all clients one after the other.
+
+    Raises:
+        UnknownNameError: there is no such backbone.
+    """
+    if backbone not in NETWORKS:
+        raise UnknownNameError("backbone", backbone, tuple(NETWORKS))
+    network = NETWORKS[backbone](facts.features, preset.hidden, facts.classes)
+    for _ in range(client + 1):
+        draw_weights(network, draws, preset.uniform_weights)
+    return network
 
 
 def adam(module: nn.Module, rate: float) -> torch.optim.Adam:
     """Adam on all parameters, without weight decay."""
     return torch.optim.Adam(module.parameters(), lr=rate, fused=True)
-
-
-def flat(module: nn.Module) -> torch.Tensor:
-    """All parameters, float32 [P]."""
-    return torch.cat([parameter.detach().reshape(-1) for parameter in module.parameters()])
-
-
-@torch.no_grad()
-def put_flat(module: nn.Module, values: torch.Tensor) -> None:
-    """Sets all parameters from float [P]."""
-    parameters = list(module.parameters())
-    parts = torch.split(values, [parameter.numel() for parameter in parameters])
-    for parameter, part in zip(parameters, parts, strict=True):
-        parameter.copy_(part.reshape(parameter.shape))
-
-
-def as_reals(values: torch.Tensor) -> NDArray[np.float64]:
-    """Float64 on the CPU."""
-    found: NDArray[np.float64] = values.detach().cpu().numpy().astype(np.float64)
-    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,17 +12,21 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.suspects import Suspects
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, SplitMasks
-from fgl_secure.methods.fedspray.client import Client, flat, put_flat
+from fgl_secure.methods.fedspray.client import FedSpray
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.training import FedSpray
+from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+MOST = 10**6
+"""Rounds that there may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,15 @@ class Setting:
     seed: int = 0
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
-    def method(self, graph: FederatedGraph, sums: ServerSums | None = None) -> FedSpray:
-        """All clients and the server at their start; with sums that nobody reads unless they are given."""
-        quiet = CollectiveSums(Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)))
-        return FedSpray(graph, self.preset, sums or quiet, backbone=self.backbone, seed=self.seed, device=self.device)
+    def clients(
+        self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
+    ) -> tuple[OneProcess, tuple[FedSpray, ...]]:
+        """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
+        quiet = Channel(hierarchy_of(graph), SimulationCoins(0))
+        preset = replace(self.preset, epochs=MOST, patience=None)
+        chosen = {"backbone": self.backbone, "seed": self.seed, "device": self.device}
+        process = clients_of(graph, scheme or Plaintext(), channel or quiet, preset, **chosen)  # type: ignore[arg-type]
+        return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
 
 
 def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
@@ -87,7 +97,7 @@ def turns(few: FederatedGraph, waiting: Bools, additions: int, seed: int) -> lis
 
 
 def grow(
-    few: FederatedGraph, added: list[tuple[int, int]], setting: Setting, sums: ServerSums
+    few: FederatedGraph, added: list[tuple[int, int]], setting: Setting, scheme: Scheme, channel: Channel
 ) -> tuple[list[LabelledNodes], Suspects]:
     """Trains one round, and one more for each node that is added; models go on, optimisers start afresh.
 
@@ -95,23 +105,28 @@ def grow(
         few: who has which labelled nodes at first.
         added: of `turns`.
         setting: how rounds are trained.
-        sums: adds the clients' vectors up.
+        scheme: adds the clients' vectors up.
+        channel: keeps the messages.
 
     Returns:
         The labelled nodes of each round, and for each added node its proxy and the one that the other node would have,
         in random order.
     """
     rng, labelled = np.random.default_rng(setting.seed + 1), few.train_mask.copy()
-    method = setting.method(few, sums)
-    method.round(0)
-    rounds, pairs = [LabelledNodes.of(method)], {}
+    process, clients = setting.clients(few, scheme, channel)
+    process.round(0)
+    rounds, pairs = [LabelledNodes.of(clients)], {}
     for number, (node, other) in enumerate(added, start=1):
-        client = int(few.silo_of[node])
-        instead = None if other < 0 else _proxy(_going_on(method, few, labelled, other, setting), client, other)
-        method = _going_on(method, few, labelled, node, setting, sums)
-        labelled[node] = True
-        method.round(number)
-        held = LabelledNodes.of(method)
+        client, instead = int(few.silo_of[node]), None
+        if other >= 0:
+            _, others = setting.clients(_with(few, labelled, other))
+            _go_on(clients, others)
+            instead = _proxy(others[client], other)
+        process, later = setting.clients(_with(few, labelled, node), scheme, channel)
+        _go_on(clients, later)
+        clients, labelled[node] = later, True
+        process.round(number)
+        held = LabelledNodes.of(clients)
         rounds.append(held)
         if instead is not None:
             both = np.stack([held.proxies[held.nodes == node][0], instead])
@@ -120,31 +135,30 @@ def grow(
     return rounds, Suspects(np.empty((0, setting.preset.width)), pairs)
 
 
-def _going_on(
-    method: FedSpray, few: FederatedGraph, labelled: Bools, node: int, setting: Setting, sums: ServerSums | None = None
-) -> FedSpray:
-    """The same models and proxies with one labelled node more."""
+def _with(few: FederatedGraph, labelled: Bools, node: int) -> FederatedGraph:
+    """The graph with one labelled node more."""
     more = labelled.copy()
     more[node] = True
-    later = setting.method(relabelled(few, more), sums)
-    put_flat(later.encoder, flat(method.encoder).detach())
-    later.proxies = method.proxies
-    for old, new in zip(method.clients, later.clients, strict=True):
+    return relabelled(few, more)
+
+
+def _go_on(clients: Sequence[FedSpray], later: Sequence[FedSpray]) -> None:
+    """Gives clients with a labelled node more the models and proxies of those before."""
+    for old, new in zip(clients, later, strict=True):
+        new.encoder.load_state_dict(old.encoder.state_dict())
         new.network.load_state_dict(old.network.state_dict())
+        new.class_proxies = old.class_proxies
         known = np.isin(_nodes(new), _nodes(old))
         with torch.no_grad():
             new.proxies[torch.tensor(known, device=new.proxies.device)] = old.proxies
-    return later
 
 
-def _proxy(method: FedSpray, client: int, node: int) -> NDArray[np.float64]:
+def _proxy(client: FedSpray, node: int) -> NDArray[np.float64]:
     """What the proxy of a node is after a round of its client alone."""
-    held = method.clients[client]
-    held.round(method.encoder, torch.tensor(method.proxies, dtype=torch.float32, device=held.proxies.device))
-    found: NDArray[np.float64] = held.proxies.detach().cpu().numpy().astype(np.float64)
-    return np.asarray(found[_nodes(held) == node][0])
+    client.work()
+    found: NDArray[np.float64] = client.proxies.detach().cpu().numpy().astype(np.float64)
+    return np.asarray(found[_nodes(client) == node][0])
 
 
-def _nodes(client: Client) -> Ids:
-    held = client.subgraph
-    return np.asarray(held.members[held.labelled.cpu().numpy()])
+def _nodes(client: FedSpray) -> Ids:
+    return client.silo.nodes[client.silo.train]

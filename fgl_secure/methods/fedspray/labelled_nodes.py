@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.proxies.knowledge import ProxySlices
 from fgl_secure.attacks.proxies.truth import ProxyTruth
 from fgl_secure.methods.fedspray.alignment import ProxyLayout, shares_of
-from fgl_secure.methods.fedspray.training import FedSpray
+from fgl_secure.methods.fedspray.client import FedSpray
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -34,15 +34,14 @@ class LabelledNodes:
     proxies: Floats
 
     @classmethod
-    def of(cls, method: FedSpray) -> LabelledNodes:
-        """Those of a method after its last round."""
-        held = [client.subgraph for client in method.clients]
-        proxies = [client.proxies.detach().cpu().numpy().astype(np.float64) for client in method.clients]
+    def of(cls, clients: Sequence[FedSpray]) -> LabelledNodes:
+        """Those of clients after their last round."""
+        held = [client.silo for client in clients]
         return cls(
-            np.concatenate([each.members[each.labelled.cpu().numpy()] for each in held]).astype(np.int64),
-            np.repeat(np.arange(len(held)), [len(each.labelled) for each in held]),
-            np.concatenate([each.labelled_labels.cpu().numpy() for each in held]).astype(np.int64),
-            np.concatenate(proxies),
+            np.concatenate([silo.nodes[silo.train] for silo in held]),
+            np.repeat(np.arange(len(held)), [int(silo.train.sum()) for silo in held]),
+            np.concatenate([silo.labels[silo.train] for silo in held]),
+            np.concatenate([client.proxies.detach().cpu().numpy().astype(np.float64) for client in clients]),
         )
 
     def among(self, chosen: NDArray[np.bool_]) -> LabelledNodes:

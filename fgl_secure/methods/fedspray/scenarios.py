@@ -15,7 +15,6 @@ from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes, proxy_trut
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums
 
 FEW_LABELS = 8
 """Labelled nodes of a client in rounds that are run for attacks alone."""
@@ -45,20 +44,19 @@ class ProxyRuns:
 
     def first_round(self, transcript: Transcript) -> RecordedRun:
         """The first round of a recorded training; the proxies in it are had by training that round once more."""
-        method = self.setting.method(self.graph)
-        method.round(0)
+        process, clients = self.setting.clients(self.graph)
+        process.round(0)
         what = f"first round of training, {self.setting.backbone}"
-        return self._run(self.name, what, transcript, self.graph, [LabelledNodes.of(method)], method.layout)
+        return self._run(self.name, what, transcript, self.graph, [LabelledNodes.of(clients)])
 
     def growing(self) -> RecordedRun:
         """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
         few = with_few_labels(self.graph, FEW_LABELS, self.setting.seed)
         channel = self._channel(few)
         added = turns(few, self.graph.train_mask & ~few.train_mask, ADDITIONS, self.setting.seed)
-        rounds, suspects = grow(few, added, self.setting, CollectiveSums(self.scheme, channel))
+        rounds, suspects = grow(few, added, self.setting, self.scheme, channel)
         what = f"{len(rounds)} rounds, {GROWING}, {self.setting.backbone}"
-        layout = self.setting.method(few).layout
-        return self._run(f"{self.name}[{GROWING}]", what, channel.transcript, few, rounds, layout, suspects)
+        return self._run(f"{self.name}[{GROWING}]", what, channel.transcript, few, rounds, suspects)
 
     def _channel(self, graph: FederatedGraph) -> Channel:
         return Channel(hierarchy_of(graph), SimulationCoins(self.setting.seed), Recording.everything())
@@ -70,10 +68,10 @@ class ProxyRuns:
         transcript: Transcript,
         graph: FederatedGraph,
         rounds: list[LabelledNodes],
-        layout: ProxyLayout,
         suspects: Suspects | None = None,
     ) -> RecordedRun:
         truth = proxy_truth(rounds, graph.num_silos, graph.num_classes)
+        layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, self.setting.preset.width)
         slices = slices_of(layout, rounds[0], graph.num_silos, self.setting.preset.share_grid)
         known = ProxyKnowledge(slices, suspects)
         return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (known,))

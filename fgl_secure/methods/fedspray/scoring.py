@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,22 +12,30 @@ from torch.nn import functional
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.preset import RoundChoice
+from fgl_secure.methods.fedspray.preset import FedSprayPreset, RoundChoice
 from fgl_secure.methods.fedspray.subgraph import Subgraph
-from fgl_secure.training.loop import Accuracy
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.rounds import NOTHING, Figures, Rounds, run
+from fgl_secure.training.scoring import COUNTS, counts_of, share_of
+from fgl_secure.training.server_sums import FRACTION_BITS
+from fgl_secure.training.silo import Silo
 
 
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """Accuracies of one round.
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What a run left.
 
     Attributes:
-        accuracy: of validation and test nodes.
-        minority: over the test nodes of all clients whose label is not the majority class of their client; None
-            without any.
+        result: as of every method; `selected_round` is that of the reported models.
+        minority: accuracy of the reported round over the test nodes of all clients whose label is not the majority
+            class of their client's labelled nodes; None without any.
     """
 
-    accuracy: Accuracy
+    result: TrainingResult
     minority: float | None
 
 
@@ -46,61 +55,84 @@ def validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoic
     return float(total), float(len(places))
 
 
-def minority_nodes(graph: FederatedGraph) -> NDArray[np.bool_]:
-    """Bool [n], the nodes whose label is not the one that is most frequent among their client's labelled nodes."""
-    counts = np.zeros((graph.num_silos, graph.num_classes), dtype=np.int64)
-    np.add.at(counts, (graph.silo_of[graph.train_mask], graph.labels[graph.train_mask]), 1)
-    found: NDArray[np.bool_] = graph.labels != counts.argmax(axis=1)[graph.silo_of]
+def minority_nodes(silo: Silo) -> NDArray[np.bool_]:
+    """Bool [m], the nodes whose label is not the one that is most frequent among the client's labelled nodes."""
+    found: NDArray[np.bool_] = silo.labels != np.bincount(silo.labels[silo.train]).argmax()
     return found
 
 
-class Chooser:
-    """Keeps the best round by the figure that the server learns.
+class ChosenRounds(Rounds):
+    """A client's rounds, of which a validation figure chooses one: what FedSpray and its baselines have in common.
 
     Args:
-        graph: who has what; its masks and labels score predictions.
-        choice: what the round is chosen by.
-        patience: rounds without improvement after which to stop; None for never.
+        talk: the collectives of the run.
+        preset: rounds, patience, and how the round is chosen.
+        device: where model compute runs.
+
+    Attributes:
+        subgraph: what the client holds.
+        predictions: float32 [m, C], scores of its nodes by which the last round was judged.
     """
 
-    def __init__(self, graph: FederatedGraph, choice: RoundChoice, patience: int | None) -> None:
-        if not graph.validation_mask.any():
-            raise InputError(
-                f"masks.validation must mark at least one node, the round is chosen by {choice}; found none"
-            )
-        self._graph, self._minority = graph, minority_nodes(graph)
-        self._sign, self._patience = -1 if choice is RoundChoice.LOSS else 1, patience
-        self._best = -np.inf
-        self.best = Scores(Accuracy(None, None, ()), None)
-        self.best_round = -1
+    def __init__(self, talk: Collectives, preset: FedSprayPreset, device: torch.device) -> None:
+        super().__init__(talk, preset.epochs, None, preset.patience)
+        self.preset, self.subgraph, self.predictions = preset, Subgraph.of(talk.silo, device), torch.empty(0)
 
-    def see(self, number: int, figure: float, predictions: list[tuple[Subgraph, torch.Tensor]]) -> None:
-        """Scores the predictions after a round if its figure is the best so far.
+    def added(
+        self, loss: float, parts: Sequence[Array] = (), denominators: Array = NOTHING
+    ) -> tuple[list[Reals], Figures]:
+        """One sum of all clients: of a round's fractions, and of the figures that judge it.
 
         Args:
-            number: of the round.
-            figure: as the server learns it.
-            predictions: of each client, scores [m, C] of its nodes.
+            loss: of the client's network.
+            parts: float [P] each, numerators.
+            denominators: float, one for each part.
+
+        Returns:
+            The quotients, float64 [P] each, NaN where a sum of denominators is 0; and the figures.
         """
-        if self.best_round >= 0 and not self._sign * figure > self._best:
-            return
-        self._best, self.best_round = self._sign * figure, number
-        correct = np.zeros(self._graph.num_devices, dtype=np.bool_)
-        for subgraph, scores in predictions:
-            correct[subgraph.members] = (scores.argmax(dim=1) == subgraph.labels).cpu().numpy()
-        self.best = self._scores(correct)
+        n, choice = self.silo.facts.nodes, self.preset.choice
+        once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
+        figure, nodes = validation_sums(self.subgraph, self.predictions, choice)
+        own = self._counts()
+        (*found, chosen, mean), counts = self.talk.ratios(
+            [*parts, np.array([figure / n]), np.array([once * loss])],
+            np.array([*denominators, nodes / n, once]),
+            own,
+            grid=self.talk.grid(FRACTION_BITS),
+        )
+        score = float(chosen[0]) * (-1 if choice is RoundChoice.LOSS else 1)
+        return found, Figures(float(mean[0]), counts, own, score)
 
-    def stale(self, number: int) -> bool:
-        """Whether the best round lies further back than there is patience for."""
-        return self._patience is not None and number - self.best_round >= self._patience
+    def _counts(self) -> NDArray[np.int64]:
+        """Int64 [COUNTS + 2]: with right predictions and predictions of minority nodes behind the others."""
+        predicted: NDArray[np.int64] = self.predictions.argmax(dim=1).cpu().numpy()
+        minority = minority_nodes(self.silo) & self.silo.test
+        right = int((minority & (predicted == self.silo.labels)).sum())
+        return np.array([*counts_of(self.silo, predicted), right, minority.sum()], dtype=np.int64)
 
-    def _scores(self, correct: NDArray[np.bool_]) -> Scores:
-        graph = self._graph
-        test = graph.test_mask
-        per_silo = tuple(_share(correct, test & (graph.silo_of == silo)) for silo in range(graph.num_silos))
-        accuracy = Accuracy(_share(correct, test), _share(correct, graph.validation_mask), per_silo)
-        return Scores(accuracy, _share(correct, test & self._minority))
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the accuracy over minority nodes."""
+        return {**super().report, "minority": share_of(self._scores.best[COUNTS:])}
 
 
-def _share(correct: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:
-    return float(correct[mask].mean()) if mask.any() else None
+def chosen(
+    graph: FederatedGraph,
+    clients: OneProcess,
+    preset: FedSprayPreset,
+    channel: Channel,
+    progress: Progress | None,
+) -> Outcome:
+    """Runs all rounds; one round is reported for all clients.
+
+    Raises:
+        InputError: there is no validation node.
+    """
+    if not graph.validation_mask.any():
+        raise InputError(
+            f"masks.validation must mark at least one node, the round is chosen by {preset.choice}; found none"
+        )
+    result = run(clients, preset.epochs, channel.transcript, progress)
+    minority = float(clients.programs[0].report["minority"])
+    return Outcome(result, None if np.isnan(minority) else minority)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import multiply, to_torch
 
 Ids = NDArray[np.int64]
@@ -49,29 +49,25 @@ class Subgraph:
     counts: Ids
 
     @classmethod
-    def of(cls, graph: FederatedGraph, client: int, device: torch.device) -> Subgraph:
+    def of(cls, silo: Silo, device: torch.device) -> Subgraph:
         """What a client holds.
 
         Raises:
             InputError: it has no labelled node.
         """
-        members = graph.devices_of(client)
-        labelled = np.flatnonzero(graph.train_mask[members])
-        if not len(labelled):
-            raise InputError(f"masks.train must mark at least one node of every client; client {client} has none")
-        features = sparse.csr_array(graph.features[members])
-        adjacency = _adjacency(graph, members)
-        labels = graph.labels[members]
-        counts = np.bincount(labels[labelled], minlength=graph.num_classes)
+        if not silo.train.any():
+            raise InputError(f"masks.train must mark at least one node of every client; client {silo.silo} has none")
+        labelled, features, adjacency = np.flatnonzero(silo.train), sparse.csr_array(silo.features), _adjacency(silo)
+        counts = np.bincount(silo.labels[labelled], minlength=silo.facts.classes)
         return cls(
-            members,
+            silo.nodes,
             product(features, device),
             product(features[labelled], device),
             product(_convolution(adjacency), device),
             product(_neighbour_mean(adjacency), device),
-            torch.tensor(labels, device=device),
+            torch.tensor(silo.labels, device=device),
             torch.tensor(labelled, device=device),
-            torch.tensor(np.flatnonzero(graph.validation_mask[members]), device=device),
+            torch.tensor(np.flatnonzero(silo.validation), device=device),
             counts.astype(np.int64),
         )
 
@@ -79,11 +75,6 @@ class Subgraph:
     def labelled_labels(self) -> torch.Tensor:
         """Int64 [t], the labels that train."""
         return self.labels[self.labelled]
-
-
-def subgraphs(graph: FederatedGraph, device: torch.device) -> tuple[Subgraph, ...]:
-    """The subgraph of every client."""
-    return tuple(Subgraph.of(graph, client, device) for client in range(graph.num_silos))
 
 
 def product(matrix: sparse.csr_array, device: torch.device) -> Product:
@@ -96,13 +87,11 @@ def product(matrix: sparse.csr_array, device: torch.device) -> Product:
     return lambda values: multiply(forward, backward, values)
 
 
-def _adjacency(graph: FederatedGraph, members: Ids) -> sparse.csr_array:
+def _adjacency(silo: Silo) -> sparse.csr_array:
     """Row v has a one for every neighbour whose messages v gets."""
-    place = np.full(graph.num_devices, -1, dtype=np.int64)
-    place[members] = np.arange(len(members))
-    edges = place[graph.edges]
-    source, target = edges[:, (edges >= 0).all(axis=0)]
-    return sparse.csr_array((np.ones(len(source)), (target, source)), shape=(len(members), len(members)))
+    source, target = silo.local(silo.edges[:, np.logical_and(*silo.inside)])
+    size = len(silo.nodes)
+    return sparse.csr_array((np.ones(len(source)), (target, source)), shape=(size, size))
 
 
 def _convolution(adjacency: sparse.csr_array) -> sparse.csr_array:

@@ -26,7 +26,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums, server_schemes
+from fgl_secure.training.server_sums import server_schemes
 
 SPLIT = (0.4, 0.3, 0.3)
 """Shares of the nodes that train, validate and test (FedSpray, section 5.1)."""
@@ -76,9 +76,9 @@ class FedSpraySubject(Subject):
         channel = Channel(hierarchy_of(self.graph), coins or SystemCoins(), recording)
         outcome = train_fedspray(
             self.graph,
+            self.scheme,
             channel,
             self.setting.preset,
-            CollectiveSums(self.scheme, channel),
             backbone=self.setting.backbone,
             seed=self.setting.seed,
             device=self.setting.device,

@@ -18,13 +18,12 @@ from fgl_secure.graph.communities import louvain_floor
 from fgl_secure.graph.fedspray_files import kept_clients
 from fgl_secure.methods.fedspray.baselines import Baseline, train_baseline
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import Scores
+from fgl_secure.methods.fedspray.scoring import Outcome
 from fgl_secure.methods.fedspray.training import train_fedspray
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
 
 OVERALL = Metric("accuracy (%)", 2)
 MINORITY = Metric("minority accuracy (%)", 2)
@@ -60,9 +59,8 @@ class FedSprayRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
-        channel, sums = _in_the_clear(graph, seed)
-        outcome = train_fedspray(graph, channel, preset, sums, backbone=self.backbone, seed=seed)
-        return _measured(Scores(outcome.result.accuracy, outcome.minority))
+        channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
+        return _measured(train_fedspray(graph, Plaintext(), channel, preset, backbone=self.backbone, seed=seed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +80,9 @@ class BaselineRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
-        channel, sums = _in_the_clear(graph, seed)
-        _, scores = train_baseline(self.baseline, graph, channel, preset, sums, backbone=self.backbone, seed=seed)
-        return _measured(scores)
+        channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
+        ran = train_baseline(self.baseline, graph, Plaintext(), channel, preset, backbone=self.backbone, seed=seed)
+        return _measured(ran)
 
 
 def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
@@ -98,15 +96,10 @@ def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
     return fedspray_preset(choices.preset, data.name).with_epochs(choices.epochs)
 
 
-def _in_the_clear(graph: FederatedGraph, seed: int) -> tuple[Channel, ServerSums]:
-    channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
-    return channel, CollectiveSums(Plaintext(), channel)
-
-
-def _measured(scores: Scores) -> Mapping[Metric, float]:
-    assert scores.accuracy.test is not None
-    minority = float("nan") if scores.minority is None else scores.minority
-    return {OVERALL: 100 * scores.accuracy.test, MINORITY: 100 * minority}
+def _measured(outcome: Outcome) -> Mapping[Metric, float]:
+    assert outcome.result.accuracy.test is not None
+    minority = float("nan") if outcome.minority is None else outcome.minority
+    return {OVERALL: 100 * outcome.result.accuracy.test, MINORITY: 100 * minority}
 
 
 @lru_cache(maxsize=2)

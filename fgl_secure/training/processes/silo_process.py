@@ -148,7 +148,8 @@ class SiloProcess(Process):
         sizes = np.zeros(len(self._silo.nodes), dtype=np.int64)
         summed = sizes if self._neighbours is None else self._neighbours.summed()
         grid = grid_for(self._company.scheme, self._company.silos)
-        return self._make(Collectives(self._silo, Setting(summed, grid, self._looks_at)))
+        setting = Setting(summed, grid, self._looks_at, self._company.largest)
+        return self._make(Collectives(self._silo, setting))
 
     def _looks_at(self, _step: Step) -> bool:
         return self._members.sums_gradients
@@ -200,7 +201,7 @@ class SiloProcess(Process):
             return self._sums.begin(call.terms, 0, call.step)
         assert call.rows is not None, "only devices hand over gradients in their place"
         if call.topology != NEIGHBOURS:
-            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step)
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step, call.parts)
         if self._neighbours is None:
             raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
         return self._neighbours.begin(call.rows, call.step)

@@ -8,9 +8,11 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Step
+from fgl_secure.runtime.packing import Array
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, fitting, joined, only, scalar
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
+from fgl_secure.training.server_sums import quotients
 
 
 class SumServer:
@@ -24,6 +26,7 @@ class SumServer:
     def __init__(self, company: Company, coins: Coins) -> None:
         self._company, self._draws = company, OwnDraws(coins)
         self._step = Step(0)
+        self._parts: list[int] = []
         self._receivers: dict[int, int] = {}
         self._sums: dict[int, SumMachine | None] = {}
 
@@ -56,11 +59,17 @@ class SumServer:
         if self._sums:
             raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
         asked = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
-        (rows,) = fitting(asked[0], ("<i8", (-1, 4)))
-        self._step = asked[0].step
-        for silo, parcel in enumerate(asked):
-            if not np.array_equal(fitting(parcel, ("<i8", (-1, 4)))[0], rows) or parcel.step != self._step:
+        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,))) for parcel in asked]
+        self._step, (rows, parts) = asked[0].step, opened[0]
+        for silo, (parcel, found) in enumerate(zip(asked, opened, strict=True)):
+            same = all(np.array_equal(*pair) for pair in zip(found, opened[0], strict=True))
+            if not same or parcel.step != self._step:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
+        self._parts = parts.tolist()
+        if min(self._parts, default=0) < 0 or (len(parts) and (len(rows), rows[0, 3]) != (1, EVERYBODY)):
+            raise ProtocolError("parts must be lengths, of the one sum that is opened, for everybody; they are not")
+        if len(parts) and sum(self._parts) + len(parts) > rows[0, 1]:
+            raise ProtocolError("parts must fit into the sum; they do not")
         for number, length, bound, receiver in rows.tolist():
             machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
             if machine is not None:
@@ -81,12 +90,12 @@ class SumServer:
         if machine is not None and not machine.over:
             return out
         del self._sums[number]
-        total = np.empty(0, dtype=np.int64)
+        total: Array = np.empty(0, dtype=np.int64)
         if self._receivers.pop(number) == EVERYBODY:
             assert machine is not None, "the server adds up what is for everybody"
             sums = machine.sums
             if sums is None:
                 raise ProtocolError(f"sum {number} must be there when all is said; it is not")
-            total = sums[0]
+            total = quotients(sums[0], self._parts) if self._parts else sums[0]
         done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
         return joined(out, done)

@@ -7,7 +7,7 @@ everybody it tells them then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,8 @@ from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, f
 EVERYBODY = -1
 UNBOUNDED = -1
 OPENING = Phase.CAPACITIES
-"""Silos say which sums they are about to take part in: number, length, bound and receiver of each."""
+"""Silos say which sums they are about to take part in: number, length, bound and receiver of each; and the parts of one
+for everybody of which the server tells quotients."""
 DONE = Phase.VECTOR_SUMS
 """The server says that it is done with a sum; one for everybody goes with it."""
 LARGEST = 2**62
@@ -158,10 +159,11 @@ class SiloSums(Part):
         self._next = 0
         self._step = Step(0)
         self._open: Integers = np.empty((0, 4), dtype=np.int64)
+        self._quotients: Integers = np.empty(0, dtype=np.int64)
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
 
-    def begin(self, vectors: Mapping[int, Integers | int], bound: int, step: Step) -> Outbox:
+    def begin(self, vectors: Mapping[int, Integers | int], bound: int, step: Step, parts: Sequence[int] = ()) -> Outbox:
         """Opens a sum for each receiver.
 
         Args:
@@ -169,8 +171,10 @@ class SiloSums(Part):
                 where it is the receiver itself, the length alone. For one silo entries are 0 or more.
             bound: largest magnitude of an entry of a vector for EVERYBODY.
             step: when.
+            parts: see `quotients`, which the server tells of a sum for EVERYBODY; none for the sum itself.
         """
         self._step, self._results, rows = step, {}, []
+        self._quotients = np.array(parts, dtype=np.int64)
         out: dict[int, list[Parcel]] = {SERVER: []}
         for receiver, given in vectors.items():
             number, self._next = self._next, self._next + 1
@@ -180,7 +184,7 @@ class SiloSums(Part):
             part.begin(Step(number), None if isinstance(given, int) else given[None])
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
-        out[SERVER].append(Parcel(OPENING, step, (self._open,)))
+        out[SERVER].append(Parcel(OPENING, step, (self._open, self._quotients)))
         return self._spoken(out)
 
     def take(self, inbox: Inbox) -> Outbox | None:
@@ -211,12 +215,13 @@ class SiloSums(Part):
         return out
 
     def _keep(self, parcel: Parcel) -> None:
-        number, total = fitting(parcel, ("<i8", ()), ("<i8", (-1,)))
+        parts = self._quotients
+        number, total = fitting(parcel, ("<i8", ()), ("<f8" if len(parts) else "<i8", (-1,)))
         row = self._open[self._open[:, 0] == int(number)]
         if len(row) != 1 or int(number) in self._results:
             raise ProtocolError(f"server must be done with a sum that is open, once; found {int(number)}")
         _, length, _, receiver = row[0].tolist()
-        told = length if receiver == EVERYBODY else 0
+        told = length - len(parts) if receiver == EVERYBODY else 0
         if len(total) != told:
             raise ProtocolError(f"server must tell {told} entries of sum {int(number)}; found {len(total)}")
         if receiver == self._silo:
@@ -243,13 +248,14 @@ class SiloSums(Part):
         """What is open, and each part's own state."""
         step = np.array([self._step.round, self._step.layer, self._step.part], dtype=np.int64)
         arrays: dict[str, Array] = {"next": scalar(self._next), "step": step, "open": self._open}
+        arrays["quotients"] = self._quotients
         for number, part in self._parts.items():
             arrays |= under(f"part{number}", part.state())
         return arrays | {f"result{n}": total for n, total in self._results.items()}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
-        self._next, self._open = int(state["next"]), state["open"]
+        self._next, self._open, self._quotients = int(state["next"]), state["open"], state["quotients"]
         layer_and_all = state["step"].tolist()
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}

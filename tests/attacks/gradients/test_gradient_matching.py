@@ -20,7 +20,7 @@ from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.gradients.truth import GradientTruth
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
-from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round, small_trees
+from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round, small_trees
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Role
 from tests.attacks.gradients.gradient_matching_conformance import (
@@ -58,7 +58,7 @@ def test_single_nodes_are_read_under_any_smooth_activation(activation: Activatio
     """One node of GraphSAGE is recovered in every entry, whatever smooth function is between the layers."""
     graph = small_trees(1)
     model = fresh_model(graph, Convolution.SAGE, activation)
-    run = recorded_round(graph, model, drawn_batches(graph, 1, 0))
+    run = recorded_round(graph, model, full_batches(graph, 1, 0))
     assert figures(WithEffort(DeepLeakage(), Effort(60)), run)[ROWS] == 1
 
 
@@ -66,7 +66,7 @@ def test_a_sum_is_attacked_as_one_batch() -> None:
     """Under a sum there is one gradient, of all batches side by side, and their rows are recovered all the same."""
     graph = small_trees(1)
     model = fresh_model(graph, Convolution.SAGE)
-    run = recorded_round(graph, model, drawn_batches(graph, 1, 0), scheme=PairwiseMasking())
+    run = recorded_round(graph, model, full_batches(graph, 1, 0), scheme=PairwiseMasking())
     (shown,) = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert shown.clients.tolist() == [0, 1, 2, 3]
     assert shown.seen.field.batch == 4
@@ -77,7 +77,7 @@ def test_prior_is_no_worse_than_chance() -> None:
     """Where the prior names no edge at all, joining pairs at random does better, and is the prior then."""
     graph = small_trees(1)
     run = recorded_round(
-        graph, fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 2, 0), scheme=PairwiseMasking()
+        graph, fresh_model(graph, Convolution.SAGE), full_batches(graph, 2, 0), scheme=PairwiseMasking()
     )
     each = WithEffort(FeaturesAndEdges(), Effort(1))
     guess = each.infer_with(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
@@ -90,7 +90,7 @@ def test_prior_is_no_worse_than_chance() -> None:
 def test_noise_stops_what_matches_gradients() -> None:
     """With noise as large as the gradient no row is recovered; the same attack recovers all without."""
     graph = small_trees(1)
-    model, batches = fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 1, 0)
+    model, batches = fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0)
     each = WithEffort(DeepLeakage(), Effort(60))
     assert figures(each, recorded_round(graph, model, batches))[ROWS] == 1
     assert figures(each, recorded_round(graph, model, batches, noise=GradientNoise(1.0)))[ROWS] == 0
@@ -99,7 +99,7 @@ def test_noise_stops_what_matches_gradients() -> None:
 def test_clipping_alone_stops_nothing() -> None:
     """Attackers know the norm that gradients are cut down to, and cut their own down too."""
     graph = small_trees(1)
-    model, batches = fresh_model(graph, Convolution.SAGE), drawn_batches(graph, 1, 0)
+    model, batches = fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0)
     run = recorded_round(graph, model, batches, noise=GradientNoise(1e-4, clip=0.1))
     for shown in exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge)):
         assert np.linalg.norm(shown.seen.gradient) == pytest.approx(0.1, rel=1e-3)
@@ -123,7 +123,7 @@ def test_large_fields_are_left_alone() -> None:
     """A gradient with more unknown entries than can be tried is not attacked."""
     graph = small_trees(1)
     model = fresh_model(graph, Convolution.SAGE)
-    run = recorded_round(graph, model, drawn_batches(graph, 1, 0))
+    run = recorded_round(graph, model, full_batches(graph, 1, 0))
     (first, *_) = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     assert first.seen.field.nodes * model.widths[0] < MOST_ENTRIES
     wide = small_field(first.seen, 65)
@@ -157,7 +157,7 @@ def test_effort_is_checked(steps: int, restarts: int, seed: int) -> None:
 def test_more_tries_never_end_further_away() -> None:
     """The first try is among several, and the nearest is kept."""
     graph = small_trees(1)
-    run = recorded_round(graph, fresh_model(graph, Convolution.GCN), drawn_batches(graph, 2, 0))
+    run = recorded_round(graph, fresh_model(graph, Convolution.GCN), full_batches(graph, 2, 0))
     each: GradientMatching = ImprovedDeepLeakage()
     shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))[0]
     one, three = (each.invert(shown.seen, Effort(10, tries)).distance for tries in (1, 3))

@@ -22,7 +22,7 @@ from fgl_secure.methods.fedavg.inversion.invert import ATTACKS, invert
 from fgl_secure.methods.fedavg.inversion.options import InvertOptions
 from fgl_secure.methods.fedavg.inversion.page import picture_svg, render_inversion
 from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
-from fgl_secure.methods.fedavg.small_rounds import drawn_batches, small_trees
+from fgl_secure.methods.fedavg.small_rounds import full_batches, small_trees
 from fgl_secure.schemes import names
 
 
@@ -124,11 +124,11 @@ def test_short_gradients_are_not_stretched() -> None:
 def test_batches_are_of_each_silos_own_labelled_nodes() -> None:
     """Every silo draws as many of its labelled nodes as asked for, and no more than there are."""
     graph = small_trees(0)
-    for silo, batch in enumerate(drawn_batches(graph, 3, 1)):
+    for silo, batch in enumerate(full_batches(graph, 3, 1)):
         assert len(set(batch.tolist())) == 3
         assert set(graph.silo_of[batch]) == {silo}
     with pytest.raises(InputError, match=r"1\.\.8, the labelled nodes of silo 0; found 9"):
-        drawn_batches(graph, 9, 1)
+        full_batches(graph, 9, 1)
 
 
 def test_pictures_are_black_for_ones_and_white_for_zeros() -> None:

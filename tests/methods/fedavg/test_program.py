@@ -9,19 +9,34 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.gradients.model import Convolution, GradientModel
+from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.attacks.gradients.views import update_sums
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError, InputError, UnknownNameError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
-from fgl_secure.methods.fedavg.training import FedAvg, LocalTraining
+from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
+from fgl_secure.methods.fedavg.scenarios import drawn_batches, gradient_model
+from fgl_secure.methods.fedavg.training import (
+    FedAvg,
+    LocalTraining,
+    UpdateRule,
+    batch_of,
+    clients_of,
+    draws_of,
+    train_fedavg,
+)
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
+from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.presets import HONEST
-from fgl_secure.training.server_sums import BOUND, SERVER_SUM, CollectiveMean
-from tests.sums import clear_mean
+from fgl_secure.training.presets import HONEST, Preset
+from tests.graphs import two_communities
+from tests.training.processes.runs import silo_makes, together
 
 SMALL = replace(HONEST, hidden=8)
+CLEAR = UpdateRule(Plaintext(threshold=1))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +54,8 @@ def channel_of(graph: FederatedGraph) -> Channel:
 
 def sent(channel: Channel) -> NDArray[np.float32]:
     """The updates that went to the server in the clear, [K, P]."""
-    (batch,) = (each for each in channel.transcript.messages if each.phase is Phase.VECTORS)
+    messages = channel.transcript.messages
+    (batch,) = (each for each in messages if each.phase is Phase.VECTORS and not each.step.evaluation)
     assert batch.payload is not None
     updates: NDArray[np.float32] = (batch.payload[:, :-1] / batch.payload[:, -1:]).astype(np.float32)
     return updates
@@ -48,47 +64,47 @@ def sent(channel: Channel) -> NDArray[np.float32]:
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
 def test_an_update_of_one_step_is_the_gradient_of_the_published_model(graph: FederatedGraph, backbone: str) -> None:
     """What a client sends is the gradient that the server computes from the client's subgraph, batch and weights."""
-    channel = channel_of(graph)
-    method = FedAvg(graph, SMALL, clear_mean(channel), local=LocalTraining(batch=4), backbone=backbone)
-    widths, weights = SMALL.widths(graph.graph.num_features, graph.num_classes), method.weights.astype(np.float64)
-    method.round(0)
-    model = GradientModel(Convolution(backbone), widths, weights)
-    assert model.layout.names == tuple(name for name, _ in method.layout)
+    channel, local, batches = channel_of(graph), LocalTraining(batch=4), drawn_batches(graph, 4, 0)
+    clients = clients_of(graph, CLEAR, channel, SMALL, local, backbone=backbone, first=batches)
+    first = clients.programs[0]
+    assert isinstance(first, FedAvg)
+    model = gradient_model(graph, SMALL, local, backbone, 0)
+    assert model.layout.names == tuple(name for name, _ in first.layers.named_parameters())
+    clients.round(0)
     for client, update in enumerate(sent(channel)):
-        held, batch = method.clients[client], method.batches[client]
-        places = torch.from_numpy(np.searchsorted(held.members, batch))
-        expected = model.gradient(held.features.double(), held.edges, held.labels[places], places)
+        members, inside = graph.devices_of(client), graph.restricted_to_silos().edges
+        edges = np.searchsorted(members, inside[:, graph.silo_of[inside[0]] == client])
+        places = torch.from_numpy(np.searchsorted(members, batches[client]))
+        x, labels = torch.tensor(graph.features[members]).double(), torch.tensor(graph.labels[members])
+        expected = model.gradient(x, torch.from_numpy(edges), labels[places], places)
         np.testing.assert_allclose(update, expected.detach().numpy(), atol=1e-5)
 
 
-def test_the_secured_mean_is_that_of_the_clear_within_half_a_unit(graph: FederatedGraph) -> None:
-    """Under masks the server takes the same weighted mean up to 2^-(f + 1), and gets no update of one client."""
-    rows = np.random.default_rng(0).normal(size=(3, 50)).astype(np.float32)
-    weights, channel = np.array([1, 7, 300]), channel_of(graph)
-    secured = CollectiveMean(PairwiseMasking(), channel, 300)
-    mean = secured(rows, weights, Step(0))
-    assert np.abs(mean - np.average(rows.astype(np.float64), axis=0, weights=weights)).max() <= 2.0 ** -(
-        secured.grid.fraction_bits + 1
-    )
-    assert not [batch for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
-    noted = [batch for batch in channel.transcript.private if batch.name == SERVER_SUM]
-    assert [batch.owners.tolist() for batch in noted] == [channel.parties.ids(Role.SERVER).tolist()]
-    np.testing.assert_allclose(noted[0].values[0], np.append(308 * mean, 308))
+def test_under_masks_the_server_learns_sums_alone(graph: FederatedGraph) -> None:
+    """No update, no count and no loss of one client reaches it; what it has is their sums, and an update's is read."""
+    preset = replace(SMALL, epochs=2)
+    channels = [channel_of(graph), channel_of(graph)]
+    for channel, scheme in zip(channels, (Plaintext(), PairwiseMasking()), strict=True):
+        train_fedavg(graph, UpdateRule(scheme), channel, preset)
+        phases = {b.phase for b in channel.transcript.messages if channel.parties.ids(Role.SERVER)[0] in b.receivers}
+        assert not phases & {Phase.CORRECT, Phase.MODEL}
+        assert (Phase.VECTORS in phases) == (scheme.name == "plaintext")
+    single, summed = (channel.transcript.view([Party(Role.SERVER, 0)]) for channel in channels)
+    assert not update_sums(single), "single updates arrived, which say more"
+    assert list(update_sums(summed)) == [0, 1]
 
 
 def test_training_learns_and_secured_training_learns_the_same(graph: FederatedGraph) -> None:
-    """Eight rounds reach two thirds of the test nodes, and under masks the same ones but for a node in a hundred."""
-    test, labels = graph.test_mask, graph.labels
-    found = []
-    for secured in (False, True):
+    """Eight rounds reach two thirds of the test nodes, and under masks the same accuracies and losses."""
+    preset, found = replace(HONEST, epochs=8, hidden=16, learning_rate=0.05), []
+    for scheme in (Plaintext(), PairwiseMasking()):
         channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-        updates = CollectiveMean(PairwiseMasking(), channel, graph.num_devices) if secured else clear_mean(channel)
-        method = FedAvg(graph, replace(HONEST, hidden=16, learning_rate=0.05), updates)
-        losses = [method.round(number) for number in range(8)]
-        assert losses[-1] < losses[0]
-        found.append((method.predict().argmax(dim=1).numpy() == labels)[test])
-    assert found[0].mean() > 2 / 3
-    assert (found[0] != found[1]).mean() <= 0.01
+        found.append(train_fedavg(graph, UpdateRule(scheme), channel, preset))
+    clear, masked = found
+    assert clear.losses[-1] < clear.losses[0]
+    assert clear.accuracy.test is not None
+    assert clear.accuracy.test > 2 / 3
+    assert (clear.accuracy, clear.losses) == (masked.accuracy, masked.losses)
 
 
 def test_several_local_steps_go_along_several_gradients(graph: FederatedGraph) -> None:
@@ -96,40 +112,100 @@ def test_several_local_steps_go_along_several_gradients(graph: FederatedGraph) -
     updates = []
     for steps in (1, 2):
         channel = channel_of(graph)
-        FedAvg(graph, SMALL, clear_mean(channel), local=LocalTraining(steps, rate=1e-9)).round(0)
+        clients_of(graph, CLEAR, channel, SMALL, LocalTraining(steps, rate=1e-9)).round(0)
         updates.append(sent(channel))
     np.testing.assert_allclose(updates[1], 2 * updates[0], rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, BOUND * 1.01])
-def test_an_update_beyond_the_bound_is_refused(graph: FederatedGraph, value: float) -> None:
-    """NaN, infinities and entries beyond the bound raise before a message is sent."""
-    channel, rows = channel_of(graph), np.zeros((3, 4), dtype=np.float32)
-    rows[1, 2] = value
-    with pytest.raises(InputError, match=r"finite|exceed the bound 64"):
-        CollectiveMean(PairwiseMasking(), channel, 1)(rows, np.ones(3, dtype=np.int64), Step(0))
-    assert not channel.transcript.messages
+def test_the_loss_is_the_mean_over_all_batches(graph: FederatedGraph) -> None:
+    """A round's loss counts every node of every batch once, whoever has it."""
+    clients = clients_of(graph, CLEAR, channel_of(graph), SMALL)
+    programs = [program for program in clients.programs if isinstance(program, FedAvg)]
+    scores = [program.scores().detach() for program in programs]
+    clients.round(0)
+    total = torch.zeros(())
+    for client, own in enumerate(scores):
+        members = graph.devices_of(client)
+        train = torch.tensor(graph.train_mask[members])
+        labels = torch.tensor(graph.labels[members])
+        total += torch.nn.functional.cross_entropy(own[train], labels[train], reduction="sum")
+    expected = float(total) / graph.train_mask.sum()
+    assert programs[0].losses == pytest.approx([expected], abs=1e-6)
 
 
-@pytest.mark.parametrize("weights", [[1, 1, 0], [1, 1, 11], [-1, 1, 1]])
-def test_weights_out_of_range_are_refused(graph: FederatedGraph, weights: list[int]) -> None:
-    """A weight of none, a negative one and one beyond the stated largest raise before a message is sent."""
-    channel = channel_of(graph)
-    with pytest.raises(InputError, match=r"weights must lie in 1\.\.10"):
-        CollectiveMean(PairwiseMasking(), channel, 10)(np.zeros((3, 4), dtype=np.float32), np.array(weights), Step(0))
+def test_batches_are_drawn_anew_and_by_each_client_alone() -> None:
+    """Other rounds and clients have other batches; the same ones are drawn again; few labelled nodes are all taken."""
+    labelled = np.arange(100, 200)
+    drawn = [batch_of(labelled, 8, draws_of(0, *of)) for of in ((0, 0), (0, 0), (0, 1), (1, 0))]
+    assert np.array_equal(drawn[0], drawn[1])
+    assert len({tuple(batch) for batch in drawn}) == 3
+    assert all(np.isin(batch, labelled).all() and len(np.unique(batch)) == 8 for batch in drawn)
+    assert batch_of(labelled, 100, draws_of(0, 0, 0)) is labelled
+
+
+RUNS: dict[str, tuple[Preset, LocalTraining, str, Scheme, bool]] = {
+    "all nodes": (replace(SMALL, epochs=3), LocalTraining(), "gcn", Plaintext(), True),
+    "batches, steps, decay": (
+        replace(SMALL, epochs=3, decay_every=2), LocalTraining(2, batch=3), "sage", PairwiseMasking(), True,
+    ),
+    "stops early": (replace(SMALL, epochs=30, patience=1), LocalTraining(), "gcn", Plaintext(), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
+    """Losses, models, selected round and accuracies agree, though clients are put down after each turn."""
+    preset, local, backbone, scheme, put_down = RUNS[name]
+    held, apart = two_communities(devices=48, silos=3), {"neighbours": Plaintext(), "server": scheme}
+    clients = clients_of(held, UpdateRule(scheme), channel_of(held), preset, local, backbone=backbone)
+    clients.begin()
+    rounds = 0
+    while clients.round(rounds):
+        rounds += 1
+    makes = silo_makes(held, lambda talk: FedAvg(talk, preset, local, backbone=backbone), apart)
+    found = together(makes, held, scheme, put_down=put_down)
+    for client, program in enumerate(clients.programs):
+        assert bits_of(found[client]) == bits_of(program.report)
+
+
+def bits_of(report: dict[str, Array]) -> dict[str, bytes]:
+    return {name: value.tobytes() for name, value in report.items()}
+
+
+def test_clients_add_the_noise_that_is_claimed_to_clipped_updates() -> None:
+    """The sum that the server learns is off from that of the clipped updates by noise times clip, or a little more."""
+    held, preset = two_communities(devices=48, silos=3), replace(SMALL, epochs=1)
+    noise, scheme = DistributedNoise.of_multiplier(1.0, clip=0.05, delta=1e-5, rounds=1), PairwiseMasking()
+    channel = channel_of(held)
+    clients_of(held, UpdateRule(scheme, noise), channel, preset).round(0)
+    plain = channel_of(held)
+    clients_of(held, UpdateRule(Plaintext()), plain, preset).round(0)
+    norms = np.linalg.norm(sent(plain), axis=1, keepdims=True)
+    clipped = (sent(plain) / np.maximum(norms / 0.05, 1)).sum(axis=0)
+    (total,) = update_sums(channel.transcript.view([Party(Role.SERVER, 0)])).values()
+    assert norms.max() > 0.05
+    assert 0.8 * 0.05 < (total[0] - clipped).std() < 3 * 0.05
+
+
+@pytest.mark.parametrize(("rounds", "value", "message"), [(1, 0.0, "budget is for"), (2, np.nan, "must be finite")])
+def test_noise_beyond_the_budget_and_on_no_numbers_is_refused(rounds: int, value: float, message: str) -> None:
+    """A round more than the budget is for, and an update that is none, raise before anything is sent."""
+    held = two_communities(devices=48, silos=3)
+    channel, noise = channel_of(held), DistributedNoise.of_multiplier(1.0, clip=1.0, delta=1e-5, rounds=rounds)
+    talk = clients_of(held, CLEAR, channel, SMALL).programs[0].talk
+    with pytest.raises(InputError, match=message):
+        NoisyUpdates(noise, 2, SimulationCoins(0)).mean(talk, np.full(4, value, dtype=np.float32), 1)
     assert not channel.transcript.messages
 
 
 def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
-    """Unknown backbones, numbers out of range, a field without room and clients without labels raise by name."""
+    """Unknown backbones, numbers out of range and clients without labels raise by name."""
     channel = channel_of(graph)
     with pytest.raises(UnknownNameError, match="backbone"):
-        FedAvg(graph, SMALL, clear_mean(channel), backbone="gat")
+        clients_of(graph, CLEAR, channel, SMALL, backbone="gat")
     for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
             LocalTraining(**wrong)
-    with pytest.raises(FieldRangeError, match="must stay within the limit"):
-        CollectiveMean(PairwiseMasking(), channel, 2**60)
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
     with pytest.raises(InputError, match="client 1 has none"):
-        FedAvg(unlabelled, SMALL, clear_mean(channel))
+        clients_of(unlabelled, CLEAR, channel, SMALL)

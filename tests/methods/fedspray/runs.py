@@ -11,7 +11,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.graph.split import SplitMasks
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset
-from fgl_secure.runtime import Channel, Recording
+from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.training.parties import hierarchy_of
 
 SMALL = replace(HONEST, epochs=3, local_epochs=2, hidden=8, width=6)
@@ -27,6 +27,12 @@ def digits() -> FederatedGraph:
 def channel_of(graph: FederatedGraph, recording: Recording | None = None) -> Channel:
     """A channel between server and clients."""
     return Channel(hierarchy_of(graph), SimulationCoins(0), recording)
+
+
+def sent(channel: Channel) -> list[np.ndarray]:
+    """The rows [K, P] that went to the server in the clear, round by round."""
+    batches = [batch for batch in channel.transcript.messages if batch.phase is Phase.VECTORS]
+    return [np.asarray(batch.payload) for batch in batches]
 
 
 def tiny(*, edges: bool = True, classes: tuple[int, ...] = (0, 1, 2), labelled: int = 4) -> FederatedGraph:

@@ -21,6 +21,7 @@ from fgl_secure.methods.fedspray.networks import (
     draw_weights,
 )
 from fgl_secure.methods.fedspray.subgraph import DENSE, Subgraph, product
+from fgl_secure.training.silo import Silo
 from tests.methods.fedspray.runs import digits, tiny
 
 CPU = torch.device("cpu")
@@ -56,7 +57,7 @@ def of(layer: Affine | torch.nn.Parameter) -> np.ndarray:
 def test_networks_compute_what_their_papers_write(client: int, edges: bool) -> None:
     """GCN, SGC and GraphSAGE agree with sums over neighbours; an isolated node hears itself alone."""
     graph = tiny(edges=edges)
-    held, near = Subgraph.of(graph, client, CPU), neighbours(graph, client)
+    held, near = Subgraph.of(Silo.of(graph, client), CPU), neighbours(graph, client)
     x, draws = graph.features[held.members], torch.Generator().manual_seed(0)
     gcn, sgc, sage = GCN(3, 4, 3), SGC(3, 4, 3), GraphSAGE(3, 4, 3)
     for network in (gcn, sgc, sage):
@@ -79,7 +80,7 @@ def test_networks_are_those_of_torch_geometric() -> None:
         warnings.simplefilter("ignore")
         from torch_geometric.nn import GCNConv, SAGEConv, SGConv
     graph = digits()
-    held = Subgraph.of(graph, 1, CPU)
+    held = Subgraph.of(Silo.of(graph, 1), CPU)
     place = np.full(graph.num_devices, -1)
     place[held.members] = np.arange(len(held.members))
     renumbered = place[graph.edges]
@@ -105,7 +106,7 @@ def test_networks_are_those_of_torch_geometric() -> None:
 def test_the_encoder_sees_features_and_proxies_alone() -> None:
     """Classifier on embedding plus proxy, projector on the embedding; no edge enters."""
     graph = tiny()
-    held, encoder = Subgraph.of(graph, 0, CPU), Encoder(3, 4, 3)
+    held, encoder = Subgraph.of(Silo.of(graph, 0), CPU), Encoder(3, 4, 3)
     draw_encoder(encoder, torch.Generator().manual_seed(0))
     x = torch.tensor(graph.features[held.members])
     e = torch.relu(x @ encoder.embedding.weight + encoder.embedding.bias)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.methods.fedspray.alignment import ProxyLayout, align, shares_of, summand
+from fgl_secure.methods.fedspray.alignment import fractions, shares_of
 
 Counts = st.lists(st.integers(0, 400), min_size=1, max_size=8).filter(any).map(np.array)
 Grid = st.integers(1, 5000)
@@ -45,11 +45,11 @@ def test_exact_shares_and_no_labels() -> None:
 
 
 def mean(counts: np.ndarray, proxies: np.ndarray, grid: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """The server's proxies [C, d] after one round of clients with counts [K, C] and proxies [K, C, d]; shares."""
-    layout, zeros = ProxyLayout(1, counts.shape[1], proxies.shape[2]), np.zeros(proxies.shape[1:])
+    """The proxies [C, d] after one round of clients with counts [K, C] and proxies [K, C, d]; shares."""
     shares = np.stack([shares_of(each, grid) for each in counts])
-    rows = [summand(layout, np.zeros(1), 1.0, s, a, (0.0, 1.0)) for s, a in zip(proxies, shares, strict=True)]
-    return align(layout, np.sum(rows, axis=0), zeros).proxies, shares
+    terms = [fractions(np.zeros(1), 1.0, s, a) for s, a in zip(proxies, shares, strict=True)]
+    above, below = (np.sum(each, axis=0) for each in ([t[0][1:] for t in terms], [t[1][1:, None] for t in terms]))
+    return np.divide(above, below, out=np.zeros_like(above), where=below > 0), shares
 
 
 @given(seed=st.integers(0, 2**32 - 1), clients=st.integers(1, 6), grid=st.integers(8, 5000))

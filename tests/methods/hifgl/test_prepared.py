@@ -33,7 +33,7 @@ def prepared(
     ("kind", "change", "known"),
     [
         (Data, {"partition": "metis"}, "random, louvain"),
-        (HiFGL, {"backbone": "gat"}, "gcn, sage"),
+        (HiFGL, {"backbone": "gin"}, "gcn, sage, gat"),
         (HiFGL, {"preset": "best"}, "honest, paper"),
     ],
 )

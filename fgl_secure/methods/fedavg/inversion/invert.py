@@ -42,7 +42,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods.fedavg.inversion.options import CLEAR, SINGLE, InvertOptions
-from fgl_secure.methods.fedavg.small_rounds import drawn_batches, fresh_model, recorded_round
+from fgl_secure.methods.fedavg.small_rounds import fresh_model, full_batches, recorded_round
 from fgl_secure.schemes import server_scheme
 
 Floats = NDArray[np.float64]
@@ -204,7 +204,7 @@ def round_of(options: InvertOptions) -> RecordedRun:
     activation = Activation(options.activation)
     model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)
     scheme = server_scheme(options.scheme)
-    batches = drawn_batches(graph, options.batch, options.seed)
+    batches = full_batches(graph, options.batch, options.seed)
     return recorded_round(graph, model, batches, scheme=scheme, noise=options.chosen_noise(), seed=options.seed)
 
 
