@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
-from fgl_secure.training.server_sums import CollectiveMean, CollectiveSums
-
-MOST = 10**6
+from fgl_secure.training.server_sums import CollectiveSums
 
 
 def clear_sums(channel: Channel) -> CollectiveSums:
     """Sums of summands, whoever is lost on the way."""
     return CollectiveSums(Plaintext(threshold=1), channel)
-
-
-def clear_mean(channel: Channel) -> CollectiveMean:
-    """Weighted means of updates."""
-    return CollectiveMean(Plaintext(threshold=1), channel, MOST)

@@ -1,13 +1,13 @@
 """Sums of one real vector of every client for the server, under any scheme, in the clear among them.
 
 A weighted mean is such a sum: of the weighted rows, and of the weights beside them. So the server learns a mean without
-a single weight, and every method whose server averages something is written against `ServerSums` or `Averaging`.
+a single weight. Programs have `Collectives.server`, `mean` and `ratios`; what is not one yet uses `ServerSums`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Quantizer
-from fgl_secure.errors import InputError
 from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER, Topology
@@ -63,9 +62,6 @@ SERVER_SUM = output_of(SERVER)
 """What the server is left with, as its view has it: the sum, one row."""
 REMEDY = "scale the features or lower the learning rate"
 
-Averaging = Callable[[NDArray[np.float32], Ids, Step], Reals]
-"""From updates float32 [K, P] and weights int64 [K], at least 1 each, to the weighted mean as the server learns it."""
-
 
 class ServerSums(ABC):
     """Adds one vector of every client up for the server."""
@@ -100,50 +96,13 @@ class CollectiveSums(ServerSums):
     """
 
     def __init__(self, scheme: Scheme, channel: Channel) -> None:
-        self.grid = _grid(scheme, channel, "summands", FRACTION_BITS)
+        terms = len(channel.parties.ids(Role.SILO))
+        self.grid = update_grid(scheme.limit(terms) or LARGEST, terms, FRACTION_BITS)
         self._sums = _Widening(scheme, channel, self.grid.largest, self.grid)
 
     def __call__(self, rows: Reals, step: Step) -> Reals:
         """See `ServerSums.__call__`."""
         return self._sums(rows, step)
-
-
-class CollectiveMean:
-    """Weighted means under a scheme: an `Averaging`.
-
-    Where a scheme adds integers up, every entry is rounded to a multiple of 2^-f and multiplied by the client's weight,
-    so that the mean is off by 2^-(f + 1) at most.
-
-    Args:
-        scheme: adds up.
-        channel: between server and clients; gives the coins.
-        heaviest: the largest weight that a client may have; public.
-        grid: for entries; one with the most bits that the scheme has room for, up to 30, unless given.
-
-    Raises:
-        InputError: the scheme does not sum for servers, or there are too few clients.
-        FieldRangeError: it has no room for such vectors.
-    """
-
-    def __init__(self, scheme: Scheme, channel: Channel, heaviest: int, grid: Quantizer | None = None) -> None:
-        self._heaviest = heaviest
-        self.grid = grid or _grid(scheme, channel, "updates", UPDATE_BITS, heaviest)
-        code = None if scheme.takes_reals else _Weighted(self.grid)
-        self._sums = _Widening(scheme, channel, self.grid.largest * heaviest, code)
-
-    def __call__(self, rows: NDArray[np.floating[Any]], weights: Ids, step: Step) -> Reals:
-        """The mean.
-
-        Raises:
-            InputError: an entry is not finite or too large, or a weight out of range; nothing was sent.
-            ProtocolError: the step was summed before, or too many clients dropped out.
-        """
-        if int(weights.min()) < 1 or int(weights.max()) > self._heaviest:
-            raise InputError(f"weights must lie in 1..{self._heaviest:,}; at least one does not")
-        wide = weights[:, None].astype(np.float64)
-        total = self._sums(np.concatenate([rows.astype(np.float64) * wide, wide], axis=1), step)
-        mean: Reals = total[:-1] / total[-1]
-        return mean
 
 
 def grid_for(scheme: Scheme, terms: int) -> Quantizer:
@@ -176,7 +135,7 @@ def update_grid(limit: int, terms: int, most_bits: int, heaviest: int = 1) -> Qu
         terms=terms,
         heaviest=heaviest,
         most_bits=most_bits,
-        what="updates",
+        what="summands",
         remedy=REMEDY,
     )
 
@@ -238,28 +197,6 @@ class _Widening:
             self._opened[width] = Collective(self._scheme, topology, self._channel, self._code)
         total: Reals = self._opened[width].sum(rows, step)[0]
         return total
-
-
-@dataclass(frozen=True, slots=True)
-class _Weighted:
-    """Weighted updates and their weights: of each update the units times the weight, and the weight last."""
-
-    grid: Quantizer
-
-    def encode(self, rows: Reals) -> Ids:
-        weights = np.rint(rows[:, -1:]).astype(np.int64)
-        return np.concatenate([self.grid.encode(rows[:, :-1] / rows[:, -1:]) * weights, weights], axis=1)
-
-    def decode(self, sums: Ids) -> Reals:
-        return np.concatenate([self.grid.decode(sums[..., :-1]), sums[..., -1:]], axis=-1)
-
-
-def _grid(scheme: Scheme, channel: Channel, what: str, most_bits: int, heaviest: int = 1) -> Quantizer:
-    terms = len(channel.parties.ids(Role.SILO))
-    limit = scheme.limit(terms) or LARGEST
-    return Quantizer.for_sums(
-        bound=BOUND, limit=limit, terms=terms, heaviest=heaviest, most_bits=most_bits, what=what, remedy=REMEDY
-    )
 
 
 def server_topology(clients: int) -> Topology:

@@ -14,9 +14,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation, rounded_at_random
 from fgl_secure.dp.mechanisms import DiscreteGaussian
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Channel, Step
 from fgl_secure.training.collectives import Collectives, Reals
-from fgl_secure.training.server_sums import Averaging
 
 GRID_SIGMA = 1024.0
 """Standard deviation of the noise in steps of the grid that gradients are rounded to."""
@@ -64,23 +62,6 @@ class GradientNoise:
     @property
     def _step(self) -> float:
         return self.multiplier * self.clip / GRID_SIGMA
-
-
-class LocallyNoisy:
-    """An `Averaging`: every client adds noise of its own, and then whatever brings updates to the server.
-
-    Args:
-        noise: what every client adds.
-        channel: gives the coins.
-        inner: what the noisy updates are handed to.
-    """
-
-    def __init__(self, noise: GradientNoise, channel: Channel, inner: Averaging) -> None:
-        self._noise, self._channel, self._inner = noise, channel, inner
-
-    def __call__(self, rows: NDArray[np.float32], weights: NDArray[np.int64], step: Step) -> NDArray[np.float64]:
-        """The mean of noisy updates."""
-        return self._inner(self._noise.applied(rows, self._channel.coins), weights, step)
 
 
 class NoisyUpdates:

@@ -30,17 +30,21 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedavg.noisy_updates import GradientNoise, LocallyNoisy
+from fgl_secure.methods.fedavg.noisy_updates import GradientNoise
 from fgl_secure.methods.fedavg.scenarios import attacked_round, drawn_batches, one_round, with_fields
 from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime.packing import Array
 from fgl_secure.training.backbones import LAYERS, make_layers
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
-from fgl_secure.training.server_sums import Averaging, CollectiveMean
+from fgl_secure.training.program import Program
 
 Ids = NDArray[np.int64]
 
@@ -86,6 +90,22 @@ def full_batches(graph: FederatedGraph, size: int, seed: int) -> tuple[Ids, ...]
     return drawn_batches(graph, size, seed)
 
 
+class _Gradients(Program):
+    """One round of a mean of gradients that were computed before."""
+
+    def __init__(self, talk: Collectives, rows: NDArray[np.float32], weights: Sequence[int]) -> None:
+        super().__init__(talk)
+        self._row, self._weight = rows[talk.silo.silo], weights[talk.silo.silo]
+
+    def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
+        self.talk.mean(self._row, self._weight, self.silo.facts.nodes)
+        return False
+
+    @property
+    def report(self) -> dict[str, Array]:
+        return {}
+
+
 def recorded_round(
     graph: FederatedGraph,
     model: GradientModel,
@@ -110,11 +130,10 @@ def recorded_round(
     local = graph.restricted_to_silos()
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
     adding = Plaintext() if scheme is None else scheme
-    updates: Averaging = CollectiveMean(adding, channel, graph.num_devices)
-    if noise is not None:
-        updates = LocallyNoisy(noise, channel, updates)
     rows = np.stack([_gradient(local, model, batch) for batch in batches])
-    updates(rows, np.array([len(batch) for batch in batches], dtype=np.int64), Step(0))
+    rows = rows if noise is None else noise.applied(rows, channel.coins)
+    weights = [len(batch) for batch in batches]
+    OneProcess(graph, {SERVER: adding}, channel, lambda talk: _Gradients(talk, rows, weights), heard=local).round(0)
     model = replace(model, sizes=tuple(len(batch) for batch in batches))
     what = f"one round, {model.convolution}"
     made = attacked_round(channel.transcript, graph, model, tuple(batches), adding.name, what)
