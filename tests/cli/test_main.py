@@ -269,7 +269,7 @@ BAD = {
     "unknown device": ("audit", "--device", "tpu"),
     "unknown mu": ("audit", "--scheme", "secmp[mu=server]"),
     "unknown topology": ("audit", "--scheme", "neighbors=secmp"),
-    "topology of another method": ("audit", "--scheme", "server=ckks-shared-key"),
+    "topology of another method": ("audit", "--scheme", "clients=ckks"),
     "scheme of another topology": ("audit", "--scheme", "ckks"),
     "unknown parameter": ("audit", "--scheme", "secmp[k_min=3]"),
     "scheme that is none": ("audit", "--scheme", "secmp["),
