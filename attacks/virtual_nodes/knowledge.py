@@ -43,6 +43,8 @@ class LocalWork:
 class VirtualSlices:
     """Where the parts of a summand lie, and what else a server knows that hands out the model.
 
+    All entries are times the client's weight, which stands last.
+
     Attributes:
         parameters: entries P of the model.
         head_bias: where among them the bias of the last layer lies, one entry a class.
@@ -52,7 +54,7 @@ class VirtualSlices:
             don't.
         start: float64 [P + M width], the model and the virtual nodes that the server hands out in the first round.
         work: what a client does in a round.
-        scores: entries of the mean score vector that clients send in the end, where the server learns one; else 0.
+        scores: entries of the mean score vector that clients send, where the server learns one; else 0.
     """
 
     parameters: int
@@ -66,23 +68,23 @@ class VirtualSlices:
 
     @property
     def model(self) -> slice:
-        """P entries: the weight times the model."""
+        """P entries: the model."""
         return slice(0, self.parameters)
 
     @property
     def nodes(self) -> slice:
-        """M width entries: the weight times each virtual node."""
+        """M width entries: each virtual node."""
         return slice(self.parameters, self.parameters + self.virtual_nodes * self.width)
 
     @property
-    def weight(self) -> int:
-        """Where the weight of the client lies."""
+    def entries(self) -> int:
+        """P + M width: of the model and the virtual nodes."""
         return int(self.nodes.stop)
 
     @property
     def score_vector(self) -> slice:
-        """The weight times the mean score vector, after the weight and two figures that choose a round."""
-        return slice(self.weight + 3, self.weight + 3 + self.scores)
+        """The mean score vector."""
+        return slice(self.entries, self.entries + self.scores)
 
     @property
     def classes(self) -> int:

@@ -183,7 +183,7 @@ def _changes(view: View, layout: VirtualSlices, work: LocalWork) -> tuple[Ids, l
             continue
         for client, state, weight in zip(seen.clients.tolist(), seen.states, seen.weights.tolist(), strict=True):
             clients.append(client)
-            changes.append(Change(seen.sent, state[: layout.weight], work.steps(weight)))
+            changes.append(Change(seen.sent, state[: layout.entries], work.steps(weight)))
     return np.array(clients, dtype=np.int64), changes
 
 

@@ -61,9 +61,9 @@ def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
     """What single clients sent in the clear, by round in ascending order; clients of weight 0 are left out."""
     found = []
     for number, (clients, rows) in _summands(view, layout).items():
-        weights = rows[:, layout.weight]
+        weights = rows[:, -1]
         there = weights > 0
-        states = rows[there] / weights[there, None]
+        states = rows[there, :-1] / weights[there, None]
         found.append((number, clients[there], states, weights[there]))
     known = _handed_out({mean.number: mean.state for mean in mean_states(view, layout)}, layout)
     return tuple(RoundStates(*each, known.get(each[0])) for each in found if len(each[1]))
@@ -72,16 +72,18 @@ def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
 def mean_states(view: View, layout: VirtualSlices) -> tuple[MeanState, ...]:
     """The means of all rounds of which the server has every summand or their sum, in ascending order."""
     clients = view.parties.counts.get(Role.SILO, 0)
-    fewer = {rows.step.round for rows in view.own(PARTICIPANTS) if len(np.unique(rows.values)) < clients}
-    learnt = {rows.step.round: np.asarray(rows.values, dtype=np.float64)[0] for rows in view.own(SERVER_SUM)}
+    noted = [rows for rows in view.own(PARTICIPANTS) if not rows.step.evaluation]
+    fewer = {rows.step.round for rows in noted if len(np.unique(rows.values)) < clients}
+    sums = [rows for rows in view.own(SERVER_SUM) if not rows.step.evaluation]
+    learnt = {rows.step.round: np.asarray(rows.values, dtype=np.float64)[0] for rows in sums}
     totals = {number: total for number, total in learnt.items() if number not in fewer}
     for number, (senders, rows) in _summands(view, layout).items():
         if len(np.unique(senders)) == clients:
             totals.setdefault(number, rows.sum(axis=0))
-    totals = {number: total for number, total in totals.items() if total[layout.weight] > 0}
-    means = {number: total[: layout.weight] / total[layout.weight] for number, total in totals.items()}
+    totals = {number: total for number, total in totals.items() if total[-1] > 0}
+    means = {number: total[: layout.entries] / total[-1] for number, total in totals.items()}
     known = _handed_out(means, layout)
-    weight = {number: float(total[layout.weight]) / clients for number, total in totals.items()}
+    weight = {number: float(total[-1]) / clients for number, total in totals.items()}
     return tuple(MeanState(number, means[number], weight[number], known.get(number)) for number in sorted(means))
 
 
@@ -94,10 +96,11 @@ def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Fl
 def _summands(view: View, layout: VirtualSlices) -> dict[int, tuple[Ids, Floats]]:
     """By round in ascending order: indices of the senders int64 [k], and what they sent float64 [k, columns]."""
     found: dict[int, list[tuple[Ids, Floats]]] = {}
-    for batch in sorted(view.messages(Phase.VECTORS), key=lambda each: each.step.round):
+    batches = [batch for batch in view.messages(Phase.VECTORS) if not batch.step.evaluation]
+    for batch in sorted(batches, key=lambda each: each.step.round):
         rows = np.asarray(batch.payload, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] <= layout.weight:
-            raise InputError(f"summands must be rows of more than {layout.weight} entries; found {list(rows.shape)}")
+        if rows.ndim != 2 or rows.shape[1] <= layout.entries:
+            raise InputError(f"summands must be rows of more than {layout.entries} entries; found {list(rows.shape)}")
         clients = view.parties.index_of(batch.senders, Role.SILO)
         found.setdefault(batch.step.round, []).append((clients, rows))
     joined = {number: [np.concatenate(part) for part in zip(*parts, strict=True)] for number, parts in found.items()}

@@ -25,6 +25,24 @@ def remind(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
+def drawn(draws: np.random.Generator) -> Array:
+    """Where a generator is in its stream, uint64 [6]; it must be the one that `numpy.random.default_rng` makes."""
+    state = draws.bit_generator.state
+    words = [word for number in state["state"].values() for word in (number >> 64, number & _WORD)]
+    return np.array([*words, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+
+
+def draw_on(draws: np.random.Generator, where: Array) -> None:
+    """Has a generator go on where `drawn` found another one."""
+    first, second, third, fourth, has, rest = where.tolist()
+    numbers = {"state": first << 64 | second, "inc": third << 64 | fourth}
+    kept = {"state": numbers, "has_uint32": has, "uinteger": rest}
+    draws.bit_generator.state = {**draws.bit_generator.state, **kept}
+
+
+_WORD = 2**64 - 1
+
+
 def flat(tensors: Sequence[torch.Tensor]) -> Array:
     """Parameters one after the other, float32."""
     parts = [tensor.detach().cpu().reshape(-1).numpy() for tensor in tensors]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -159,11 +160,14 @@ def run(process: OneProcess, most: int, transcript: Transcript, progress: Progre
         log.end(first.losses[-1])
         log.begin()
     reports = [program.report for program in process.programs]
-    shares = [float(reports[0][name]) for name in ("test", "validation")]
-    own = tuple(_share(float(report["own test"])) for report in reports)
-    accuracy = Accuracy(_share(shares[0]), _share(shares[1]), own)
     spent = bool(reports[0]["budget spent"])
-    return log.result(accuracy, int(reports[0]["selected round"]), transcript, budget_spent=spent)
+    return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, budget_spent=spent)
+
+
+def accuracy_of(reports: Sequence[Mapping[str, Array]]) -> Accuracy:
+    """What all silos report of how well they do, as `Scores.report` has it."""
+    test, validation = (_share(float(reports[0][name])) for name in ("test", "validation"))
+    return Accuracy(test, validation, tuple(_share(float(report["own test"])) for report in reports))
 
 
 def _share(value: float) -> float | None:

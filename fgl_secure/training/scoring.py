@@ -32,14 +32,15 @@ class Scores:
 
     Args:
         selection: which accuracy picks the reported round.
+        less: whether less is better, as of errors.
 
     Attributes:
         best: int64 [COUNTS or more], the sums of all silos' counts at the best round.
         best_round: how many rounds it was after; -1 before any.
     """
 
-    def __init__(self, selection: Selection | None) -> None:
-        self._selection = selection
+    def __init__(self, selection: Selection | None, *, less: bool = False) -> None:
+        self._selection, self._sign = selection, -1.0 if less else 1.0
         self.best: Counts = np.zeros(COUNTS, dtype=np.int64)
         self._own: Counts = np.zeros(COUNTS, dtype=np.int64)
         self._top = 0.0
@@ -61,7 +62,7 @@ class Scores:
 
     def _score(self, counts: Counts) -> float:
         validation, test = _share(counts[:2]), _share(counts[2:COUNTS])
-        return {Selection.VALIDATION: validation, Selection.TEST: test, None: 0.0}[self._selection]
+        return self._sign * {Selection.VALIDATION: validation, Selection.TEST: test, None: 0.0}[self._selection]
 
     @property
     def report(self) -> dict[str, Array]:

@@ -14,7 +14,6 @@ from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
 from fgl_secure.attacks.message_passing.knowledge import PLAINTEXT, TRAINING
 from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.evidence import attempts
 from fgl_secure.auditing.plan import Subject
@@ -170,9 +169,9 @@ def test_clients_of_fedvn_hand_on_what_they_have() -> None:
     own = replace(clear, setting=clear.setting.independent(1))
     for each, step in ((clear, 0), (own, -1)):
         (run,) = each.recorded(0)
-        at = run.knows(VirtualSlices)
-        rows = [batch.payload for batch in run.transcript.messages if batch.phase is Phase.VECTORS]
-        first, second = (np.asarray(each)[:, at.weight] for each in rows[:2])
+        sent = [batch for batch in run.transcript.messages if batch.phase is Phase.VECTORS]
+        rows = [batch.payload for batch in sent if not batch.step.evaluation]
+        first, second = (np.asarray(each)[:, -1] for each in rows[:2])
         assert np.allclose(np.roll(first, step), second)
     before, after = (each.setting.sets for each in (clear, own))
     assert np.array_equal((before.targets + 1) % before.num_classes, after.targets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -261,6 +261,29 @@ class GraphSet:
         if not 0 <= client < self.num_clients:
             raise InputError(f"client must be in 0..{self.num_clients - 1}; found {client}")
         return np.flatnonzero(self.client_of == client)
+
+    def only(self, client: int) -> GraphSet:
+        """The graphs of one client, in the same order, as a set with that client alone.
+
+        Raises:
+            InputError: There is no such client.
+        """
+        ids = self.graphs_of(client)
+        own, starts = self.batch(ids), np.arange(len(ids) + 1)
+        own.targets.setflags(write=False)
+        return replace(
+            self,
+            features=read_only(own.features),
+            edges=read_only(own.edges),
+            graph_of=read_only(own.graph_of),
+            targets=own.targets,
+            client_of=read_only(np.zeros(len(ids), dtype=np.int64)),
+            train=read_only(self.train[ids]),
+            validation=read_only(self.validation[ids]),
+            test=read_only(self.test[ids]),
+            node_starts=read_only(np.searchsorted(own.graph_of, starts).astype(np.int64)),
+            edge_starts=read_only(np.searchsorted(own.graph_of[own.edges[1]], starts).astype(np.int64)),
+        )
 
     def union(self) -> FederatedGraph:
         """All graphs as one graph of many components, whose silos are the clients.

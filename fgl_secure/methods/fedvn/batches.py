@@ -66,12 +66,13 @@ class GraphStore:
     Args:
         sets: the graphs.
         device: where batches go.
+        types: of nodes, where their features are that; as many as there are in the set unless given.
     """
 
-    def __init__(self, sets: GraphSet, device: torch.device | None = None) -> None:
+    def __init__(self, sets: GraphSet, device: torch.device | None = None, types: int | None = None) -> None:
         _warn_once()
         self._sets, self._device = sets, device or torch.device("cpu")
-        self._features = _with_ones(sets)
+        self._features = _with_ones(sets, types_of(sets) if types is None else types)
         self._sources, self._lengths, self._starts = _loops_added(sets)
         heard = _heard(sets, self._features)
         kinds, kind_of = np.unique(heard, axis=0, return_inverse=True) if len(heard) else (heard, np.zeros(0, int))
@@ -122,12 +123,16 @@ def _warn_once() -> None:
         torch.zeros(1, 1).to_sparse_csr()
 
 
-def _with_ones(sets: GraphSet) -> Floats:
+def types_of(sets: GraphSet) -> int:
+    """One more than the largest type of a node; 0 where features are no types."""
+    return int(sets.features[:, 0].max()) + 1 if sets.node_types else 0
+
+
+def _with_ones(sets: GraphSet, kinds: int) -> Floats:
     """Float32 [n, d + 1]: features, types of nodes as one column a type, and a one."""
     features = sets.features
     if sets.node_types:
-        types = features[:, 0].astype(np.int64)
-        features = np.eye(int(types.max(initial=0)) + 1, dtype=np.float32)[types]
+        features = np.eye(kinds, dtype=np.float32)[features[:, 0].astype(np.int64)]
     return np.concatenate([features, np.ones((len(features), 1), dtype=np.float32)], axis=1)
 
 

@@ -13,16 +13,16 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.federation import GraphFederation
-from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset
+from fgl_secure.methods.fedvn.batches import GraphStore
+from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GlobalScore
+from fgl_secure.methods.fedvn.program import first_model, shared_parameters
 from fgl_secure.methods.fedvn.training import train_fedvn
-from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Directory, Phase, PublicParameters, Recording, Transcript
+from fgl_secure.runtime import Channel, Directory, Phase, PublicParameters, Recording
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parameters import flat
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums
 
 ROUNDS = 12
 """Rounds that attacks read: clients are told by comparing each with the one before."""
@@ -73,12 +73,12 @@ class Setting:
     ) -> TrainingResult:
         """Trains to the end, or so many rounds."""
         channel = Channel(self.parties, coins, recording)
-        sums, preset = CollectiveSums(scheme, channel), self.preset.with_epochs(rounds)
+        preset = self.preset.with_epochs(rounds)
         return train_fedvn(
             self.sets,
+            scheme,
             channel,
             preset,
-            sums,
             seed=self.seed,
             device=self.device,
             progress=progress,
@@ -100,34 +100,26 @@ def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, mos
     phases = frozenset({Phase.VECTORS}) if scheme.takes_reals else None  # nothing else of a run in the clear is read
     recording = Recording(Level.EVERYTHING, rounds, phases)
     result = setting.train(scheme, SimulationCoins(setting.seed), recording, rounds=rounds)
-    return as_read(setting, result.transcript, label, what)
-
-
-def as_read(setting: Setting, transcript: Transcript, label: str, what: str) -> RecordedRun:
-    """A recorded run with what the server knows and with its truth."""
     truth, known = secrets(setting), handed_out(setting)
-    return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), transcript, (truth,), (known,))
+    return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), result.transcript, (truth,), (known,))
 
 
 def handed_out(setting: Setting) -> VirtualSlices:
-    """What the server knows that hands out the first model and says how to train it."""
+    """What the server knows that says which model is the first, and how to train it."""
     preset, sets = setting.preset, setting.sets
-    channel = Channel(setting.parties, SimulationCoins(0))
-    federation = GraphFederation(
-        sets, FEDVN, preset, CollectiveSums(Plaintext(), channel), seed=setting.seed, device=setting.device
-    )
-    first, layout = federation.clients[0], federation.layout
-    start = torch.cat([first.shared, first.virtual.detach().reshape(-1)]).cpu().numpy().astype(np.float64)
-    work = LocalWork(preset.learning_rate, preset.batch, preset.local_epochs, sets.num_graphs)
+    outputs = max(sets.num_classes, 1)
+    model = first_model(GraphStore(sets).width, outputs, FEDVN, preset, setting.seed)
+    theta = flat(shared_parameters(model, FEDVN.shared)).astype(np.float64)
+    entries = preset.virtual_nodes * preset.hidden
     return VirtualSlices(
-        layout.parameters,
-        layout.head_bias,
-        layout.virtual_nodes,
-        layout.width,
+        len(theta),
+        slice(len(theta) - outputs, len(theta)),
+        preset.virtual_nodes,
         preset.hidden,
-        start,
-        work,
-        layout.scores,
+        preset.hidden,
+        np.append(theta, np.zeros(entries)),
+        LocalWork(preset.learning_rate, preset.batch, preset.local_epochs, sets.num_graphs),
+        preset.virtual_nodes if preset.global_score is GlobalScore.LEARNT else 0,
     )
 
 

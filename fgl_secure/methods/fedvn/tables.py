@@ -17,7 +17,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Metric, PaperTable
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Of test graphs, the plain mean over clients, at the selected round."""
@@ -83,7 +82,7 @@ class GraphRun:
         sets = data.drawn(seed)
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
         channel = Channel(hierarchy_of(sets.union()), SimulationCoins(seed))
-        outcome = run_fedvn(sets, channel, preset, CollectiveSums(Plaintext(), channel), method=self.method, seed=seed)
+        outcome = run_fedvn(sets, Plaintext(), channel, preset, method=self.method, seed=seed)
         selected, last = outcome.result.accuracy.test, outcome.last.test
         assert selected is not None
         assert last is not None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.federation import GraphFederation, VirtualNodeLayout
 from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GraphMethod
-from fgl_secure.methods.fedvn.scoring import GraphWatch
-from fgl_secure.runtime import Channel, Role, Step
-from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
+from fgl_secure.methods.fedvn.program import ClientGraphs, FedVN
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import within
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.server_sums import ServerSums, send_down
+from fgl_secure.training.rounds import accuracy_of, run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,19 +30,50 @@ class GraphOutcome:
         result: at the selected round. Its test accuracy is the plain mean over clients, as in the paper's table; where
             targets are values, all its accuracies are mean absolute errors.
         last: the same after the last round.
-        layout: of the rows that clients sent.
     """
 
     result: TrainingResult
     last: Accuracy
-    layout: VirtualNodeLayout
+
+
+class HandingOn(OneProcess):
+    """Every client gets what the next one has after each round: graphs, models and all."""
+
+    def round(self, number: int) -> bool:
+        """One round of all clients, and what they have moves on by one place; whether there is another round."""
+        goes_on = super().round(number)
+        self.programs = (*self.programs[1:], *self.programs[:1])
+        for program, talk in zip(self.programs, self._talks, strict=True):
+            program.talk = talk
+        return goes_on
+
+
+def clients_of(
+    sets: GraphSet,
+    scheme: Scheme,
+    channel: Channel,
+    preset: FedVNPreset,
+    *,
+    method: GraphMethod = FEDVN,
+    seed: int = 0,
+    device: torch.device | None = None,
+    passing: bool = False,
+) -> OneProcess:
+    """FedVN's clients, ready for their first round; arguments as for `run_fedvn`."""
+    check(sets, preset)
+
+    def make(talk: Collectives) -> FedVN:
+        return FedVN(talk, ClientGraphs.of(sets, talk.silo.silo), method, preset, seed=seed, device=device)
+
+    driver = HandingOn if passing else OneProcess
+    return driver(sets.union(), {SERVER: scheme}, channel, make)
 
 
 def train_fedvn(
     sets: GraphSet,
+    scheme: Scheme,
     channel: Channel,
     preset: FedVNPreset,
-    sums: ServerSums,
     *,
     method: GraphMethod = FEDVN,
     seed: int = 0,
@@ -47,15 +83,15 @@ def train_fedvn(
 ) -> TrainingResult:
     """Trains and selects a round as the preset says; see `run_fedvn`."""
     return run_fedvn(
-        sets, channel, preset, sums, method=method, seed=seed, device=device, progress=progress, passing=passing
+        sets, scheme, channel, preset, method=method, seed=seed, device=device, progress=progress, passing=passing
     ).result
 
 
 def run_fedvn(
     sets: GraphSet,
+    scheme: Scheme,
     channel: Channel,
     preset: FedVNPreset,
-    sums: ServerSums,
     *,
     method: GraphMethod = FEDVN,
     seed: int = 0,
@@ -67,9 +103,9 @@ def run_fedvn(
 
     Args:
         sets: who has which graphs.
-        channel: between server and clients; keeps what its recording says.
+        scheme: of what clients send the server.
+        channel: between the parties of `hierarchy_of(sets.union())`; keeps what its recording says.
         preset: how to train, and what selects a round.
-        sums: adds the clients' rows up, on that channel.
         method: FedVN or a baseline.
         seed: of initial weights, batches and dropout; coins come from the channel.
         device: where model compute runs; the CPU by default.
@@ -78,33 +114,23 @@ def run_fedvn(
             says nothing of what came from it before; for null controls.
 
     Raises:
-        InputError: the channel does not join as many clients as there are, a client has no training graph, or there is
-            no graph that the preset chooses the round on.
+        InputError: the channel joins other parties, a client has no training graph, or there is no graph that the
+            preset chooses the round on.
     """
-    clients = len(channel.parties.ids(Role.SILO))
-    if clients != sets.num_clients:
-        raise InputError(f"channel must join the {sets.num_clients} clients of the graphs; found {clients}")
-    _check_selection(sets, preset)
-    federation = GraphFederation(sets, method, preset, sums, seed=seed, device=device)
-    watch = GraphWatch(sets, preset.selection)
-    log = RoundLog(preset.epochs, progress)
-    for number in range(preset.epochs):
-        log.begin()
-        _send_down(federation, channel, number)
-        scores = federation.scores()
-        loss, chosen_by = federation.round(scores, Step(number))
-        watch.see(number, scores, chosen_by)
-        log.end(loss)
-        if passing:
-            federation.pass_on()
-    _send_down(federation, channel, preset.epochs)
-    scores = federation.scores()
-    watch.see(preset.epochs, scores, federation.close(scores, Step(preset.epochs)))
-    result = log.result(watch.best, watch.best_round, channel.transcript)
-    return GraphOutcome(result, watch.last, federation.layout)
+    process = clients_of(sets, scheme, channel, preset, method=method, seed=seed, device=device, passing=passing)
+    result = run(process, preset.epochs, channel.transcript, progress)
+    last = accuracy_of([within("last", program.report) for program in process.programs])
+    return GraphOutcome(replace(result, accuracy=_meant(result.accuracy)), _meant(last))
 
 
-def _check_selection(sets: GraphSet, preset: FedVNPreset) -> None:
+def _meant(accuracy: Accuracy) -> Accuracy:
+    """The mean over clients without what its units round off."""
+    own = [share for share in accuracy.per_silo if share is not None]
+    return replace(accuracy, test=float(np.mean(own)) if own else None)
+
+
+def check(sets: GraphSet, preset: FedVNPreset) -> None:
+    """Raises unless there are graphs that a round is chosen on."""
     held_out = sets.validation & (not preset.validation_trains)
     chosen_on = {Selection.VALIDATION: held_out, Selection.TEST: sets.test}[preset.selection]
     if not chosen_on.any():
@@ -112,9 +138,3 @@ def _check_selection(sets: GraphSet, preset: FedVNPreset) -> None:
             f"sets.{preset.selection} must mark at least one graph that is not trained on, the {preset.name} preset "
             f"chooses the round on them; found none"
         )
-
-
-def _send_down(federation: GraphFederation, channel: Channel, number: int) -> None:
-    """Model, virtual nodes and where it is learnt the global score, from the server to every client."""
-    send_down(channel, federation.state, Step(number))
-    federation.send_down()

@@ -105,7 +105,7 @@ def holding(counts: list[int], scale: float, seed: int = 0) -> Holding:
 def test_a_bias_alone_tells_counts_exactly(counts: list[int]) -> None:
     """With rows of zeros every graph is predicted the soft-max of the bias, and one step tells shares exactly."""
     layout, setting = slices(), Federation(work=ONE_STEP)
-    sent = np.zeros(layout.weight)
+    sent = np.zeros(layout.entries)
     sent[layout.head_bias] = [0.5, -0.2, 0.1]
     state = trained(setting, sent, holding(counts, 0.0), np.random.default_rng(0))
     found = label_shares([Change(sent, state, 1)], layout, ONE_STEP)[0]
@@ -117,7 +117,7 @@ def test_a_linear_model_at_zero_tells_counts_exactly(counts: list[int]) -> None:
     """At weights of zero predictions are even whatever enters, and a small step leaves them so."""
     layout = slices()
     setting = Federation(work=replace(ONE_STEP, rate=1e-6))
-    sent = np.zeros(layout.weight)
+    sent = np.zeros(layout.entries)
     state = trained(setting, sent, holding(counts, 1.0), np.random.default_rng(0))
     found = label_shares([Change(sent, state, 1)], layout, setting.work)[0]
     np.testing.assert_allclose(found * sum(counts), counts, atol=1e-4)
@@ -127,12 +127,12 @@ def test_a_linear_model_at_zero_tells_counts_exactly(counts: list[int]) -> None:
 def test_the_mean_row_is_read_where_it_is_the_same_for_all() -> None:
     """If one row enters the last layer for every graph, changes of weight and bias give it."""
     layout = slices()
-    moved = np.zeros(layout.weight)
+    moved = np.zeros(layout.entries)
     moved[layout.head_bias] = [0.4, -0.3, -0.1]
     row = np.arange(layout.hidden, dtype=np.float64)
     moved[layout.head_weight] = np.outer(moved[layout.head_bias], row).ravel()
     np.testing.assert_allclose(mean_entering(moved[None], layout), row, rtol=0.01)
-    assert mean_entering(np.zeros((2, layout.weight)), layout).tolist() == [0.0] * layout.hidden
+    assert mean_entering(np.zeros((2, layout.entries)), layout).tolist() == [0.0] * layout.hidden
 
 
 def test_shares_are_the_nearest_distribution() -> None:
@@ -170,5 +170,5 @@ def test_label_shares_are_rows_by_client() -> None:
 def test_the_last_weight_lies_before_the_last_bias() -> None:
     """Rows of the weight end where the bias begins; without a width there are none."""
     layout = VirtualSlices(20, slice(17, 20), 2, 4, hidden=3)
-    assert (layout.head_weight, layout.nodes, layout.weight) == (slice(8, 17), slice(20, 28), 28)
+    assert (layout.head_weight, layout.nodes, layout.entries) == (slice(8, 17), slice(20, 28), 28)
     assert VirtualSlices(20, slice(17, 20), 2, 4).head_weight == slice(17, 17)

@@ -102,8 +102,8 @@ def _summed(setting: Federation, channel: Channel, sums: ServerSums, rows: Float
     if setting.leaking:
         clients, server = channel.parties.ids(Role.SILO), channel.parties.ids(Role.SERVER)
         channel.send(Phase.VECTORS, step, clients, np.repeat(server, len(clients)), rows)
-    total, weight = sums(rows, step), slices().weight
-    mean: Floats = total[:weight] / total[weight]
+    total = sums(rows, step)
+    mean: Floats = total[: slices().entries] / total[-1]
     return mean
 
 
@@ -121,11 +121,11 @@ def holding(setting: Federation, client: int, rng: np.random.Generator) -> Holdi
 
 
 def row_of(setting: Federation, sent: Floats, held: Holding, rng: np.random.Generator) -> Floats:
-    """What a client sends: model, virtual nodes, weight, what chooses the round, and scores."""
+    """What a client sends: model, virtual nodes, scores, and the weight."""
     weight = len(held.labels) / setting.work.whole
     state = trained(setting, sent, held, rng)
     scores = setting.pull * held.scores + 0.1 * rng.normal(size=SCORES)
-    return np.concatenate([weight * state, [weight, 0.5 * weight, weight], weight * scores])
+    return np.concatenate([weight * state, weight * scores, [weight]])
 
 
 def trained(setting: Federation, sent: Floats, held: Holding, rng: np.random.Generator) -> Floats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from fgl_secure.attacks.virtual_nodes.clients import VirtualNodeClients
 from fgl_secure.attacks.virtual_nodes.knowledge import VirtualSlices
@@ -14,13 +15,14 @@ from fgl_secure.attacks.virtual_nodes.views import client_states
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset
+from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, handed_out, recorded_rounds, secrets
-from fgl_secure.methods.fedvn.training import run_fedvn
+from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Role
 from fgl_secure.schemes import server_scheme
+from fgl_secure.training.parameters import flat
 from tests.methods.fedvn.settings import setting, values
-from tests.sums import clear_sums
 
 
 def test_the_server_knows_what_it_hands_out_first() -> None:
@@ -30,19 +32,21 @@ def test_the_server_knows_what_it_hands_out_first() -> None:
     layout = run.knows(VirtualSlices)
     assert layout.start is not None
     first = client_states(run.transcript.views(Role.SERVER), layout)[0]
-    np.testing.assert_allclose(first.states[:, : layout.weight], np.tile(layout.start, (3, 1)), atol=1e-6)
-    np.testing.assert_allclose(first.weights, 36 / chosen.sets.num_graphs)
+    np.testing.assert_allclose(first.states[:, : layout.entries], np.tile(layout.start, (3, 1)), atol=1e-6)
+    assert first.weights.tolist() == pytest.approx([36 / chosen.sets.num_graphs] * 3)
 
 
 def test_the_attacker_s_layout_is_the_method_s() -> None:
-    """Slices agree with those of the rows that clients send, and the last weight lies before the last bias."""
+    """Slices and start agree with what clients share, and the last weight lies before the last bias."""
     chosen = setting()
     channel = Channel(chosen.parties, SimulationCoins(0))
-    theirs = run_fedvn(chosen.sets, channel, replace(chosen.preset, epochs=1), clear_sums(channel)).layout
+    client = clients_of(chosen.sets, Plaintext(), channel, chosen.preset, seed=chosen.seed).programs[0]
+    assert isinstance(client, FedVN)
     ours = handed_out(chosen)
-    assert (ours.model, ours.nodes, ours.weight) == (theirs.model, theirs.nodes, theirs.weight)
-    assert (ours.head_bias, ours.score_vector) == (theirs.head_bias, theirs.score_vector)
-    assert ours.classes == theirs.classes == 3
+    assert ours.start is not None
+    assert np.array_equal(ours.start, flat(client.shared))
+    assert np.array_equal(ours.start[ours.head_bias], flat([client.model.output.bias]))
+    assert (ours.entries, ours.classes, ours.scores) == (len(flat(client.shared)), 3, 3)
     assert ours.start is not None
     spread = 1 / np.sqrt(chosen.preset.hidden)  # of initial weights and biases of a layer with so many inputs
     head = np.concatenate([ours.start[ours.head_weight], ours.start[ours.head_bias]])

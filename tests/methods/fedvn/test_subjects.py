@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +19,10 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods import FedVN
-from fgl_secure.methods.fedvn import scenarios
-from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import names
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
+from fgl_secure.training.collectives import Call
+from fgl_secure.training.one_process import OneProcess
 from tests.methods.fedvn.settings import QUICK
 
 SHORT = replace(QUICK, epochs=2)
@@ -61,26 +61,19 @@ def test_no_finding_contradicts_a_claim_and_all_controls_hold() -> None:
     assert all(record.controls_hold for record in report().records if record.verdict.is_measured)
 
 
-class Leaking(ServerSums):
+class Leaking(OneProcess):
     """Sums under a scheme whose clients also send what they have as it is."""
 
-    def __init__(self, inner: ServerSums, channel: Channel) -> None:
-        self._inner, self._channel = inner, channel
-
-    def __call__(self, rows: NDArray[np.float64], step: Step) -> NDArray[np.float64]:
+    def _server_sum(self, rows: list[NDArray[Any]], call: Call) -> list[NDArray[Any]]:
         """Sends the rows, and sums them up."""
         clients, (server,) = self._channel.parties.ids(Role.SILO), self._channel.parties.ids(Role.SERVER)
-        self._channel.send(Phase.VECTORS, step, clients, np.full(len(clients), server), rows)
-        return self._inner(rows, step)
+        self._channel.send(Phase.VECTORS, call.step, clients, np.full(len(clients), server), np.stack(rows))
+        return super()._server_sum(rows, call)
 
 
 def test_clients_that_leak_under_masks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The broken twin: what clients send beside their masked vectors contradicts what masks promise."""
-
-    def leaking(scheme: Scheme, channel: Channel) -> ServerSums:
-        return Leaking(CollectiveSums(scheme, channel), channel)
-
-    monkeypatch.setattr(scenarios, "CollectiveSums", leaking)
+    monkeypatch.setattr("fgl_secure.methods.fedvn.training.OneProcess", Leaking)
     twin = audit(replace(QUICK, epochs=8), None, "pairwise-masking", READING)
     assert {record.attack for record in contradictions(twin)} == {"virtual-node-clients"}
     assert any(record.attack == "virtual-node-labels" for record in twin.records)
@@ -92,7 +85,7 @@ def test_attacks_read_what_training_sends() -> None:
     trained = subject.train(recording=Recording.everything(2))
     (run,) = subject.runs(trained)
     sent = [each.views(Role.SERVER).messages(Phase.VECTORS) for each in (trained.transcript, run.transcript)]
-    assert [len(batches) for batches in sent] == [2, 2]
+    assert [len(batches) for batches in sent] == [4, 4]
     for first, second in zip(*sent, strict=True):
         assert first.payload is not None
         assert second.payload is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from fgl_secure.coins import SystemCoins
+from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -15,6 +15,7 @@ from fgl_secure.runtime import Channel
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.processes.mailbox import Mailbox
+from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
 from fgl_secure.training.processes.relay import HostedSums, RelayProcess, RelaySums
 from fgl_secure.training.processes.silo_process import SiloProcess
@@ -62,18 +63,17 @@ def company(graph: FederatedGraph, scheme: Scheme) -> Company:
 def silo_makes(
     graph: FederatedGraph, make: Callable[[Collectives], Program], schemes: Mapping[str, Scheme]
 ) -> dict[int, Make]:
-    """What makes each silo's process, and each relay's where there are any; what a silo holds is cut out once."""
-    rows, server = schemes["neighbours"], schemes.get("server", Plaintext())
+    """What makes each silo's process, and each relay's where there are any; what a silo holds is cut out once.
+
+    Without a scheme for neighbours silos sum nothing over them.
+    """
+    rows, server = schemes.get("neighbours"), schemes.get("server", Plaintext())
 
     def silo_make(number: int) -> Make:
         silo, coins = Silo.of(graph, number), SystemCoins()
 
         def made() -> Process:
-            sums = (
-                RelaySums(silo, rows, SESSION, coins)
-                if isinstance(rows, RelayCoded)
-                else HostedSums(silo, rows, SESSION, coins, width=WIDEST)
-            )
+            sums = None if rows is None else _neighbour_sums(silo, rows, coins)
             return SiloProcess(silo, make, company(graph, server), coins, sums, rows)
 
         return made
@@ -86,6 +86,12 @@ def silo_makes(
     if isinstance(rows, RelayCoded):
         makes |= {graph.num_silos + j: relay_make(j, rows) for j in range(rows.R)}
     return makes
+
+
+def _neighbour_sums(silo: Silo, rows: Scheme, coins: Coins) -> NeighbourSums:
+    if isinstance(rows, RelayCoded):
+        return RelaySums(silo, rows, SESSION, coins)
+    return HostedSums(silo, rows, SESSION, coins, width=WIDEST)
 
 
 def run_together(
