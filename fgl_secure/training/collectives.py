@@ -89,12 +89,17 @@ class Setting:
         grid: makes integers of reals that the silos sum.
         looks_at: whether gradients of single devices are wanted in a step, to be summed or recorded.
         largest: magnitude of a sum of one vector of each silo.
+        rows: how many rows it adds to sums over neighbours, where it adds up beforehand what its nodes send to a node
+            of another silo; None where it has one for each of its devices.
+        wanted: bool [e], along which of its edges these rows are sums.
     """
 
     summed: Ids
     grid: Quantizer
     looks_at: Callable[[Step], bool]
     largest: int = LARGEST
+    rows: int | None = None
+    wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
 
 
 @dataclass(slots=True, eq=False)
@@ -176,13 +181,19 @@ class Collectives:
         """int64 [m]: how many messages are in the sum of each own device; 0 where the scheme computes none."""
         return self._setting.summed
 
+    @property
+    def wanted(self) -> NDArray[np.bool_]:
+        """Bool [e]: along which of the silo's edges its rows are sums, and those it gets; see `Setting`."""
+        return self._setting.wanted
+
     def neighbours(
         self, rows: torch.Tensor, carry: torch.Tensor | None = None, *, layer: int | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Every device sends a row to each of its neighbours, and gets the sum of what it was sent.
 
         Args:
-            rows: float [m, d], a row for each of the silo's devices.
+            rows: float [m, d], a row for each of the silo's devices; or for each node of another silo that own nodes
+                send to, ascending, where silos add up beforehand.
             carry: what the silo goes on with beside the sums, such as its devices' hidden states; the rows unless
                 given. Of nothing else that was computed before may a gradient be wanted after.
             layer: number of the sum in this pass; the next one unless given.
@@ -215,8 +226,9 @@ class Collectives:
             torch.autograd.backward([tensor for tensor, _ in ends], [gradient for _, gradient in ends])
 
     def _sums(self, rows: torch.Tensor, step: Step) -> torch.Tensor:
-        if rows.ndim != 2 or len(rows) != len(self.silo.nodes):
-            raise InputError(f"rows must be [{len(self.silo.nodes)}, d]; found {list(rows.shape)}")
+        wanted = len(self.silo.nodes) if self._setting.rows is None else self._setting.rows
+        if rows.ndim != 2 or len(rows) != wanted:
+            raise InputError(f"rows must be [{wanted}, d]; found {list(rows.shape)}")
         given = rows.detach().cpu().contiguous().numpy()
         try:
             found = self._call(Call(NEIGHBOURS, step, given))

@@ -24,7 +24,7 @@ from fgl_secure.training.device_gradients import (
     sums_members,
 )
 from fgl_secure.training.lockstep import in_lockstep
-from fgl_secure.training.parties import check_parties, neighbour_sums, note_membership
+from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
@@ -45,6 +45,7 @@ class OneProcess:
         make: makes a silo's program.
         width: most entries of a row that devices send their neighbours.
         heard: the graph along whose edges these rows travel; all of them unless given.
+        between: what silos add up beforehand; None where devices send rows of their own.
 
     Attributes:
         programs: by silo.
@@ -63,22 +64,35 @@ class OneProcess:
         *,
         width: int = 1,
         heard: FederatedGraph | None = None,
+        between: Between | None = None,
     ) -> None:
         check_parties(graph, schemes, channel)
         note_membership(channel, graph.silo_of)
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
         self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
-        scheme, sums = schemes.get(NEIGHBOURS, Plaintext()), neighbour_sums(heard or graph)
-        self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel)
+        scheme = schemes.get(NEIGHBOURS, Plaintext())
+        sums = neighbour_sums(heard or graph) if between is None else between.grouping
+        code = None if between is None else scheme.fixed_point(most_rows(graph.num_silos))
+        self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
         self._gradients = None if members is None else SummedGradients(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
         grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
         shares = [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
-        self._talks = [Collectives(silo, Setting(summed[silo.nodes], grid, self._looks_at, most)) for silo in shares]
         self._nodes = [silo.nodes for silo in shares]
+        silos = channel.parties.ids(Role.SILO)
+        self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]
+        self._talks = [
+            Collectives(
+                silo,
+                Setting(summed[silo.nodes], grid, self._looks_at, most)
+                if between is None
+                else Setting(summed[silo.nodes], grid, self._looks_at, most, len(rows), between.along(silo.edges)),
+            )
+            for silo, rows in zip(shares, self._rows, strict=True)
+        ]
         self.programs = tuple(make(talk) for talk in self._talks)
 
     def _looks_at(self, step: Step) -> bool:
@@ -117,19 +131,12 @@ class OneProcess:
         return answers[first.topology]([_rows(call) for call in calls], first)
 
     def _neighbour_sums(self, rows: list[Array], call: Call) -> list[Array]:
-        sums = self._neighbours.sum(self._by_device(rows), call.step)
+        sums = self._neighbours.sum(_spread(rows, self._rows), call.step)
         return [sums[own] for own in self._nodes]
-
-    def _by_device(self, rows: list[Array]) -> Array:
-        """Rows of all devices in the order of the graph, from those of each silo."""
-        out = np.empty((len(self._silo_of), rows[0].shape[1]), dtype=rows[0].dtype)
-        for own, part in zip(self._nodes, rows, strict=True):
-            out[own] = part
-        return out
 
     def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:
         if self._gradients is not None:
-            return list(self._gradients.sum(self._by_device(rows), call.step))
+            return list(self._gradients.sum(_spread(rows, self._nodes), call.step))
         devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
         size = FLOAT_BYTES * rows[0].shape[1]
         self._channel.send_sizes(Phase.CORRECT, call.step, devices, silos, size)
@@ -200,6 +207,14 @@ class OneProcess:
         if found is None:
             found = self._opened[topology, width, bound] = opened()
         return found
+
+
+def _spread(rows: list[Array], places: list[Array]) -> Array:
+    """Rows of all silos in one order, from those of each silo and their places."""
+    out = np.empty((sum(len(own) for own in places), rows[0].shape[1]), dtype=rows[0].dtype)
+    for own, part in zip(places, rows, strict=True):
+        out[own] = part
+    return out
 
 
 def _rows(call: Call) -> Array:

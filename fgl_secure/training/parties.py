@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,24 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, Role, Step
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Between:
+    """Sums over neighbours at other silos, each of which adds up what its own nodes send to one node.
+
+    Attributes:
+        grouping: of rows that silos own, for groups that silos own: a group a node of the graph, in their order.
+        edges: int64 [2, m], sources above targets: what rows are sums along.
+    """
+
+    grouping: Grouping
+    edges: NDArray[np.int64]
+
+    def along(self, edges: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Bool [e]: which of the edges int64 [2, e] are among them."""
+        most = int(max(self.edges.max(initial=0), edges.max(initial=0))) + 1
+        return np.isin(edges[0] * most + edges[1], self.edges[0] * most + self.edges[1])
 
 
 def hierarchy_of(graph: FederatedGraph, helpers: Mapping[Role, int] = NO_HELPERS) -> Directory:
@@ -24,6 +43,11 @@ def neighbour_sums(graph: FederatedGraph) -> Grouping:
     parties = hierarchy_of(graph)
     devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)[graph.silo_of]
     return Grouping(devices, devices, graph.edges[0], graph.edges[1], silos, silos)
+
+
+def most_rows(silos: int) -> int:
+    """Most rows of a sum that silos add up beforehand: one of each but its own."""
+    return max(silos - 1, 1)
 
 
 def helpers_of(schemes: Iterable[Scheme]) -> dict[Role, int]:

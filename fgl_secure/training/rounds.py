@@ -140,7 +140,14 @@ class Rounds(Program):
         self._scores.restore(within("scores", state))
 
 
-def run(process: OneProcess, most: int, transcript: Transcript, progress: Progress | None = None) -> TrainingResult:
+def run(
+    process: OneProcess,
+    most: int,
+    transcript: Transcript,
+    progress: Progress | None = None,
+    *,
+    start: float | None = None,
+) -> TrainingResult:
     """Runs all rounds of a program that trains.
 
     Args:
@@ -148,11 +155,12 @@ def run(process: OneProcess, most: int, transcript: Transcript, progress: Progre
         most: most rounds that there can be.
         transcript: what is said in them.
         progress: called after each round.
+        start: when the run began, on the clock of `time.perf_counter`; None counts the rounds alone.
 
     Returns:
         What the silos report; `accuracy.per_silo` is put together from what each of them knows of its own nodes.
     """
-    first, log = process.programs[0], RoundLog(most, progress)
+    first, log = process.programs[0], RoundLog(most, progress, start)
     assert isinstance(first, Rounds)
     process.begin()
     log.begin()

@@ -2,95 +2,28 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.models import NodeModel, Surroundings, make_model
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fedstruct.models import Dropout
-from fgl_secure.runtime import Channel, Step
-from fgl_secure.training.loop import Progress, RoundLog, TrainingResult, Watch
-from fgl_secure.training.server_sums import ServerSums, send_down
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateLayout:
-    """Where what is in a row [w theta, w, right, scored] of P + 3 entries.
-
-    Every count is divided by the number of nodes of the whole graph, which is public.
-
-    Attributes:
-        parameters: number P of model parameters theta.
-    """
-
-    parameters: int
-
-    @property
-    def model(self) -> slice:
-        """The model, times its weight."""
-        return slice(0, self.parameters)
-
-    @property
-    def weight(self) -> slice:
-        """The weight w: the client's labelled nodes."""
-        return slice(self.parameters, self.parameters + 1)
-
-    @property
-    def right(self) -> slice:
-        """The client's validation nodes that the model sent last predicts rightly."""
-        return slice(self.parameters + 1, self.parameters + 2)
-
-    @property
-    def scored(self) -> slice:
-        """The client's validation nodes."""
-        return slice(self.parameters + 2, self.width)
-
-    @property
-    def width(self) -> int:
-        """Entries of a row."""
-        return self.parameters + 3
-
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.scoring import counts_of
+from fgl_secure.training.server_sums import FRACTION_BITS
 
 Ids = NDArray[np.int64]
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClientGraph:
-    """One client's graph, with the nodes that it has labels of.
-
-    Attributes:
-        surroundings: features and edges; the client's own nodes come first.
-        members: int64 [m], its own nodes in the whole graph, ascending.
-        labels: int64 [m].
-        training: int64 [t], places of its labelled nodes.
-        validation: int64 [v], places of its validation nodes.
-    """
-
-    surroundings: Surroundings
-    members: Ids
-    labels: torch.Tensor
-    training: torch.Tensor
-    validation: torch.Tensor
-
-    @classmethod
-    def of(cls, graph: FederatedGraph, client: int, surroundings: Surroundings, device: torch.device) -> ClientGraph:
-        """What a client has, on surroundings of its own."""
-        members = graph.devices_of(client)
-
-        def places(mask: NDArray[np.bool_]) -> torch.Tensor:
-            return torch.from_numpy(np.flatnonzero(mask[members])).to(device)
-
-        labels = torch.from_numpy(graph.labels[members]).to(device)
-        return cls(surroundings, members, labels, places(graph.train_mask), places(graph.validation_mask))
+APART = 1_000_003
+"""How far apart the seeds of clients are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,178 +33,143 @@ class LocalStep:
     Attributes:
         learning_rate: of Adam.
         weight_decay: factor of the L2 penalty.
-        dropout: probability of dropping a hidden unit.
         keep_moments: whether Adam goes on from round to round.
     """
 
     learning_rate: float
     weight_decay: float
-    dropout: float
     keep_moments: bool = True
 
 
-class AveragedModel:
-    """One model in training.
+class Learner:
+    """A model that every client has, and takes steps on.
 
     Args:
+        talk: sums over clients.
         model: with its initial weights, the same for every client.
-        clients: their graphs.
-        public: number of nodes of the whole graph; counts are sent divided by it.
-        sums: adds the clients' rows up.
         local: what a client does in a round.
-        seed: of dropout.
+        dropout: of the client.
         device: where model compute runs.
     """
 
     def __init__(
-        self,
-        model: NodeModel,
-        clients: Sequence[ClientGraph],
-        public: int,
-        sums: ServerSums,
-        local: LocalStep,
-        seed: int,
-        device: torch.device,
+        self, talk: Collectives, model: NodeModel, local: LocalStep, dropout: Dropout, device: torch.device
     ) -> None:
-        idle = next((number for number, client in enumerate(clients) if not len(client.training)), None)
-        if idle is not None:
-            raise InputError(f"masks.train must mark at least one node of every client; client {idle} has none")
-        self.model = model.to(device)
-        self.layout = UpdateLayout(sum(parameter.numel() for parameter in model.parameters()))
-        self._clients, self._public, self._sums, self._local, self._device = clients, public, sums, local, device
-        self._models = [copy.deepcopy(self.model) for _ in clients]
-        self._optimisers = [self._adam(model) for model in self._models]
-        self._dropout = Dropout(local.dropout, seed, device)
+        silo = talk.silo
+        self._talk, self.model, self._local, self._dropout = talk, model.to(device), local, dropout
+        self._optimiser = self._adam()
+        self._training = torch.from_numpy(np.flatnonzero(silo.train)).to(device)
+        self._labels = torch.from_numpy(silo.labels[silo.train]).to(device)
 
-    def round(self, step: Step, predicted: torch.Tensor | None) -> float:
-        """Every client takes a step from the server's model and sends it; the server takes the weighted mean.
+    @property
+    def labelled(self) -> int:
+        """The client's training nodes."""
+        return len(self._training)
 
-        Args:
-            step: when.
-            predicted: int64 [n], what the model that was sent last predicts for every node; None sends no scores.
-
-        Returns:
-            The mean training loss before the steps, by labelled nodes.
-        """
-        rows = np.zeros((len(self._clients), self.layout.width))
-        losses = np.empty(len(self._clients))
-        for number, client in enumerate(self._clients):
-            losses[number] = self._client_step(number)
-            weight = len(client.training) / self._public
-            theta = parameters_to_vector(self._models[number].parameters()).detach().cpu().numpy()
-            rows[number, self.layout.model] = weight * theta
-            rows[number, self.layout.weight] = weight
-            if predicted is not None:
-                self._score(rows[number], client, predicted)
-        total = self._sums(rows, step)
-        mean = total[self.layout.model] / total[self.layout.weight]
-        self._load(self.model, torch.from_numpy(mean.astype(np.float32)).to(self._device))
-        return float(np.average(losses, weights=rows[:, self.layout.weight].ravel()))
-
-    def close(self, step: Step, predicted: torch.Tensor) -> None:
-        """The clients score the last model, and send no more than that."""
-        rows = np.zeros((len(self._clients), self.layout.width))
-        for number, client in enumerate(self._clients):
-            self._score(rows[number], client, predicted)
-        self._sums(rows, step)
-
-    def scores(self) -> torch.Tensor:
-        """The scores of all nodes by the server's model on their clients' graphs, float32 [n, classes]."""
-        self.model.eval()
-        found: torch.Tensor | None = None
-        for client in self._clients:
-            with torch.no_grad():
-                own = self.model(client.surroundings, self._dropout)[: len(client.members)].cpu()
-            found = torch.zeros(self._public, own.shape[1]) if found is None else found
-            found[torch.from_numpy(client.members)] = own
-        assert found is not None
-        return found
-
-    def _adam(self, model: NodeModel) -> torch.optim.Adam:
-        rate, decay = self._local.learning_rate, self._local.weight_decay
-        return torch.optim.Adam(model.parameters(), lr=rate, weight_decay=decay)
-
-    def _client_step(self, number: int) -> float:
-        client, model = self._clients[number], self._models[number]
-        self._load(model, parameters_to_vector(self.model.parameters()).detach())
+    def step(self, graph: Surroundings) -> float:
+        """A step on the own graph, and the mean over the clients, weighted by labelled nodes; the loss before it."""
         if not self._local.keep_moments:
-            self._optimisers[number] = self._adam(model)
-        optimiser = self._optimisers[number]
-        model.train()
-        scores = model(client.surroundings, self._dropout)[client.training]
-        loss = functional.cross_entropy(scores, client.labels[client.training])
-        optimiser.zero_grad()
+            self._optimiser = self._adam()
+        self.model.train()
+        loss = functional.cross_entropy(self.model(graph, self._dropout)[self._training], self._labels)
+        self._optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        optimiser.step()
+        self._optimiser.step()
+        weight = self.labelled / self._talk.silo.facts.nodes
+        row = np.append(weight * flat(self._parameters), weight)
+        sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS))
+        overwrite(self._parameters, (sums[:-1] / sums[-1]).astype(np.float32))
         return float(loss.detach())
 
-    def _score(self, row: NDArray[np.float64], client: ClientGraph, predicted: torch.Tensor) -> None:
-        own = predicted[torch.from_numpy(client.members)].to(self._device)
-        right = int((own == client.labels)[client.validation].sum())
-        row[self.layout.right] = right / self._public
-        row[self.layout.scored] = len(client.validation) / self._public
-
-    @staticmethod
-    def _load(model: NodeModel, values: torch.Tensor) -> None:
+    def classes(self, graph: Surroundings) -> Ids:
+        """int64 [m], what the model predicts for the own nodes, which come first in the graph."""
+        self.model.eval()
         with torch.no_grad():
-            vector_to_parameters(values, model.parameters())
+            scores = self.model(graph, self._dropout)[: len(self._talk.silo.nodes)]
+        found: Ids = scores.argmax(dim=1).cpu().numpy()
+        return found
+
+    def _adam(self) -> torch.optim.Adam:
+        rate, decay = self._local.learning_rate, self._local.weight_decay
+        return torch.optim.Adam(self.model.parameters(), lr=rate, weight_decay=decay)
+
+    @property
+    def _parameters(self) -> list[torch.Tensor]:
+        return list(self.model.parameters())
+
+    def state(self) -> dict[str, Array]:
+        """Parameters, what Adam remembers, and where dropout's coins are."""
+        moments = under("optimiser", remembered(self._optimiser))
+        return {"theta": flat(self._parameters), "coins": self._dropout.position, **moments}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        overwrite(self._parameters, state["theta"])
+        remind(self._optimiser, within("optimiser", state))
+        self._dropout.position = state["coins"]
 
 
-def send_model(channel: Channel, averaged: AveragedModel, step: Step) -> None:
-    """The server's model goes to every client."""
-    send_down(channel, parameters_to_vector(averaged.model.parameters()).detach().cpu().numpy(), step)
-
-
-def train_averaged(
-    graph: FederatedGraph,
-    clients: Sequence[ClientGraph],
-    channel: Channel,
-    preset: Fed2GNNPreset,
-    sums: ServerSums,
-    *,
-    backbone: str,
-    seed: int,
-    device: torch.device,
-    first: int = 0,
-    start: float | None = None,
-    progress: Progress | None = None,
-) -> TrainingResult:
-    """Trains a model on the clients' graphs and selects a round as the preset says.
-
-    Models are scored before each round and after the last.
+class Averaged(Rounds):
+    """One client's part in training a model on its own graph; models are scored before each round and after the last.
 
     Args:
-        graph: who has what; its masks and labels score the model.
-        clients: what each client computes on.
-        channel: between server and clients.
-        preset: how to train.
-        sums: adds the clients' rows up.
+        talk: the collectives of the run.
+        preset: how to train; with a latent map, of its width are the features.
         backbone: "gcn", "sage" or "dagnn".
-        seed: of initial weights and dropout.
-        device: where model compute runs.
-        first: number of the first round in messages.
-        start: when the run began, on the clock of `time.perf_counter`; the result's seconds count from then, so with
-            all that goes before the first round. None counts the rounds alone.
-        progress: called after each round.
+        seed: of initial weights, dropout and all else that is drawn.
+        device: where model compute runs; the CPU by default.
     """
-    widths = (clients[0].surroundings.rows.width, preset.hidden, graph.num_classes)
-    model = make_model(backbone, widths, preset.hops, seed)
-    local = LocalStep(preset.learning_rate, preset.weight_decay, preset.dropout, preset.keep_moments)
-    averaged = AveragedModel(model, clients, graph.num_devices, sums, local, seed, device)
-    watch = Watch(graph, preset)
-    log = RoundLog(preset.epochs, progress, start)
-    for number in range(preset.epochs):
-        log.begin()
-        step = Step(first + number)
-        send_model(channel, averaged, step)
-        scores = averaged.scores()
-        watch.see(number, scores)
-        log.end(averaged.round(step, scores.argmax(dim=1)))
-        if watch.stale(number):
-            break
-    last = Step(first + len(log))
-    send_model(channel, averaged, last)
-    scores = averaged.scores()
-    watch.see(len(log), scores)
-    averaged.close(last, scores.argmax(dim=1))
-    return log.result(watch.best, watch.best_round, channel.transcript)
+
+    def __init__(
+        self,
+        talk: Collectives,
+        preset: Fed2GNNPreset,
+        *,
+        backbone: str = "gcn",
+        seed: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
+        self.preset, self.seed, self.device = preset, seed, device or torch.device("cpu")
+        facts = self.silo.facts
+        width = facts.features if preset.latent is None else preset.latent.width
+        model = make_model(backbone, (width, preset.hidden, facts.classes), preset.hops, seed)
+        local = LocalStep(preset.learning_rate, preset.weight_decay, preset.keep_moments)
+        dropout = Dropout(preset.dropout, seed + APART * (1 + self.silo.silo), self.device)
+        self.learner = Learner(talk, model, local, dropout, self.device)
+        self._graph: Surroundings | None = None
+
+    @abstractmethod
+    def surroundings(self) -> Surroundings:
+        """What the client computes on; its own nodes come first. Nobody is asked any more."""
+
+    @property
+    def graph(self) -> Surroundings:
+        """The same, made when it is first needed."""
+        if self._graph is None:
+            self._graph = self.surroundings()
+        return self._graph
+
+    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+        """Scores the model, takes a step, and takes over the mean."""
+        own = counts_of(self.silo, self.learner.classes(self.graph))
+        return self.figures(own, self.learner.step(self.graph), self.learner.labelled)
+
+    def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
+        """Scores the model as it is."""
+        return self.figures(counts_of(self.silo, self.learner.classes(self.graph)))
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, and the model after the last round."""
+        return {**super().report, "theta": flat(list(self.learner.model.parameters()))}
+
+    def state(self) -> dict[str, Array]:
+        """The model in training, and all that is kept."""
+        return {**super().state(), **under("learner", self.learner.state())}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        self.learner.restore(within("learner", state))
+        self._graph = None

@@ -13,17 +13,20 @@ from scipy import sparse
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.fed2gnn.averaging import ClientGraph, train_averaged
+from fgl_secure.methods.fed2gnn.averaging import Averaged
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
-from fgl_secure.methods.fed2gnn.latent import learn_latent
+from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums, ServerSums
+from fgl_secure.training.rounds import run
 
 Ids = NDArray[np.int64]
 
@@ -39,25 +42,51 @@ class Fed2GNNBaseline(StrEnum):
     """One party has everything."""
 
 
-def baseline_graphs(
-    graph: FederatedGraph, baseline: Fed2GNNBaseline, hops: int, kind: Propagation, device: torch.device
-) -> list[ClientGraph]:
-    """What each client computes on.
+class Seen(Averaged):
+    """One client of a baseline.
 
     Args:
-        graph: who has what; every edge in both directions.
-        baseline: who sees which edges.
-        hops: K, under `FULL`.
-        kind: of propagation.
-        device: where model compute runs.
+        talk: the collectives of the run.
+        preset: how to train; with a latent map, it is learnt first.
+        seen: the nodes and edges that it sees, of all nodes in their order; their features are looked at as well.
+        reach: how many hops from its own nodes.
+        backbone: "gcn", "sage" or "dagnn".
+        seed: of initial weights and dropout.
+        device: where model compute runs; the CPU by default.
     """
+
+    def __init__(
+        self,
+        talk: Collectives,
+        preset: Fed2GNNPreset,
+        seen: FederatedGraph,
+        reach: int,
+        *,
+        backbone: str = "gcn",
+        seed: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        super().__init__(talk, preset, backbone=backbone, seed=seed, device=device)
+        self._seen, self._reach, self._kind = seen, reach, backbone_of(backbone).propagation
+
+    def begin(self) -> None:
+        """Learns the latent map."""
+        if self.preset.latent is not None:
+            self.kept["latent"] = learn_latent(self.talk, self.preset.latent, seed=self.seed, device=self.device)
+
+    def surroundings(self) -> Surroundings:
+        """The nodes that it sees."""
+        latent = self.kept.get("latent")
+        nodes = nodes_within(self._seen, self.silo.nodes, self._reach)
+        features = self._seen.features[nodes] if latent is None else mapped(self._seen.features[nodes], latent)
+        return surroundings(self._seen, nodes, features, self._kind, self.device)
+
+
+def seen_by(graph: FederatedGraph, baseline: Fed2GNNBaseline, hops: int) -> tuple[FederatedGraph, int]:
+    """The edges that clients see, and how many hops from their own nodes."""
     check_undirected(graph)
     seen = graph.restricted_to_silos() if baseline is Fed2GNNBaseline.FEDAVG else graph
-    reach = hops if baseline is Fed2GNNBaseline.FULL else 0
-    clients = range(graph.num_silos)
-    return [
-        ClientGraph.of(graph, client, _surroundings(seen, client, reach, kind, device), device) for client in clients
-    ]
+    return seen, hops if baseline is Fed2GNNBaseline.FULL else 0
 
 
 def train_fed2gnn_baseline(
@@ -66,7 +95,7 @@ def train_fed2gnn_baseline(
     preset: Fed2GNNPreset,
     *,
     channel: Channel | None = None,
-    sums: ServerSums | None = None,
+    scheme: Scheme | None = None,
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
@@ -81,51 +110,40 @@ def train_fed2gnn_baseline(
         baseline: who sees which edges.
         preset: how to train.
         channel: between server and clients; a fresh one by default.
-        sums: adds the clients' rows up; in the clear by default.
+        scheme: of what clients send the server; in the clear by default.
         backbone: "gcn", "sage" or "dagnn".
         seed: of initial weights and dropout.
         device: where model compute runs.
         progress: called after each round.
     """
-    start, place = time.perf_counter(), device or torch.device("cpu")
-    graph = graph.in_one_silo() if baseline is Fed2GNNBaseline.CENTRAL else graph
+    start, central = time.perf_counter(), baseline is Fed2GNNBaseline.CENTRAL
+    graph = graph.in_one_silo() if central else graph
+    seen, reach = seen_by(graph, baseline, preset.hops)
     channel = channel or Channel(hierarchy_of(graph), SystemCoins())
-    adding, kind = sums or CollectiveSums(Plaintext(), channel), backbone_of(backbone).propagation
-    seen, rounds = graph, 0
-    if preset.latent is not None and preset.shared_latent and baseline is not Fed2GNNBaseline.CENTRAL:
-        latent = learn_latent(graph, channel, preset.latent, adding, seed=seed, device=place)
-        mapped = replace(graph.graph, features=read_only(latent(graph.features)), image_shape=None)
-        seen, rounds = replace(graph, graph=mapped), latent.rounds
-    clients = baseline_graphs(seen, baseline, preset.hops, kind, place)
-    return train_averaged(
-        graph,
-        clients,
-        channel,
-        preset,
-        adding,
-        backbone=backbone,
-        seed=seed,
-        device=place,
-        first=rounds,
-        start=start,
-        progress=progress,
-    )
+    if central or not preset.shared_latent:
+        preset = replace(preset, latent=None)
+
+    def make(talk: Collectives) -> Seen:
+        return Seen(talk, preset, seen, reach, backbone=backbone, seed=seed, device=device)
+
+    process = OneProcess(graph, {SERVER: scheme or Plaintext()}, channel, make)
+    return run(process, preset.epochs, channel.transcript, progress, start=start)
 
 
-def _surroundings(
-    graph: FederatedGraph, client: int, reach: int, kind: Propagation, device: torch.device
+def surroundings(
+    graph: FederatedGraph, nodes: Ids, features: NDArray[np.float32], kind: Propagation, device: torch.device
 ) -> Surroundings:
-    nodes = _within(graph, graph.devices_of(client), reach)
+    """Some nodes int64 [t] and the edges between them, with features float32 [t, d]."""
     place = np.full(graph.num_devices, -1, dtype=np.int64)
     place[nodes] = np.arange(len(nodes))
     edges = place[graph.edges]
     source, target = edges[:, (edges >= 0).all(axis=0)]
     degree = graph.in_degree[nodes].astype(np.float64)
     weights = degree_weights(source, target, np.ones(len(source)), degree, kind)
-    return Surroundings(Matrix(sparse.csr_array(graph.features[nodes]), device), Matrix(weights, device))
+    return Surroundings(Matrix(sparse.csr_array(features), device), Matrix(weights, device))
 
 
-def _within(graph: FederatedGraph, own: Ids, reach: int) -> Ids:
+def nodes_within(graph: FederatedGraph, own: Ids, reach: int) -> Ids:
     """A client's own nodes, and after them those within so many hops."""
     near = np.zeros(graph.num_devices, dtype=np.bool_)
     near[own] = True

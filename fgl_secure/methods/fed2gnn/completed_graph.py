@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums
 from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, degree_weights
 from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
+from fgl_secure.runtime.packing import Array
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -36,6 +37,10 @@ class CompletedGraph:
     target: Ids
     count: Reals
     neighbours: Reals
+
+    def state(self) -> dict[str, Array]:
+        """All of it, as arrays by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def surroundings(self, kind: Propagation, device: torch.device | None = None) -> Surroundings:
         """As a model computes on it."""

@@ -23,6 +23,8 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.protocols.topology import Grouping, Ids
 from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.training.parties import Between
+from fgl_secure.training.silo import Silo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,9 +37,6 @@ class PairMap:
         pair: int64 [m], the row that answers each request.
         asking: int64 [m], the node for which its client asks.
         asked: int64 [m], the node of another client that it asks for.
-        returned: bool [m], whether the client of `asked` asks for `asking` as well. Both clients know this: one sends
-            the one request and gets the other.
-        nodes: n, nodes of the graph.
     """
 
     client: Ids
@@ -45,32 +44,63 @@ class PairMap:
     pair: Ids
     asking: Ids
     asked: Ids
-    returned: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnPairs:
+    """What one client adds up for others, and hears from them.
+
+    Attributes:
+        row: int64 [s], the row that each of its nodes goes into; a row a node of another client, ascending.
+        summed: int64 [s], places of these nodes.
+        asks: bool [s], whether the node asks for the one that the row is for. The client knows: it sends the one
+            request and gets the other.
+        hearing: int64 [h], place of the node that hears of a node of another client.
+        heard_in_turn: bool [h], whether that one hears of it as well.
+        nodes: m, its own.
+    """
+
+    row: Ids
+    summed: Ids
+    asks: NDArray[np.bool_]
+    hearing: Ids
+    heard_in_turn: NDArray[np.bool_]
     nodes: int
 
+    @classmethod
+    def of(cls, silo: Silo, wanted: NDArray[np.bool_]) -> OwnPairs:
+        """From the edges along which rows are sums, bool [e]; see `Collectives.wanted`."""
+        (here, there), n = silo.inside, silo.facts.nodes
+        codes = silo.edges[:, wanted] * np.array([[n], [1]])
+        back = np.isin(silo.edges[1] * n + silo.edges[0], codes.sum(axis=0))
+        out, into = wanted & here, wanted & there
+        row = np.unique(silo.edges[1, out], return_inverse=True)[1].astype(np.int64)
+        summed, hearing = silo.local(silo.edges[0, out]), silo.local(silo.edges[1, into])
+        return cls(row, summed, back[out], hearing, back[into], len(silo.nodes))
+
     @property
-    def neighbours(self) -> Ids:
-        """int64 [n], the neighbours at other clients over which each node hears the sum."""
-        return np.bincount(self.asking, minlength=self.nodes).astype(np.int64)
+    def foreign(self) -> Ids:
+        """int64 [m], the neighbours at other clients over which each own node hears the sum."""
+        return np.bincount(self.hearing, minlength=self.nodes).astype(np.int64)
 
     @property
     def mutual(self) -> Ids:
-        """int64 [n], how many of these ask for the node in turn: through them its own row comes back."""
-        return np.bincount(self.asking[self.returned], minlength=self.nodes).astype(np.int64)
+        """int64 [m], how many of these hear of the node in turn: through them its own row comes back."""
+        return np.bincount(self.hearing[self.heard_in_turn], minlength=self.nodes).astype(np.int64)
 
     @property
     def sums(self) -> sparse.csr_array:
-        """CSR [p, n]: row p has a 1 at every node that it sums over."""
-        return self._rows(np.ones(len(self.pair), dtype=np.bool_))
+        """CSR [p, m]: each row has a 1 at every node that it sums over."""
+        return self._rows(np.ones(len(self.row), dtype=np.bool_))
 
     @property
     def one_sided(self) -> sparse.csr_array:
-        """CSR [p, n]: row p has a 1 at every node that it sums over and that does not ask in turn."""
-        return self._rows(~self.returned)
+        """CSR [p, m]: each row has a 1 at every node that it sums over and that does not ask in turn."""
+        return self._rows(~self.asks)
 
     def _rows(self, kept: NDArray[np.bool_]) -> sparse.csr_array:
-        at = (self.pair[kept], self.asked[kept])
-        return sparse.csr_array((np.ones(len(at[0])), at), shape=(len(self.client), self.nodes))
+        shape = (int(self.row.max(initial=-1)) + 1, self.nodes)
+        return sparse.csr_array((np.ones(int(kept.sum())), (self.row[kept], self.summed[kept])), shape=shape)
 
 
 def client_pairs(
@@ -91,15 +121,23 @@ def client_pairs(
     """
     asking, asked = _requests(graph, neighbours)
     asking, asked = _answered(graph, asking, asked, minimum)
-    n, clients = graph.num_devices, graph.num_silos
+    clients = graph.num_silos
     code = asking * clients + graph.silo_of[asked]
     rows, pair = np.unique(code, return_inverse=True)
-    returned = np.isin(asking * n + asked, asked * n + asking)
-    pairs = PairMap(rows % clients, rows // clients, pair.astype(np.int64), asking, asked, returned, n)
+    pairs = PairMap(rows % clients, rows // clients, pair.astype(np.int64), asking, asked)
     silos = channel.parties.ids(Role.SILO)
     senders, receivers = silos[pairs.client], silos[graph.silo_of]
     grouping = Grouping(senders, receivers, np.arange(len(rows), dtype=np.int64), pairs.node, senders, receivers)
     return grouping, pairs
+
+
+def between_clients(
+    graph: FederatedGraph, channel: Channel, neighbours: Ids | None = None, minimum: int = 1
+) -> Between:
+    """Has clients send their requests; what they add up for each other then. Arguments as for `client_pairs`."""
+    grouping, pairs = client_pairs(graph, channel, neighbours, minimum)
+    send_requests(graph, channel, pairs, Step(0))
+    return Between(grouping, np.stack([pairs.asked, pairs.asking]))
 
 
 def send_requests(graph: FederatedGraph, channel: Channel, pairs: PairMap, step: Step) -> None:

@@ -16,25 +16,32 @@ lines 18 and 22 of Protocol 1. The same holds for eta and the neighbours at the 
 
 This needs that every m hears of i in turn. Where a scheme refuses small sums, or each client samples for itself, some
 do not. Nothing of i comes back from these, so N counts the others alone; and f^(k-2) has walks through them that are
-not in q, so whoever sends q subtracts their mu^(k-3) from it (`PairMap.one_sided`).
+not in q, so whoever sends q subtracts their mu^(k-3) from it (`OwnPairs.one_sided`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import client_pairs, send_requests
-from fgl_secure.protocols.collective import Collective
+from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.graph.attributed_graph import read_only
+from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.topology import NEIGHBOURS, Ids, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, Ids
 from fgl_secure.runtime import Channel, Role, Step
+from fgl_secure.runtime.packing import Array, Arrays
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import Between
+from fgl_secure.training.program import Program
+from fgl_secure.training.silo import Silo
 
 Reals = NDArray[np.float64]
 
@@ -49,10 +56,12 @@ class RowRange:
     Attributes:
         first: largest magnitude of a coordinate in the first hop, positive.
         growth: by how much it may grow a hop, at least 1.
+        bound: the largest magnitude that a scheme takes; None where it takes any.
     """
 
     first: float
     growth: float = 1.0
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.first) and self.first > 0):
@@ -64,14 +73,24 @@ class RowRange:
         """The largest magnitude in a hop, counted from 1."""
         return self.first * self.growth ** (hop - 1)
 
-    def check(self, rows: Reals, hop: int) -> None:
-        """Raises unless rows are in range; nothing is clipped."""
+    def under(self, scheme: Scheme) -> RowRange:
+        """The same with the bound of a scheme."""
+        fixed = scheme.fixed_point(1)
+        return replace(self, bound=None if fixed is None else fixed.bound)
+
+    def unit(self, rows: Reals, hop: int) -> float:
+        """The unit in which the rows of a hop are sent.
+
+        Raises:
+            InputError: they are out of range; nothing is clipped.
+        """
         found = float(np.abs(rows).max(initial=0.0))
         if found > self.of(hop):
             raise InputError(
                 f"rows of hop {hop} must be of magnitude up to first * growth^{hop - 1} = {self.of(hop):g}; found "
                 f"{found:.3g}"
             )
+        return 1.0 if self.bound is None else self.of(hop) / self.bound
 
 
 class Walks:
@@ -109,9 +128,6 @@ class Walks:
         return total - returning * self.mu[-2] + before[-2]
 
 
-__all__ = ["HOP_SUMS", "HopExchange", "HopSums", "RowRange", "hop_sums"]
-
-
 HOP_SUMS = "hop sums"
 """What a client gets in a hop, noted as input of the client: (own node, the sum as it arrived), one row a node."""
 
@@ -131,91 +147,107 @@ class HopSums:
     eta: Reals
 
 
-class HopExchange:
-    """A scheme opened on the pairs of passive clients and nodes; the requests are sent.
-
-    Args:
-        graph: who has what; every edge in both directions.
-        scheme: computes the sums. It is asked for none that it would refuse.
-        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
-        width: d, columns of the values.
-        neighbours: int64 [2, m], nodes above the neighbours that are asked for; None for all.
-        rows: how large rows may get; None sends them as they are, up to the scheme's own bound.
-        round: of all messages.
+@dataclass(frozen=True, slots=True, eq=False)
+class Heard:
+    """What one client has after the exchange.
 
     Attributes:
-        grouping: rows and groups.
-        pairs: which nodes are in which row.
+        graph: its own nodes and the edges between them, numbered from 0.
+        values: float64 [m, w], rows as they were summed.
+        sums: of Protocol 1.
+        foreign: int64 [m], neighbours at other clients over which each node heard sums.
     """
 
-    def __init__(
-        self,
-        graph: FederatedGraph,
-        scheme: Scheme,
-        channel: Channel,
-        width: int,
-        *,
-        neighbours: Ids | None = None,
-        rows: RowRange | None = None,
-        round: int = 0,  # noqa: A002  # as in Step
-    ) -> None:
-        if width < 1:
-            raise InputError(f"width must be at least 1 column; found {width}")
-        self.grouping, self.pairs = client_pairs(graph, channel, neighbours, least_group(scheme))
-        send_requests(graph, channel, self.pairs, Step(round))
-        self._session = Collective(scheme, Topology(NEIGHBOURS, self.grouping, width), channel)
-        self._graph, self._channel, self._round, self._range = graph, channel, round, rows
-        fixed = scheme.fixed_point(1)
-        self._bound = None if fixed is None or rows is None else fixed.bound
-        self._done = False
+    graph: FederatedGraph
+    values: Reals
+    sums: HopSums
+    foreign: Ids
 
     @property
-    def heard(self) -> Ids:
-        """int64 [n], how many neighbours each node hears of, at its own client and at others: GCN's degree less 1."""
-        inside = self._graph.edges[1, ~self._graph.crosses_silos]
-        return np.bincount(inside, minlength=self._graph.num_devices) + self.pairs.neighbours
+    def neighbours(self) -> Reals:
+        """float64 [m], numbers of neighbours whose rows the client has or heard of."""
+        return (self.graph.in_degree + self.foreign).astype(np.float64)
 
-    def __call__(self, values: NDArray[np.floating[Any]], hops: int) -> HopSums:
-        """Runs all hops; an exchange serves once.
+    @property
+    def usual(self) -> float:
+        """How many other neighbours the end of an edge has on average, among the own nodes; at least 1."""
+        degree = self.neighbours
+        return max(float((degree**2).sum() / max(degree.sum(), 1) - 1), 1.0)
 
-        Args:
-            values: [n, d], x of every node as its own client has it.
-            hops: K, at least 1.
+    def state(self) -> dict[str, Array]:
+        """All but the graph, as arrays."""
+        sums = self.sums
+        return {"values": self.values, "f": sums.f, "mu": sums.mu, "eta": sums.eta, "foreign": self.foreign}
 
-        Raises:
-            InputError: hops, values or the rows of a hop are out of range, or the exchange has served.
-        """
-        self._check(values, hops)
-        walks = Walks(self._graph, np.asarray(values, dtype=np.float64), self.pairs.mutual)
-        sums, one_sided = self.pairs.sums, self.pairs.one_sided
-        for hop in range(1, hops + 1):
-            rows = sums @ walks.mu[hop - 1]
-            if hop > 2:
-                rows = rows - one_sided @ walks.mu[hop - 3]
-            walks.extend(self._summed(rows, hop))
-        return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta)))
+    @classmethod
+    def restored(cls, graph: FederatedGraph, state: Arrays) -> Heard:
+        """What a state was taken of, with the graph."""
+        return cls(graph, state["values"], HopSums(state["f"], state["mu"], state["eta"]), state["foreign"])
 
-    def _summed(self, rows: Reals, hop: int) -> Reals:
-        step, unit = Step(self._round, hop - 1), 1.0
-        if self._range is not None:
-            self._range.check(rows, hop)
-            unit = 1.0 if self._bound is None else self._range.of(hop) / self._bound
-        total = self._session.sum(rows / unit, step) * unit
-        heard = np.flatnonzero(self.pairs.neighbours)
-        owners = self._channel.parties.ids(Role.SILO)[self._graph.silo_of[heard]]
-        self._channel.note_inputs(HOP_SUMS, step, owners, np.column_stack([heard, total[heard]]))
-        return total
 
-    def _check(self, values: NDArray[np.floating[Any]], hops: int) -> None:
-        if hops < 1:
-            raise InputError(f"hops must be at least 1; found {hops}")
-        if values.ndim != 2 or len(values) != self._graph.num_devices:
-            raise InputError(f"values must be [{self._graph.num_devices}, d]; found {list(values.shape)}")
-        if not np.isfinite(values).all():
-            raise InputError("values must be finite; found NaN or infinity")
-        if self._done:
-            raise InputError("an exchange must serve once; found a second call")
-        self._done = True
+def own_graph(silo: Silo) -> FederatedGraph:
+    """A client's own nodes and the edges between them, numbered from 0."""
+    edges = silo.local(silo.edges[:, np.logical_and(*silo.inside)])
+    labels = read_only(silo.labels)
+    graph = Graph(silo.facts.name, read_only(silo.features), labels, read_only(edges))
+    nobody = np.zeros(len(labels), dtype=np.int64)
+    return FederatedGraph(graph, read_only(nobody), silo.train, silo.validation, silo.test, "own")
+
+
+def exchanged(
+    talk: Collectives, graph: FederatedGraph, values: Reals, hops: int, rows: RowRange | None
+) -> tuple[HopSums, Reals]:
+    """All hops, as one client runs them.
+
+    Args:
+        talk: sums over neighbours, which clients add up beforehand.
+        graph: its `own_graph`.
+        values: float64 [m, d], x of its nodes.
+        hops: K, at least 1.
+        rows: how large rows may get; None sends them as they are, up to the scheme's own bound.
+
+    Returns:
+        The sums, and what it heard, float64 [K, m, d].
+
+    Raises:
+        InputError: the rows of a hop are out of range.
+    """
+    pairs, heard = OwnPairs.of(talk.silo, talk.wanted), []
+    walks, sums, one_sided = Walks(graph, values, pairs.mutual), pairs.sums, pairs.one_sided
+    for hop in range(1, hops + 1):
+        sent = sums @ walks.mu[hop - 1]
+        if hop > 2:
+            sent = sent - one_sided @ walks.mu[hop - 3]
+        unit = 1.0 if rows is None else rows.unit(sent, hop)
+        heard.append(talk.neighbours(torch.from_numpy(sent / unit), layer=hop - 1)[1].numpy() * unit)
+        walks.extend(heard[-1])
+    return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta))), np.stack(heard)
+
+
+class Exchange(Program):
+    """Protocol 1 alone, on given rows.
+
+    Args:
+        talk: see `exchanged`.
+        values: float64 [m, d].
+        hops: K.
+        rows: how large rows may get.
+    """
+
+    def __init__(self, talk: Collectives, values: Reals, hops: int, rows: RowRange | None) -> None:
+        super().__init__(talk)
+        self._values, self._hops, self._rows = values, hops, rows
+
+    def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
+        """All hops."""
+        found, heard = exchanged(self.talk, own_graph(self.silo), self._values, self._hops, self._rows)
+        self.kept = {"f": found.f, "mu": found.mu, "eta": found.eta, "heard": heard}
+        return False
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """The sums, and what was heard."""
+        return self.kept
 
 
 def hop_sums(
@@ -228,14 +260,57 @@ def hop_sums(
     neighbours: Ids | None = None,
     rows: RowRange | None = None,
 ) -> HopSums:
-    """Protocol 1 from the requests to the last hop; see `HopExchange` for the arguments.
+    """Protocol 1 from the requests to the last hop, for all clients in one process.
+
+    Args:
+        graph: who has what; every edge in both directions.
+        values: [n, d], x of every node as its own client has it.
+        hops: K, at least 1.
+        scheme: computes the sums. It is asked for none that it would refuse.
+        channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
+        neighbours: int64 [2, m], nodes above the neighbours that are asked for; None for all.
+        rows: how large rows may get; None sends them as they are, up to the scheme's own bound.
 
     Returns:
         The sums of every node, as its own client holds them.
+
+    Raises:
+        InputError: hops, values, requests or the rows of a hop are out of range.
     """
+    _check(graph, values, hops)
+    x, limits = np.asarray(values, dtype=np.float64), None if rows is None else rows.under(scheme)
+    between = between_clients(graph, channel, neighbours, least_group(scheme))
+
+    def make(talk: Collectives) -> Program:
+        return Exchange(talk, x[talk.silo.nodes], hops, limits)
+
+    process = OneProcess(graph, {NEIGHBOURS: scheme}, channel, make, width=x.shape[1], between=between)
+    process.round(0)
+    reports = [program.report for program in process.programs]
+    note_heard(channel, graph, between, [report["heard"] for report in reports])
+    return HopSums(*(_of_all(graph, [report[name] for report in reports]) for name in ("f", "mu", "eta")))
+
+
+def note_heard(channel: Channel, graph: FederatedGraph, between: Between, heard: list[Reals]) -> None:
+    """Notes the sums that clients got in each hop, float64 [K, m, d] of each, with their own knowledge."""
+    there = np.unique(between.edges[1])
+    owners = channel.parties.ids(Role.SILO)[graph.silo_of[there]]
+    for hop, total in enumerate(_of_all(graph, heard)):
+        channel.note_inputs(HOP_SUMS, Step(0, hop), owners, np.column_stack([there, total[there]]))
+
+
+def _of_all(graph: FederatedGraph, parts: list[Reals]) -> Reals:
+    """Layers of all nodes, float64 [K, n, d], from those of each client."""
+    whole = np.empty((len(parts[0]), graph.num_devices, parts[0].shape[2]))
+    for client, part in enumerate(parts):
+        whole[:, graph.devices_of(client)] = part
+    return whole
+
+
+def _check(graph: FederatedGraph, values: NDArray[np.floating[Any]], hops: int) -> None:
     if hops < 1:
         raise InputError(f"hops must be at least 1; found {hops}")
-    if values.ndim != 2:
+    if values.ndim != 2 or len(values) != graph.num_devices or not values.shape[1]:
         raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
-    exchange = HopExchange(graph, scheme, channel, values.shape[1], neighbours=neighbours, rows=rows)
-    return exchange(values, hops)
+    if not np.isfinite(values).all():
+        raise InputError("values must be finite; found NaN or infinity")

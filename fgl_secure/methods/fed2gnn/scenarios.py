@@ -20,18 +20,17 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
 from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, client_pairs
-from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums
-from fgl_secure.methods.fed2gnn.models import backbone_of
+from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_heard
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.training import exchange
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
+from fgl_secure.methods.fed2gnn.training import clients_of, row_range
 from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums
 
 Reals = NDArray[np.float64]
 
@@ -104,13 +103,17 @@ def trained_hops(
     """
     parties = hierarchy_of(graph, scheme.helpers)
     channel = Channel(parties, SimulationCoins(seed), Recording.everything(1))
-    kind = backbone_of(backbone).propagation
-    sums = CollectiveSums(averaging, channel)
-    had = exchange(graph, channel, preset, scheme, sums, kind=kind, seed=seed, device=device)
-    rows = None if scheme.fixed_point(1) is None else RowRange(preset.row_range, preset.row_growth)
-    setting = HopSetting(preset.hops, scheme, preset.neighbours, rows)
-    words = f"hop sums of {had.values.shape[1]} columns, {backbone}"
-    return _run(graph, had.graph, had.values, setting, channel, (scheme.name, words))
+    schemes = {NEIGHBOURS: scheme, SERVER: averaging}
+    process, asked, between = clients_of(graph, schemes, channel, preset, backbone=backbone, seed=seed, device=device)
+    process.begin()
+    clients = [client for client in process.programs if isinstance(client, Fed2GNN)]
+    note_heard(channel, graph, between, [client.heard for client in clients])
+    values = np.empty((graph.num_devices, clients[0].had.values.shape[1]))
+    for client in clients:
+        values[client.silo.nodes] = client.had.values
+    setting = HopSetting(preset.hops, scheme, preset.neighbours, row_range(preset, scheme))
+    words = f"hop sums of {values.shape[1]} columns, {backbone}"
+    return _run(graph, asked, values, setting, channel, (scheme.name, words))
 
 
 def _run(

@@ -26,12 +26,12 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel, Claim, Recording
 from fgl_secure.schemes import parse
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import check_selection
-from fgl_secure.training.server_sums import CollectiveSums
 
 AVERAGING: Scheme = PairwiseMasking()
 """What adds up the models beside a protocol that hides messages, when no scheme is named."""
@@ -94,10 +94,9 @@ class Fed2GNNSubject(Subject):
         channel = Channel(parties, coins or SystemCoins(), recording)
         return train_fed2gnn(
             self.graph,
+            {NEIGHBOURS: self.scheme, SERVER: self.averaging},
             channel,
             self.preset,
-            self.scheme,
-            CollectiveSums(self.averaging, channel),
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,

@@ -14,13 +14,12 @@ from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Over the test nodes of all clients together."""
@@ -81,9 +80,8 @@ class Fed2GNNRun:
         """Trains once; the choices' scheme computes the sums over neighbours."""
         graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
         channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed))
-        preset, sums = self.setting.preset(data, choices), CollectiveSums(Plaintext(), channel)
-        backbone = self.setting.backbone
-        return _measured(train_fed2gnn(graph, channel, preset, scheme, sums, backbone=backbone, seed=seed))
+        preset, backbone = self.setting.preset(data, choices), self.setting.backbone
+        return _measured(train_fed2gnn(graph, {NEIGHBOURS: scheme}, channel, preset, backbone=backbone, seed=seed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,10 @@ class NeighbourSums(Part):
             step: round, layer and direction; each once.
         """
 
+    def between(self) -> tuple[int | None, NDArray[np.bool_]]:
+        """How many rows the silo adds where it adds up beforehand, and along which of its edges; None where not."""
+        return None, np.empty(0, dtype=np.bool_)
+
     @abstractmethod
     def summed(self) -> NDArray[np.int64]:
         """int64 [m]: messages in the forward sum of each device, once that is agreed on."""

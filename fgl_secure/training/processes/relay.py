@@ -142,8 +142,16 @@ class HostedSums(NeighbourSums):
             self._due = _Due.BACKWARD
             return self._neighbours.tell(Direction.BACKWARD)
         self._neighbours.hear(inbox, Direction.BACKWARD)
-        self._due, self._hosting = _Due.SUMS, self._hosted()
+        self._agree()
         return None
+
+    @property
+    def agreed(self) -> bool:
+        """Whether it is known which messages are sent."""
+        return self._due is _Due.SUMS
+
+    def _agree(self) -> None:
+        self._due, self._hosting = _Due.SUMS, self._hosted()
 
     @property
     def _sums(self) -> Hosting:

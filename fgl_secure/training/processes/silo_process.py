@@ -9,6 +9,7 @@ call that is due.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import IntEnum
 from typing import Any
 
@@ -145,10 +146,11 @@ class SiloProcess(Process):
         return self._strand
 
     def _made(self) -> Program:
-        sizes = np.zeros(len(self._silo.nodes), dtype=np.int64)
-        summed = sizes if self._neighbours is None else self._neighbours.summed()
         grid = grid_for(self._company.scheme, self._company.silos)
-        setting = Setting(summed, grid, self._looks_at, self._company.largest)
+        setting = Setting(np.zeros(len(self._silo.nodes), dtype=np.int64), grid, self._looks_at, self._company.largest)
+        if self._neighbours is not None:
+            rows, wanted = self._neighbours.between()
+            setting = replace(setting, summed=self._neighbours.summed(), rows=rows, wanted=wanted)
         return self._make(Collectives(self._silo, setting))
 
     def _looks_at(self, _step: Step) -> bool:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
+from fgl_secure.methods.fed2gnn.completed_graph import sent_values
+from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
+from fgl_secure.methods.fed2gnn.models import backbone_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.training import MakeChildren, train_fed2gnn
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
+from fgl_secure.methods.fed2gnn.training import train_fed2gnn
+from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level, TrueChildren
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.scheme import Scheme as ServerScheme
+from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.server_sums import CollectiveSums
 
 QUICK = Fed2GNNPreset(
     "honest",
@@ -48,14 +54,36 @@ def train(
     updates: ServerScheme | None = None,
     *,
     backbone: str = "gcn",
-    children: MakeChildren | None = None,
+    children: Callable[[Fed2GNN], Children] | None = None,
     recording: Recording | None = None,
     seed: int = 0,
 ) -> TrainingResult:
     scheme = scheme or Plaintext()
     channel = channel_of(graph, scheme, recording)
-    sums = CollectiveSums(updates or Plaintext(), channel)
-    return train_fed2gnn(graph, channel, preset, scheme, sums, backbone=backbone, children=children, seed=seed)
+    schemes = {NEIGHBOURS: scheme, SERVER: updates or Plaintext()}
+    return train_fed2gnn(graph, schemes, channel, preset, backbone=backbone, children=children, seed=seed)
+
+
+def true_children(graph: FederatedGraph, preset: Fed2GNNPreset, backbone: str = "gcn") -> Callable[[Fed2GNN], Children]:
+    """The true nodes in place of decoded ones, of features as they are: what no client knows."""
+    degree = graph.in_degree.astype(np.float64)
+    values = sent_values(graph.features.astype(np.float64), degree, backbone_of(backbone).propagation)
+    mu = hop_sums(graph, values, preset.hops, Plaintext(), channel_of(graph)).mu[: preset.hops - 1]
+    return lambda client: TrueOfClient(TrueChildren(graph, values, mu, client.had.usual), client.silo.nodes)
+
+
+class TrueOfClient(Children):
+    """True nodes by their numbers in the whole graph, of roots that go by their places at their client."""
+
+    def __init__(self, whole: TrueChildren, members: np.ndarray) -> None:
+        self._whole, self._members = whole, members
+
+    def single(self, level: Level) -> Level:
+        roots = (level.father == UNKNOWN).all()
+        return self._whole.single(replace(level, node=self._members[level.node]) if roots else level)
+
+    def degrees(self, elements: np.ndarray) -> np.ndarray:
+        return self._whole.degrees(elements)
 
 
 def relabelled(graph: FederatedGraph, client_of: np.ndarray) -> FederatedGraph:

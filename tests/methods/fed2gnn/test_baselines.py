@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_graphs, train_fed2gnn_baseline
-from fgl_secure.methods.fed2gnn.models import Propagation
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, Seen, seen_by, train_fed2gnn_baseline
 from fgl_secure.schemes import server_scheme
-from fgl_secure.training.server_sums import CollectiveSums
+from fgl_secure.training.one_process import OneProcess
 from tests.methods.fed2gnn.oracles import graph_of
 from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits
 
@@ -25,9 +24,12 @@ PATH = graph_of([[0, 1], [1, 2], [2, 3], [3, 4]], 5, [0, 0, 1, 1, 1])
 )
 def test_a_client_has_so_many_hops(baseline: Fed2GNNBaseline, hops: int, nodes: int) -> None:
     """On a path of five nodes, of which it has the first two."""
-    first = baseline_graphs(PATH, baseline, hops, Propagation.MEAN, torch.device("cpu"))[0]
-    assert (first.surroundings.neighbours @ torch.ones(nodes, 1)).shape == (nodes, 1)
-    assert first.members.tolist() == [0, 1]
+    seen, reach = seen_by(PATH, baseline, hops)
+    process = OneProcess(PATH, {}, channel_of(PATH), lambda talk: Seen(talk, PLAIN, seen, reach))
+    first = process.programs[0]
+    assert isinstance(first, Seen)
+    assert (first.surroundings().neighbours @ torch.ones(nodes, 1)).shape == (nodes, 1)
+    assert first.silo.nodes.tolist() == [0, 1]
 
 
 def test_without_cross_edges_fedavg_lacks_nothing() -> None:
@@ -55,8 +57,8 @@ def test_central_training_does_not_depend_on_who_has_what() -> None:
 def test_masked_models_average_to_the_same() -> None:
     """Pairwise masking of what clients send changes no bit of FedAvg."""
     channel = channel_of(GRAPH)
-    sums = CollectiveSums(server_scheme("pairwise-masking"), channel)
-    masked = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, channel=channel, sums=sums)
+    scheme = server_scheme("pairwise-masking")
+    masked = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, channel=channel, scheme=scheme)
     assert masked.losses == train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK).losses
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_graphs
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, nodes_within, seen_by, surroundings
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
 from fgl_secure.methods.fed2gnn.models import Propagation, Surroundings, backbone_of, make_model
@@ -61,11 +61,12 @@ def test_true_trees_give_the_scores_of_the_whole_graph(
     graph = random_graph(20, 25, silos, seed)
     kind = backbone_of(backbone).propagation
     decoded = hops - 1 if summed and backbone != "dagnn" else hops
-    whole = baseline_graphs(graph, Fed2GNNBaseline.FULL, hops, kind, CPU)
+    seen, reach = seen_by(graph, Fed2GNNBaseline.FULL, hops)
     for client in range(graph.num_silos):
         own = len(graph.devices_of(client))
         trees = completed(graph, client, hops, decoded, kind).surroundings(kind)
-        wanted = scores(backbone, hops, whole[client].surroundings, own)
+        nodes = nodes_within(seen, graph.devices_of(client), reach)
+        wanted = scores(backbone, hops, surroundings(seen, nodes, seen.features[nodes], kind, CPU), own)
         torch.testing.assert_close(scores(backbone, hops, trees, own), wanted, rtol=1e-3, atol=1e-4)
 
 

@@ -14,8 +14,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import PairMap, sampled_neighbours
-from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopExchange, HopSums, RowRange, hop_sums
+from fgl_secure.methods.fed2gnn.grouping import OwnPairs, client_pairs, sampled_neighbours
+from fgl_secure.methods.fed2gnn.hop_sums import HOP_SUMS, HopSums, RowRange, hop_sums
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -140,8 +140,8 @@ def test_a_forgotten_correction_is_noticed(name: str, first_wrong: int, monkeypa
     graph, hops = random_graph(60, 90, 3, 0), 4
     neighbours = asked_at_random(graph, 0)
     expected = Heard.of(graph, neighbours=neighbours).sums(graph.features.astype(np.float64), hops)
-    right = getattr(PairMap, name)
-    monkeypatch.setattr(PairMap, name, property(lambda pairs: 0 * right.fget(pairs)))
+    right = getattr(OwnPairs, name)
+    monkeypatch.setattr(OwnPairs, name, property(lambda pairs: 0 * right.fget(pairs)))
     found = run(graph, hops, neighbours=neighbours)
     agree = [np.allclose(found.f[k], expected.f[k], atol=1e-6) for k in range(hops)]
     assert agree == [hop < first_wrong for hop in range(1, hops + 1)]
@@ -221,9 +221,8 @@ def test_messages_and_bytes_grow_with_nodes_neighbours_and_hops() -> None:
     assert crossing <= graph.num_devices * most
     for hops in (1, 2, 5):
         wire = channel(graph, Plaintext())
-        exchange = HopExchange(graph, Plaintext(), wire, width)
-        exchange(graph.features, hops)
-        rows = len(exchange.pairs.client)
+        hop_sums(graph, graph.features, hops, Plaintext(), wire)
+        rows = len(client_pairs(graph, wire)[1].client)
         assert 0 < rows <= crossing
         assert wire.transcript.message_count == crossing + hops * rows
         assert wire.transcript.byte_count == crossing * 2 * 4 + hops * rows * width * 8
@@ -246,15 +245,15 @@ def test_a_client_notes_what_it_hears_of_its_own_nodes(scheme: Scheme) -> None:
     """One note a hop: nodes whose sums were computed, with the sum as it arrived, at the client that the node is of."""
     graph, hops = random_graph(60, 120, 4, 0), 3
     wire = channel(graph, scheme, Recording.everything())
-    exchange = HopExchange(graph, scheme, wire, 3, rows=ROWS)
-    found = exchange(graph.features, hops)
+    found = hop_sums(graph, graph.features, hops, scheme, wire, rows=ROWS)
+    _, pairs = client_pairs(graph, wire, None, least_group(scheme))
     view = wire.transcript.views(Role.SILO)
     notes = view.own(HOP_SUMS)
     assert [rows.step.layer for rows in notes] == list(range(hops))
     for k, rows in enumerate(notes):
         nodes = rows.values[:, 0].astype(int)
         assert np.array_equal(graph.silo_of[nodes], rows.observers)
-        assert sorted(nodes) == np.flatnonzero(exchange.pairs.neighbours).tolist()
+        assert sorted(nodes) == np.unique(pairs.asking).tolist()
         if k == 0:
             np.testing.assert_allclose(rows.values[:, 1:], found.f[0][nodes], atol=1e-5)
 
@@ -263,14 +262,15 @@ def test_plaintext_shows_the_rows_of_the_protocol() -> None:
     """With all neighbours asked for, a passive client's message is q of the protocol: its neighbours' mu, added up."""
     graph, hops = random_graph(40, 80, 3, 0), 4
     wire = channel(graph, Plaintext(), Recording.everything())
-    exchange = HopExchange(graph, Plaintext(), wire, 3)
-    found = exchange(graph.features, hops)
+    found = hop_sums(graph, graph.features, hops, Plaintext(), wire)
+    _, pairs = client_pairs(graph, wire)
     mu = [graph.features.astype(np.float64), *found.mu]
     for client in range(3):
         for rows in wire.transcript.view([Party(Role.SILO, client)]).messages(Phase.VALUES):
             assert rows.payload is not None
-            expected = exchange.pairs.sums @ mu[rows.step.layer]
-            mine = graph.silo_of[exchange.pairs.node] == client
+            expected = np.zeros((len(pairs.node), 3))
+            np.add.at(expected, pairs.pair, mu[rows.step.layer][pairs.asked])
+            mine = graph.silo_of[pairs.node] == client
             assert np.isclose(rows.payload[:, None], expected[mine][None]).all(axis=2).any(axis=1).all()
 
 
@@ -310,7 +310,7 @@ def test_lost_requests_stop_the_exchange() -> None:
     graph = graph_of([(0, 1), (1, 2)], 3, [0, 1, 0])
     wire = Channel(hierarchy_of(graph), SimulationCoins(0), loss=lambda *batch: np.arange(len(batch[2])) > 0)
     with pytest.raises(ProtocolError, match="requests must all arrive, or sums are wrong; 1 of 4 did not"):
-        HopExchange(graph, Plaintext(), wire, 1)
+        hop_sums(graph, graph.features, 1, Plaintext(), wire)
 
 
 def test_bad_input_is_refused() -> None:
@@ -332,7 +332,3 @@ def test_bad_input_is_refused() -> None:
     one_way = replace(graph, graph=replace(graph.graph, edges=np.array([[0], [1]])))
     with pytest.raises(InputError, match="every edge in both directions"):
         hop_sums(one_way, x, 1, Plaintext(), wire)
-    exchange = HopExchange(graph, Plaintext(), wire, 1)
-    exchange(x, 1)
-    with pytest.raises(InputError, match="an exchange must serve once"):
-        exchange(x, 1)

@@ -11,20 +11,21 @@ import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fed2gnn import training
-from fgl_secure.methods.fed2gnn.averaging import UpdateLayout
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
+from fgl_secure.methods.fed2gnn.models import make_model
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.training import train_fed2gnn, true_children
+from fgl_secure.methods.fed2gnn.program import Fed2GNN
+from fgl_secure.methods.fed2gnn.training import train_fed2gnn
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import least_group
+from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parameters import flat
 from fgl_secure.training.server_sums import SERVER_SUM
-from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train
-from tests.sums import clear_sums
+from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train, true_children
 
 GRAPH = some_digits()
 
@@ -36,7 +37,7 @@ def losses(result: TrainingResult) -> np.ndarray:
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
 def test_true_children_train_like_full_neighbourhoods(backbone: str) -> None:
     """With what is there in place of what was decoded, every round is that of FedAvg-Full, up to rounding."""
-    ours = train(GRAPH, PLAIN, backbone=backbone, children=true_children)
+    ours = train(GRAPH, PLAIN, backbone=backbone, children=true_children(GRAPH, PLAIN, backbone))
     full = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, PLAIN, backbone=backbone)
     np.testing.assert_allclose(losses(ours), losses(full), rtol=1e-5)
     assert ours.accuracy == full.accuracy
@@ -77,7 +78,7 @@ def test_the_server_learns_sums_alone_under_a_scheme() -> None:
     secured = train(GRAPH, updates=server_scheme("pairwise-masking"), recording=Recording.everything())
     view = secured.transcript.views(Role.SERVER)
     assert len(view.messages(Phase.VECTORS)) == 0
-    calls = QUICK.latent.epochs + 1 + QUICK.epochs + 1 if QUICK.latent else 0
+    calls = QUICK.latent.epochs + 1 + 2 * QUICK.epochs + 1 if QUICK.latent else 0
     assert len(view.own(SERVER_SUM)) == calls
     clear = train(GRAPH, recording=Recording.everything())
     seen = clear.transcript.views(Role.SERVER)
@@ -88,39 +89,43 @@ def test_seconds_count_from_the_first_message(monkeypatch: pytest.MonkeyPatch) -
     """An exchange that takes a thousand seconds is in the total, and not in the median of the rounds."""
     clock = [0.0]
 
-    def slow(*args: Any, **named: Any) -> training.Exchanged:
-        clock[0] += 1000
-        return exchange(*args, **named)
+    def slow(client: Fed2GNN) -> None:
+        clock[0] += 1000 * (client.silo.silo == 0)
+        begin(client)
 
-    exchange = training.exchange
-    monkeypatch.setattr(training, "exchange", slow)
+    begin = Fed2GNN.begin
+    monkeypatch.setattr(Fed2GNN, "begin", slow)
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
     result = train(GRAPH)
     assert result.seconds == 1000
     assert result.seconds_per_round == 0
 
 
-def test_what_a_layout_names_is_what_is_sent() -> None:
-    """Slices cover a row once and in order."""
-    layout = UpdateLayout(7)
-    row = np.arange(layout.width)
-    parts = [row[part] for part in (layout.model, layout.weight, layout.right, layout.scored)]
-    assert [len(part) for part in parts] == [7, 1, 1, 1]
-    assert np.array_equal(np.concatenate(parts), row)
-
-
-def test_the_validation_counts_in_the_rows_are_those_that_choose_the_round() -> None:
+def test_counts_are_those_that_choose_the_round() -> None:
     """The sums over clients give the pooled validation accuracy of every round: the best is the reported one."""
     preset = replace(PLAIN, epochs=6)
-    result = train(GRAPH, preset, recording=Recording.everything(), children=true_children)
+    result = train(GRAPH, preset, recording=Recording.everything(), children=true_children(GRAPH, preset))
     view = result.transcript.views(Role.SERVER)
-    totals = [np.asarray(batch.payload).sum(axis=0) for batch in view.messages(Phase.VECTORS)]
-    accuracy = [total[-2] / total[-1] for total in totals]
+    batches = [batch for batch in view.messages(Phase.VECTORS) if batch.step.evaluation]
+    totals = [np.asarray(batch.payload).sum(axis=0) for batch in batches]
+    accuracy = [total[1] / total[2] for total in totals]
     assert len(totals) == preset.epochs + 1
     assert int(np.argmax(accuracy)) == result.selected_round
     assert max(accuracy) == pytest.approx(result.accuracy.validation)
-    assert totals[0][-1] * GRAPH.num_devices == pytest.approx(GRAPH.validation_mask.sum())
-    assert totals[-1][:-2].max() == 0  # the last call scores, and carries no model
+    assert totals[0][2] == GRAPH.validation_mask.sum()
+
+
+def test_models_are_sent_with_their_weight() -> None:
+    """Labelled nodes over all nodes, the last entry, and everything else times it."""
+    preset = replace(PLAIN, epochs=1, learning_rate=1e-30)
+    result = train(GRAPH, preset, recording=Recording.everything(), children=true_children(GRAPH, preset))
+    batches = result.transcript.views(Role.SERVER).messages(Phase.VECTORS)
+    (rows,) = (np.asarray(batch.payload) for batch in batches if not batch.step.evaluation)
+    labelled = np.bincount(GRAPH.silo_of, weights=GRAPH.train_mask)
+    np.testing.assert_allclose(rows[:, -1], labelled / GRAPH.num_devices, atol=1e-9)
+    weights = (GRAPH.graph.num_features, preset.hidden, GRAPH.num_classes)
+    start = flat(list(make_model("gcn", weights, preset.hops, 0).parameters()))
+    np.testing.assert_allclose(rows[:, :-1] / rows[:, -1:], np.tile(start, (4, 1)), atol=1e-6)
 
 
 def small(pairs: list[list[int]], silo_of: list[int]) -> FederatedGraph:
@@ -210,7 +215,7 @@ def test_other_parties_and_backbones_are_refused() -> None:
     """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
-        train_fed2gnn(GRAPH, channel, QUICK, RelayCoded(), clear_sums(channel))
+        train_fed2gnn(GRAPH, {NEIGHBOURS: RelayCoded()}, channel, QUICK)
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 

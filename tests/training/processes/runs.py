@@ -19,6 +19,7 @@ from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
 from fgl_secure.training.processes.relay import HostedSums, RelayProcess, RelaySums
 from fgl_secure.training.processes.silo_process import SiloProcess
+from fgl_secure.training.processes.silo_rows import SiloRowSums
 from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.program import Program
@@ -61,11 +62,15 @@ def company(graph: FederatedGraph, scheme: Scheme) -> Company:
 
 
 def silo_makes(
-    graph: FederatedGraph, make: Callable[[Collectives], Program], schemes: Mapping[str, Scheme]
+    graph: FederatedGraph,
+    make: Callable[[Collectives], Program],
+    schemes: Mapping[str, Scheme],
+    *,
+    between: bool = False,
 ) -> dict[int, Make]:
     """What makes each silo's process, and each relay's where there are any; what a silo holds is cut out once.
 
-    Without a scheme for neighbours silos sum nothing over them.
+    Without a scheme for neighbours silos sum nothing over them; they may add up beforehand what goes to one node.
     """
     rows, server = schemes.get("neighbours"), schemes.get("server", Plaintext())
 
@@ -73,7 +78,7 @@ def silo_makes(
         silo, coins = Silo.of(graph, number), SystemCoins()
 
         def made() -> Process:
-            sums = None if rows is None else _neighbour_sums(silo, rows, coins)
+            sums = None if rows is None else _neighbour_sums(silo, rows, coins, between)
             return SiloProcess(silo, make, company(graph, server), coins, sums, rows)
 
         return made
@@ -88,7 +93,9 @@ def silo_makes(
     return makes
 
 
-def _neighbour_sums(silo: Silo, rows: Scheme, coins: Coins) -> NeighbourSums:
+def _neighbour_sums(silo: Silo, rows: Scheme, coins: Coins, between: bool) -> NeighbourSums:
+    if between:
+        return SiloRowSums(silo, rows, SESSION, coins, width=WIDEST)
     if isinstance(rows, RelayCoded):
         return RelaySums(silo, rows, SESSION, coins)
     return HostedSums(silo, rows, SESSION, coins, width=WIDEST)

@@ -1,0 +1,98 @@
+"""Fed2GNN (Algorithms 1 and 2) as one client runs it: sums over trees, trees from sums, and averaging of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from fgl_secure.methods.fed2gnn.averaging import APART, Averaged
+from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
+from fgl_secure.methods.fed2gnn.decoder import Decoder
+from fgl_secure.methods.fed2gnn.grouping import OwnPairs
+from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged, own_graph
+from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
+from fgl_secure.methods.fed2gnn.models import Surroundings, backbone_of
+from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
+from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren
+from fgl_secure.runtime.packing import Arrays, under, within
+from fgl_secure.training.collectives import Collectives
+
+TINY = 1e-12
+
+
+class Fed2GNN(Averaged):
+    """One client of Fed2GNN.
+
+    Args:
+        talk: the collectives of the run; clients add up beforehand what goes to one node.
+        preset: how to train.
+        backbone: "gcn", "sage" or "dagnn".
+        seed: of initial weights, dropout and decoders.
+        device: where model compute runs; the CPU by default.
+        rows: how large rows may get; None sends them as they are.
+        children: where trees come from; decoders by default.
+
+    Attributes:
+        had: what the client has after the exchange.
+        heard: float64 [K, m, w], the sums as they arrived, in the process that the exchange ended in.
+    """
+
+    had: Heard
+    heard: Reals
+
+    def __init__(
+        self,
+        talk: Collectives,
+        preset: Fed2GNNPreset,
+        *,
+        backbone: str = "gcn",
+        seed: int = 0,
+        device: torch.device | None = None,
+        rows: RowRange | None = None,
+        children: Callable[[Fed2GNN], Children] | None = None,
+    ) -> None:
+        super().__init__(talk, preset, backbone=backbone, seed=seed, device=device)
+        self._kind, self._rows, self._children = backbone_of(backbone).propagation, rows, children or decoded_children
+
+    def begin(self) -> None:
+        """All that is said before the first round: the latent map, and sums over trees."""
+        features, latent = self.silo.features, self.preset.latent
+        if latent is not None:
+            features = mapped(features, learn_latent(self.talk, latent, seed=self.seed, device=self.device))
+        graph, foreign = own_graph(self.silo), OwnPairs.of(self.silo, self.talk.wanted).foreign
+        degree = (graph.in_degree + foreign).astype(np.float64)
+        values = sent_values(features.astype(np.float64), degree, self._kind)
+        sums, self.heard = exchanged(self.talk, graph, values, self.preset.hops, self._rows)
+        self.had = Heard(graph, values, sums, foreign)
+        self.kept = under("had", self.had.state())
+
+    def surroundings(self) -> Surroundings:
+        """Hangs trees on the client's own graph; the first time they are found out."""
+        if "tree/rows" not in self.kept:
+            had, preset = self.had, self.preset
+            roots = roots_of(had.graph, 0, had.values, had.sums, had.foreign)
+            tree = complete(had.graph, 0, roots, self._children(self), preset.decoded_levels, self._kind)
+            self.kept = under("tree", tree.state())
+        return CompletedGraph(**within("tree", self.kept)).surroundings(self._kind, self.device)
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        if "had/values" in self.kept:
+            self.had = Heard.restored(own_graph(self.silo), within("had", self.kept))
+
+
+def decoded_children(client: Fed2GNN) -> Children:
+    """Trains the client's decoders on its own nodes."""
+    had, preset, number = client.had, client.preset, client.silo.silo
+    decoders = {}
+    for parts in range(preset.hops, preset.hops - preset.decoded_levels, -1):
+        mu = had.sums.mu[: parts - 1]
+        data = own_neighbourhoods(had.graph, 0, had.values, mu, had.neighbours, preset.neighbours, client.seed)
+        coins = client.seed + APART * (1 + number + client.silo.facts.silos * parts)
+        decoders[parts] = Decoder(data, preset.neighbours, preset.decoder, coins, client.device)
+    longest = max(float(np.linalg.norm(had.values, axis=1).max()), TINY)
+    return DecodedChildren(decoders, preset.neighbours, had.usual, longest)

@@ -1,0 +1,71 @@
+"""Rows that silos add up beforehand: who asks for which, and how many there are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError
+from fgl_secure.methods.fed2gnn.grouping import between_clients, client_pairs
+from fgl_secure.runtime import Channel, Direction
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.processes.silo_rows import SiloNeighbours
+from fgl_secure.training.program import Program
+from fgl_secure.training.silo import Silo
+from tests.graphs import two_communities
+
+GRAPH = two_communities(devices=24, silos=3)
+
+
+class Sending(Program):
+    """Sends some rows too many, or none too many."""
+
+    def __init__(self, talk: Collectives, more: int) -> None:
+        super().__init__(talk)
+        self._more = more
+
+    def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
+        targets = self.silo.edges[1, self.talk.wanted & ~self.silo.inside[1]]
+        self.talk.neighbours(torch.ones(len(np.unique(targets)) + self._more, 2))
+        return False
+
+    @property
+    def report(self) -> dict[str, Array]:
+        return {}
+
+
+@pytest.mark.parametrize("minimum", [1, 2, 3])
+def test_silos_agree_on_what_one_process_knows(minimum: int) -> None:
+    """Each says what it wants of the others, of too few silos nothing, and then knows both: for every least group."""
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
+    between = between_clients(GRAPH, channel, None, minimum)
+    shares = [Silo.of(GRAPH, silo) for silo in range(3)]
+    parts = [SiloNeighbours(share, minimum) for share in shares]
+    told = [part.tell(Direction.FORWARD) for part in parts]
+    _, pairs = client_pairs(GRAPH, channel, None, minimum)
+    for silo, (share, part) in enumerate(zip(shares, parts, strict=True)):
+        part.hear({other: told[other][silo] for other in share.others}, Direction.FORWARD)
+        assert np.array_equal(part.wanted, between.along(share.edges))
+        nodes, senders = part.rows()
+        mine = (pairs.client == silo) | (GRAPH.silo_of[pairs.node] == silo)
+        assert np.array_equal(nodes, pairs.node[mine])
+        assert np.array_equal(senders, pairs.client[mine])
+    assert bool(len(between.edges[0])) is (minimum < 3)
+
+
+def test_rows_must_be_as_many_as_are_wanted() -> None:
+    """One for each node of another silo that is sent to: neither one more nor one a device."""
+    channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
+    between = between_clients(GRAPH, channel)
+    for more in (1, 0):
+        process = OneProcess(GRAPH, {}, channel, lambda talk, m=more: Sending(talk, m), width=2, between=between)  # type: ignore[misc]
+        if more:
+            with pytest.raises(InputError, match=r"rows must be \[\d+, d\]; found"):
+                process.round(0)
+        else:
+            assert not process.round(0)
