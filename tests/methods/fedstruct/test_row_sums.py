@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.exchange import RowExchange
@@ -22,7 +23,8 @@ from fgl_secure.runtime.channel import Loss
 CLIENTS, ROWS, K_MIN = 5, 6, 2
 PARTIES = Directory.hierarchy(CLIENTS, ROWS)
 SENDERS = PARTIES.ids(Role.SILO)
-MASKS = PairwiseMasking(threshold=4)
+MASKS = PairwiseMasking(threshold=4, keys=KeyAgreement.X25519)
+"""Of keys that repeat with their coins: whatever wraps a secret for ML-KEM is drawn by the library."""
 NEEDED = K_MIN + 1
 """One of five may vanish."""
 STAIRS = (np.tri(CLIENTS, ROWS, 0)[:, :, None] * np.arange(1, CLIENTS + 1)[:, None, None]).repeat(2, axis=2)
