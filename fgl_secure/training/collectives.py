@@ -59,11 +59,11 @@ class Call:
 
     topology: str
     step: Step
-    rows: Array | None = None
+    rows: Array | None = field(default=None, repr=False)  # secrets are in no message
     bound: int = 0
     sizes: Sizes = ()
-    factors: tuple[DeviceFactors, ...] = ()
-    terms: Mapping[int, Ids | int] = field(default_factory=dict)
+    factors: tuple[DeviceFactors, ...] = field(default=(), repr=False)
+    terms: Mapping[int, Ids | int] = field(default_factory=dict, repr=False)
     grid: Quantizer | None = None
     counts: int = 0
     parts: tuple[int, ...] = ()

@@ -6,16 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
-from typing import Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fgl_secure.errors import DeviceUnavailableError, UnknownNameError
-from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Transcript
-from fgl_secure.training.presets import Selection
 
 DEVICES = ("auto", "cpu", "cuda")
 
@@ -74,59 +69,6 @@ def compute_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise DeviceUnavailableError("device 'cuda' needs a CUDA device that torch can use; found none")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-class Selecting(Protocol):
-    """The part of a preset that says which round is reported."""
-
-    @property
-    def selection(self) -> Selection:
-        """Which accuracy picks the reported round."""
-
-    @property
-    def patience(self) -> int | None:
-        """Rounds without improvement after which training stops; None never stops early."""
-
-
-class Watch:
-    """Keeps the best round by the accuracy that the preset selects on.
-
-    Args:
-        graph: who has what; its masks and labels score predictions.
-        preset: what a round is selected on, and when to stop waiting for a better one.
-    """
-
-    def __init__(self, graph: FederatedGraph, preset: Selecting) -> None:
-        self._graph, self._preset = graph, preset
-        self.best = Accuracy(None, None, ())
-        self.best_round = -1
-
-    def see(self, number: int, logits: torch.Tensor) -> None:
-        """Scores the predictions [n, c] after so many rounds."""
-        correct = logits.argmax(dim=1).cpu().numpy() == self._graph.labels
-        now = Accuracy(
-            _share(correct, self._graph.test_mask),
-            _share(correct, self._graph.validation_mask),
-            tuple(
-                _share(correct, self._graph.test_mask & (self._graph.silo_of == silo))
-                for silo in range(self._graph.num_silos)
-            ),
-        )
-        if self.best_round < 0 or self._score(now) > self._score(self.best):
-            self.best, self.best_round = now, number
-
-    def stale(self, number: int) -> bool:
-        """Whether the best round lies further back than the preset has patience for."""
-        patience = self._preset.patience
-        return patience is not None and number - self.best_round >= patience
-
-    def _score(self, accuracy: Accuracy) -> float:
-        by_selection = {Selection.VALIDATION: accuracy.validation, Selection.TEST: accuracy.test}
-        return by_selection[self._preset.selection] or 0.0
-
-
-def _share(correct: NDArray[np.bool_], mask: NDArray[np.bool_]) -> float | None:
-    return float(correct[mask].mean()) if mask.any() else None
 
 
 class RoundLog:

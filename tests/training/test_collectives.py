@@ -18,7 +18,8 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, View
 from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import names, server_scheme
-from fgl_secure.training.collectives import Collectives, Setting
+from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.device_gradients import DeviceFactors
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.processes.parcels import Parcel
@@ -199,3 +200,12 @@ def test_weights_without_room_are_refused() -> None:
     """Sums that double precision could not tell apart are refused before anything is sent."""
     with pytest.raises(FieldRangeError, match="must stay within the limit"):
         ran(PairwiseMasking(), lambda talk: Means(talk, ROWS, WEIGHTS, 2**60))
+
+
+def test_what_a_silo_adds_is_in_no_message() -> None:
+    """A call in a traceback or a log shows when and what kind, and none of its numbers."""
+    secret = np.array([424242.0])
+    factors = (DeviceFactors(0, secret[None, None].astype(np.float32), secret[None, None].astype(np.float32), False),)
+    call = Call("server", Step(3), rows=secret, factors=factors, terms={1: np.array([424242])})
+    assert "424242" not in repr(call)
+    assert "round=3" in repr(call)

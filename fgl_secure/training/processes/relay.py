@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import Scheme, least_group
@@ -215,7 +215,7 @@ class RelaySums(HostedSums):
 def check_hosted(scheme: Scheme) -> None:
     """Raises InputError unless a scheme of neighbours' sums can be had with a process for each silo."""
     relayed = isinstance(scheme, RelayCoded) and scheme.profile is Profile.BASE
-    if not (relayed or scheme == Plaintext(minimum_group=getattr(scheme, "minimum_group", 1))):
+    if not (relayed or (isinstance(scheme, Plaintext) and scheme.path is Path.DIRECT)):
         raise InputError(
             "scheme of neighbours must be plaintext, or relay-coded in profile base, with a process for each silo; "
             f"found {scheme.name}"

@@ -19,7 +19,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import HAND_DOWN, Ask, Call, Collectives, Setting
@@ -248,7 +248,7 @@ class SiloProcess(Process):
         self._report = within("report", state) if self._due is _Due.NOTHING else None
 
 
-_TOPOLOGIES = (NEIGHBOURS, "server", CLIENTS)
+_TOPOLOGIES = (NEIGHBOURS, SERVER, CLIENTS)
 
 
 def _noted(call: Call) -> Array:
