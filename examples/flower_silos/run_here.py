@@ -25,7 +25,7 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
-from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
+from fgl_secure.methods.fedstruct.training import train_fedstruct
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
@@ -40,7 +40,7 @@ HERE = Path(__file__).parent
 TOLERANCE = 1e-5
 FEWEST = 3
 """Silos; two know each other by their sum."""
-PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.silos.fedstruct", "fgl_secure.methods.hifgl.program")
+PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.fedstruct.program", "fgl_secure.methods.hifgl.program")
 
 
 def main() -> int:
@@ -131,9 +131,8 @@ def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
         channel = Channel(hierarchy_of(graph, task.RELAYS.helpers), SimulationCoins(0))
         schemes = {NEIGHBOURS: task.RELAYS, SERVER: PairwiseMasking()}
         return train_hifgl(graph, schemes, channel, task.hifgl(rounds))
-    masks = PairwiseMasking()
-    channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-    return run_fedstruct(graph, task.fedstruct(rounds), RowExchange(masks, masks), channel)
+    chosen = task.fedstruct(rounds)
+    return train_fedstruct(graph, chosen.preset, chosen.exchange, Channel(hierarchy_of(graph), SimulationCoins(0)))
 
 
 def _verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:

@@ -11,13 +11,13 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.split import random_split
-from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
+from fgl_secure.methods.fedstruct.exchange import RowExchange
+from fgl_secure.methods.fedstruct.presets import fedstruct_preset
+from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.training.presets import HONEST, Preset
-from fgl_secure.training.processes.process import Process
 from fgl_secure.training.processes.relay import RelayProcess, RelaySums
 from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.processes.silo_process import SiloProcess
@@ -36,10 +36,11 @@ def federated(silos: int) -> FederatedGraph:
     return FederatedGraph.from_assignment(graph, np.arange(NODES) % silos, random_split(NODES, 0))
 
 
-def fedstruct(rounds: int) -> FedStructPreset:
-    """FedStruct with Hop2Vec, small."""
+def fedstruct(rounds: int) -> FedStructTask:
+    """FedStruct with Hop2Vec, small; everything that is added up is masked."""
     usual = replace(fedstruct_preset("honest", "Cora"), epochs=rounds, learning_rate=0.02, hops=2, kept=None)
-    return replace(usual, structure_width=8, structure_hidden=(16,), feature_hidden=(16,))
+    small = replace(usual, structure_width=8, structure_hidden=(16,), feature_hidden=(16,))
+    return FedStructTask(small, RowExchange(PairwiseMasking(), PairwiseMasking()))
 
 
 def hifgl(rounds: int) -> Preset:
@@ -73,11 +74,11 @@ def party(method: str, silos: int, rounds: int, number: int, session: bytes, sha
         relay = RelayProcess(number - silos, silos, RELAYS, session, coins)
         return SealedParty(number, parties(method, silos), relay, session, coins)
     held = Silo.load(Path(share)) if share else Silo.of(federated(silos), number)
-    program: Process
     if method == "hifgl":
         sums = RelaySums(held, RELAYS, session, coins)
         preset = hifgl(rounds)
         program = SiloProcess(held, lambda talk: HiFGL(talk, preset), company(silos, session), coins, sums, RELAYS)
     else:
-        program = FedStructSilo(held, FedStructTask(fedstruct(rounds)), company(silos, session), coins)
+        chosen = fedstruct(rounds)
+        program = SiloProcess(held, lambda talk: FedStruct(talk, chosen), company(silos, session), coins)
     return SealedParty(number, parties(method, silos), program, session, coins)

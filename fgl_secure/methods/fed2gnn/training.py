@@ -13,7 +13,6 @@ from fgl_secure.methods.fed2gnn.hop_sums import RowRange
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.tree_levels import Children
-from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
@@ -21,7 +20,7 @@ from fgl_secure.runtime import Channel, Step
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import Between, check_parties
+from fgl_secure.training.parties import Between, check_parties, note_own_graph
 from fgl_secure.training.rounds import run
 
 

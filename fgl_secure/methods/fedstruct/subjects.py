@@ -23,10 +23,10 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
     helpers_of,
-    run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS, SeenModels, structure_run
+from fgl_secure.methods.fedstruct.training import train_fedstruct
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -98,7 +98,7 @@ class FedStructSubject(Subject):
     ) -> TrainingResult:
         """Exchanges structure and trains."""
         parties = hierarchy_of(self.graph, helpers_of(self.exchange))
-        return run_fedstruct(
+        return train_fedstruct(
             self.graph,
             self.preset,
             self.exchange,
@@ -107,7 +107,7 @@ class FedStructSubject(Subject):
             seed=self.seed,
             device=self.device,
             progress=progress,
-            seen=self.models.see,
+            shown=self.models.see,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
