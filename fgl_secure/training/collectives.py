@@ -371,9 +371,13 @@ class Collectives:
         Returns:
             What each silo sent to this one, [r, w], by its number; of this one none. The sender may have sent
             anything of that type and width.
+
+        Raises:
+            InputError: no silo is named, which says nothing of type and width.
         """
-        (first, *_) = sent.values()
-        nothing = first[:0]
+        if not sent:
+            raise InputError("sent must have rows for at least one other silo, if none of them; found no silo")
+        nothing = next(iter(sent.values()))[:0]
         whole = {silo: sent.get(silo, nothing) for silo in self.silo.others}
         found: list[Array] = self._call(Call(EXCHANGE, self._clock.said(layer), phase=phase, sent=whole))
         return found

@@ -88,7 +88,7 @@ class FedStructTask:
         return self.shares and self.learns and to_owners
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Given:
     """What a client need not find out, in simulations that have the whole graph.
 
@@ -168,7 +168,11 @@ class FedStruct(Rounds):
         return features
 
     def _fixed(self) -> Table:
-        return own_features(self.silo, self._task) if self._given.features is None else self._given.features
+        if self._given.features is not None:
+            return self._given.features
+        if self._preset.name == "paper":
+            raise InputError("features must be given under the paper preset, which has those of the whole graph")
+        return own_features(self.silo, self._task)
 
     def _everybodys(self, features: Table) -> Table:
         """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
