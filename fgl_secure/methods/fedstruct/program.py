@@ -36,7 +36,7 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     exchanged_owners,
     owners_of,
 )
-from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, NoStructure, Structure
+from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, Structure
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives, Ids
@@ -112,11 +112,11 @@ class FedStruct(Rounds):
 
     Attributes:
         model: from the end of what comes before the first round.
-        structure: the same.
+        structure: the same; None where nothing is shared.
     """
 
     model: ClientModel
-    structure: Structure
+    structure: Structure | None
 
     def __init__(
         self,
@@ -204,10 +204,10 @@ class FedStruct(Rounds):
             alone=self._alone,
         )
 
-    def _structure(self) -> Structure:
+    def _structure(self) -> Structure | None:
         exchange = self._task.exchange
         if isinstance(exchange, NoExchange):
-            return NoStructure()
+            return None
         if isinstance(exchange, HopwiseExchange):
             return Hopwise(self.talk, self._preset.hops, self._device)
         rows = self._given.rows
@@ -230,7 +230,10 @@ class FedStruct(Rounds):
         self.model.train()
         self.model.forget()
         loss = self.model.loss(self.scores())
-        self.structure.backward(loss)
+        if self.structure is None:
+            torch.autograd.backward(loss)
+        else:
+            self.structure.backward(loss)
         theta = self.model.gradient()
         told, sums = self.talk.server(np.append(theta[:0] if self._alone else theta, float(loss.detach())), own)
         self.model.step(theta if self._alone else told[:-1], self._structure_step())
@@ -259,9 +262,7 @@ class FedStruct(Rounds):
     def scores(self) -> torch.Tensor:
         """The scores of own nodes, float [m, classes]."""
         scores = self.model.scores()
-        if isinstance(self._task.exchange, NoExchange):
-            return scores
-        return scores + self.structure.combine(self.model.embeddings())
+        return scores if self.structure is None else scores + self.structure.combine(self.model.embeddings())
 
     def _counts(self, number: int) -> Counts:
         """Right predictions after so many rounds, where they are asked for: see `_score`."""

@@ -160,8 +160,6 @@ class Queries(Structure):
         device: where model compute runs.
     """
 
-    of_all = False
-
     def __init__(
         self,
         talk: Collectives,
