@@ -79,7 +79,7 @@ def silo_makes(
 
         def made() -> Process:
             sums = None if rows is None else _neighbour_sums(silo, rows, coins, between)
-            return SiloProcess(silo, make, company(graph, server), coins, sums, rows)
+            return SiloProcess(silo, make, company(graph, server), coins, sums, schemes.get("members", rows))
 
         return made
 
