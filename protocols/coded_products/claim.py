@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.runtime import Claim, Guarantee, Role, Secret, Strength
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _MANY = 2**31
 _OWN = "derived in docs/message_passing.md, after Yu et al. 2019 and Cramer, Damgard and Ishai 2005"
@@ -33,9 +33,16 @@ def products_claim(T: int, R: int, k_min: int, keys: KeyAgreement) -> Claim:
         if liars
         else f"R = {R} relays answer with what they worked out: to name one that does not takes {2 * T + 3} relays"
     )
+    known = Leak(
+        Secret.PARAMETER_GRADIENT,
+        Role.SILO,
+        Circumstance.SPARSE_SUM,
+        "the sum X^T D is exact, coded or dense: a silo that knows its devices' input rows X from elsewhere, and has "
+        "no more devices than rows have entries, solves it for each device's D",
+    )
     return Claim(
         (promise,),
-        (),
+        (known,),
         (
             f"relays share keys by sets of R - T = {R - T}, told by the first of each over a confidential channel, and "
             f"hear of each other whose shares they hold; {lying}",
