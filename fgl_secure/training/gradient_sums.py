@@ -97,7 +97,7 @@ class CodedGradients:
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """As `SummedGradients.sums` does."""
         weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
-        found = dict(zip(map(id, biases), self._rows.sums(biases, step), strict=True))
+        found = dict(zip(map(id, biases), self._biases(biases, step), strict=True))
         if weights:
             if self._products is None:
                 layout = Layout(tuple(each.product for each in weights))
@@ -106,6 +106,15 @@ class CodedGradients:
             sums = self._products.sum(lefts, rights, Step(step.round, -1))
             found |= {id(each): total.reshape(len(total), -1) for each, total in zip(weights, sums, strict=True)}
         return [found[id(each)] for each in factors]
+
+    def _biases(self, biases: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
+        """Those of all layers, side by side in one row of each device."""
+        if not biases:
+            return []
+        first, ends = biases[0], np.cumsum([each.width for each in biases])[:-1]
+        rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
+        (sums,) = self._rows.sums([replace(first, right=rights)], step)
+        return np.split(sums, ends, axis=1)
 
     def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """As `SummedGradients.sum` does."""
