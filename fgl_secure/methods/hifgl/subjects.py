@@ -22,7 +22,7 @@ from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.runtime import Channel, Claim, Recording, Secret
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.parties import helpers_of, hierarchy_of, neighbour_sums
@@ -66,7 +66,8 @@ class HiFGLSubject(Subject):
         whole = claim_of(self.scheme, sums, self.schemes[SERVER], self.prepared.graph.num_silos)
         members = self.schemes[MEMBERS]
         if isinstance(members, CodedProducts):
-            whole = whole.joined(members.products_claim())
+            kept = tuple(promise for promise in whole.guarantees if promise.secret is not Secret.PARAMETER_GRADIENT)
+            whole = replace(whole, guarantees=kept).joined(members.products_claim())
         return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}
 
     def train(

@@ -72,14 +72,16 @@ def subject(method: HiFGL, graph: FederatedGraph, scheme: str) -> HiFGLSubject:
 
 
 def test_claims_say_what_is_hidden_of_factors() -> None:
-    """Beside the scheme's own promise; with dense gradients that alone."""
+    """In the place of the scheme's own promise of gradients, which dense ones keep."""
     graph = two_communities(devices=48, silos=3)
     coded, dense = (subject(HiFGL(epochs=1, gradients=each), graph, "relay-coded") for each in ("coded", "dense"))
     (claim,), (other,) = coded.claims.values(), dense.claims.values()
     assert coded.name == dense.name == "relay-coded"
-    of_gradients = [g for g in claim.guarantees if g.secret is Secret.PARAMETER_GRADIENT]
-    assert [("of the products" in g.statement) for g in of_gradients] == [False, True]
-    assert len(claim.guarantees) == len(other.guarantees) + 1
+    for each, expected in ((claim, True), (other, False)):
+        (promise,) = [g for g in each.guarantees if g.secret is Secret.PARAMETER_GRADIENT]
+        assert ("the rows whose products they are" in promise.statement) == expected
+        assert promise.coalition[Role.RELAY] == 1
+    assert len(claim.guarantees) == len(other.guarantees)
     assert any("share keys by sets" in each for each in claim.assumptions)
     assert not any("share keys by sets" in each for each in other.assumptions)
     declared = [leak for leak in claim.leaks_by_design if leak.secret is Secret.PARAMETER_GRADIENT]
