@@ -23,8 +23,8 @@ def products_claim(T: int, R: int, k_min: int, keys: KeyAgreement) -> Claim:
         Secret.PARAMETER_GRADIENT,
         coalition,
         Strength.COMPUTATIONAL,
-        f"a silo, with up to T = {T} relays and other silos and devices, learns of its devices' parameter gradients the "
-        f"sum over at least {k_min} of them, and of the rows whose products they are no more",
+        f"a silo, with up to T = {T} relays and other silos and devices, learns of its devices' parameter gradients "
+        f"the sum over at least {k_min} of them, and of the rows whose products they are no more",
         _OWN,
     )
     liars = (R - 2 * T - 1) // 2

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from functools import partial
 from typing import cast
 
 import numpy as np
 import torch
 
 from fgl_secure.algebra.exact_products import Centred
-from fgl_secure.cli.bench.secmp import DATASETS, plain_epoch, seconds_of, timing_of
+from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of, timing_of
 from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
@@ -83,10 +82,10 @@ def _measured(runs: dict[str, Prepared]) -> tuple[list[Timing], list[Figure]]:
     return timings, [*figures, *_sent(prepared, works["coded gradients"][1])]
 
 
-def _epoch(prepared: Prepared, schemes: Assignment) -> tuple[partial[object], Channel]:
+def _epoch(prepared: Prepared, schemes: Assignment) -> tuple[Round, Channel]:
     channel = Channel(hierarchy_of(prepared.graph, helpers_of(schemes.values())), SystemCoins())
     silos = silos_of(prepared.graph, schemes, channel, prepared.preset, device=torch.device("cpu"))
-    return partial(silos.round), channel
+    return silos.round, channel
 
 
 def _sent(prepared: Prepared, channel: Channel) -> list[Figure]:

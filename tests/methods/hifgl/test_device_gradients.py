@@ -108,9 +108,9 @@ def test_every_round_runs_the_scheme(backbone: str, preset: Preset, scheme: Rela
     rounds = [sums.sums(factors, Step(r)) for r in range(3)]
     for other in rounds[1:]:
         assert all(np.array_equal(a, b) and a.dtype == np.float64 for a, b in zip(rounds[0], other, strict=True))
-    one, other, third = answers(channel)
-    assert all((one[at] != other[at]).any() for at in one)
-    assert all((third[at] != other[at]).any() for at in one)
+    first, second, third = answers(channel)
+    assert all((first[at] != second[at]).any() for at in first)
+    assert all((third[at] != second[at]).any() for at in first)
     sent = [[b for b in channel.transcript.messages if b.step.round == r and b.phase is not Phase.KEYS] for r in (1, 2)]
     counts = [[(b.phase, b.messages, b.item_bytes) for b in batches] for batches in sent]
     assert counts[0] == counts[1] != []
