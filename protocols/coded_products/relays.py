@@ -109,7 +109,7 @@ class Relays(BoundMachine):
         self._keys = RelaysKeys(parties, cryptography.keys, self._wire, draws)
         self._sets = zero_sets(plan.T, plan.R)
         self._set_keys: Array = np.zeros((len(self._sets), KEY_BYTES), dtype=np.uint8)
-        self._has_key: Flags = np.zeros(len(self._sets), dtype=np.bool_)
+        self._has_key: Flags = np.zeros((len(self._sets), plan.R), dtype=np.bool_)
         self._dealt = False
         places = np.searchsorted(plan.relays, parties).tolist()
         self._relays = [Standing(*each) for each in zip(parties.tolist(), places, strict=True)]
@@ -151,10 +151,11 @@ class Relays(BoundMachine):
         dealers = [int(self._plan.relays[self._sets[each][0]]) for each in which.tolist()] if inside else []
         if not inside or dealers != messages.senders.tolist():
             raise MalformedMessageError("keys of sets must come from the first relay of each; at least one does not")
-        known = self._has_key[which]
+        known = self._has_key[which].any(axis=1)
         if known.any() and (self._set_keys[which[known]] != keys[known]).any():
             raise StaleMessageError("the first relay of a set must tell it one key; one has told another before")
-        self._set_keys[which], self._has_key[which] = keys, True
+        self._set_keys[which] = keys
+        self._has_key[which, np.searchsorted(self._plan.relays, messages.receivers)] = True
 
     def _take_shares(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -211,7 +212,8 @@ class Relays(BoundMachine):
         if not own or not self._crypto.keys.keyed:
             return []
         keys = self._crypto.draw_keys(self._draws, dealers)
-        self._set_keys[own], self._has_key[own] = keys, True
+        self._set_keys[own] = keys
+        self._has_key[own, [self._sets[n][0] for n in own]] = True
         to = [(place, n, j) for place, n in enumerate(own) for j in self._sets[n][1:]]
         rows, which, others = (np.array(each, dtype=np.int64) for each in zip(*to, strict=True))
         fields: dict[str, Array] = {names.KEY: keys[rows], names.SET: which.astype(np.uint32)}
@@ -282,6 +284,10 @@ class Relays(BoundMachine):
     def _answer(self, relay: Standing) -> Iterator[Messages]:
         """Answers every silo for the devices that all relays hold the shares of."""
         plan = self._plan
+        if self._crypto.keys.keyed and not self._has_key[self._sets_of(relay), relay.place].all():
+            what = "the relay was not told the key of every set that it is in, and gives no answers"
+            self.remark(self.now, relay.party, what)
+            return
         if len(relay.heard) + 1 < plan.needed:
             self.remark(self.now, relay.party, "the relay hears of too few others, and gives no answers in this step")
             return
@@ -328,9 +334,8 @@ class Relays(BoundMachine):
         """By field: the common streams that a relay adds to its products for a silo, with its weights."""
         plan = self._plan
         out: list[list[tuple[int, Array]]] = [[] for _ in plan.fields]
-        for n, members in enumerate(self._sets):
-            if relay.place not in members:
-                continue
+        for n in self._sets_of(relay):
+            members = self._sets[n]
             parties = plan.relays[list(members)]
             streams = self._crypto.streams(
                 self._draws, self._set_keys[n], parties, self.now, group, digest, plan.layout.entries
@@ -339,6 +344,10 @@ class Relays(BoundMachine):
                 weights = zero_weights(field, plan.T, plan.R, members)[relay.place].tolist()
                 out[place] += [(weight, stream[place]) for weight, stream in zip(weights, streams, strict=True)]
         return out
+
+    def _sets_of(self, relay: Standing) -> list[int]:
+        """The sets that a relay is in."""
+        return [n for n, members in enumerate(self._sets) if relay.place in members]
 
     def _multiplier(self, relay: Standing, group: int, rows: Ids) -> tuple[Centred, ...]:
         """What is shared once, as it is multiplied; kept as long as the same devices are in the sum."""

@@ -162,9 +162,9 @@ def test_more_liars_than_can_be_told_are_noticed(R: int, liars: tuple[int, ...])
         case.collective(scheme, LAYOUT).sum(*factors(0, len(WHERE)), Step(0))
 
 
-def off(*parties: int) -> Callable[..., NDArray[np.bool_]]:
-    """A network on which nothing of some parties arrives."""
-    return lambda _, __, senders, ___: ~np.isin(senders, parties)
+def off(*parties: int, since: int = 1) -> Callable[..., NDArray[np.bool_]]:
+    """A network on which nothing of some parties arrives from some round on."""
+    return lambda _, step, senders, __: ~np.isin(senders, parties) | (step.round < since)
 
 
 def test_a_relay_that_is_off_is_done_without() -> None:
@@ -172,9 +172,11 @@ def test_a_relay_that_is_off_is_done_without() -> None:
     for place in (1, 3):
         case = Members.of(WHERE, 4)
         relay = int(case.directory.ids(Role.RELAY)[place])
-        channel, given_now = case.channel(off(relay)), factors(0, len(WHERE))
+        channel = case.channel(off(relay))
         sums = case.collective(CodedProducts(k_min=2, R=4), LAYOUT, channel)
-        assert close(sums.sum(*given_now, Step(0)), case, given_now)
+        for number in range(2):
+            given_now = factors(number, len(WHERE))
+            assert close(sums.sum(*given_now, Step(number)), case, given_now)
         found = {(i.party.index, i.what) for i in channel.transcript.incidents}
         assert found == {(place, "the relay did not answer"), (place, "the relay is not heard of and is left out of "
                          "this step")}  # fmt: skip
@@ -184,9 +186,36 @@ def test_too_few_relays_give_no_sum() -> None:
     """Two of three are no 2 T + 1: silos hear of it, and are told who is missing."""
     case = Members.of(WHERE, 3)
     relay = int(case.directory.ids(Role.RELAY)[2])
-    with pytest.raises(ProtocolError, match=r"2 T \+ 1 = 3 relays must answer silo 0 .* found 0 in round 0") as error:
-        case.collective(CodedProducts(k_min=2), LAYOUT, case.channel(off(relay))).sum(*factors(0, len(WHERE)), Step(0))
+    sums = case.collective(CodedProducts(k_min=2), LAYOUT, case.channel(off(relay)))
+    sums.sum(*factors(0, len(WHERE)), Step(0))
+    with pytest.raises(ProtocolError, match=r"2 T \+ 1 = 3 relays must answer silo 0 .* found 0 in round 1") as error:
+        sums.sum(*factors(1, len(WHERE)), Step(1))
     assert any("hears of too few others" in note for note in error.value.__notes__)
+
+
+def test_a_relay_that_is_off_before_keys_are_told_stops_the_run() -> None:
+    """Sets without their keys draw no shares of zero, and without those nobody answers."""
+    case = Members.of(WHERE, 5)
+    relay = int(case.directory.ids(Role.RELAY)[1])
+    sums = case.collective(CodedProducts(k_min=2, R=5), LAYOUT, case.channel(off(relay, since=0)))
+    with pytest.raises(ProtocolError, match="relays must answer silo 0") as error:
+        sums.sum(*factors(0, len(WHERE)), Step(0))
+    assert any("the key of every set" in note for note in error.value.__notes__)
+
+
+def test_a_relay_without_its_keys_answers_nobody() -> None:
+    """It would add no share of zero that fits the others', or one that anybody could work out."""
+    case = Members.of(WHERE, 4)
+    relay = int(case.directory.ids(Role.RELAY)[2])
+    channel = case.channel(lambda phase, _, __, receivers: (phase is not Phase.ZERO_KEYS) | (receivers != relay))
+    given_now = factors(0, len(WHERE))
+    sums = case.collective(CodedProducts(k_min=2, R=4), LAYOUT, channel)
+    assert close(sums.sum(*given_now, Step(0)), case, given_now)
+    assert not [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES and relay in b.senders]
+    assert [i.what for i in channel.transcript.incidents if i.party.index == 2 and i.party.role is Role.RELAY] == [
+        "the relay was not told the key of every set that it is in, and gives no answers",
+        "the relay did not answer",
+    ]
 
 
 def test_a_device_that_is_off_is_left_out_of_its_silos_sum() -> None:
