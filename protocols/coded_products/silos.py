@@ -21,6 +21,11 @@ Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
+def _repeats(relays: Ids, groups: Ids) -> bool:
+    pairs = np.stack([relays, groups])
+    return len(np.unique(pairs, axis=1).T) < len(relays)
+
+
 class Silos(BoundMachine):
     """The owners of sums that one process hosts.
 
@@ -77,7 +82,8 @@ class Silos(BoundMachine):
         relays = np.searchsorted(self._plan.relays, messages.senders)
         owners = self._plan.grouping.group_owner[self._groups]
         groups = np.searchsorted(owners, messages.receivers)
-        if not np.isin(messages.senders, self._plan.relays).all() or (self._counts[relays, groups] >= 0).any():
+        known = np.isin(messages.senders, self._plan.relays).all()
+        if not known or (self._counts[relays, groups] >= 0).any() or _repeats(relays, groups):
             raise MalformedMessageError("answers must be from relays, one of each to a silo; at least one is not")
         self._counts[relays, groups], self._agreed[relays, groups] = counts, agreed
         for row, place in enumerate(zip(relays.tolist(), groups.tolist(), strict=True)):
