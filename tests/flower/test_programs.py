@@ -31,7 +31,7 @@ def graph() -> FederatedGraph:
 
 def check(method: ProgramMethod, graph: FederatedGraph, scheme: str) -> None:
     """Losses, the selected round and accuracies are those of one process, in every silo's report."""
-    schemes = filled(assignment(scheme, method.topologies), graph.num_silos)
+    schemes = method.assigned(filled(assignment(scheme, method.topologies), graph.num_silos))
     run = ProgramRun(method, schemes, graph.num_silos)
     reports = reports_of(run, [Silo.of(graph, silo) for silo in range(graph.num_silos)])
     expected = fgl_secure.train(method, graph, scheme).result

@@ -19,12 +19,14 @@ import torch
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
 from fgl_secure.methods.hifgl.training import train_hifgl
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.training.presets import Federation, Preset
 
 
@@ -82,7 +84,8 @@ def train_framework(
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of initial weights and dropout.
-        scheme: how neighbourhood sums are computed; in the clear by default. Its masks come from the system.
+        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
+            default. Its masks come from the system.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
 
@@ -92,5 +95,8 @@ def train_framework(
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
     federated = replace(preset, federation=framework.federation or preset.federation)
-    channel = Channel(hierarchy_of(seen, scheme.helpers), SystemCoins())
-    return train_hifgl(seen, scheme, channel, federated, backbone=backbone, seed=seed, device=device, progress=progress)
+    schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
+    channel = Channel(hierarchy_of(seen, helpers_of(schemes.values())), SystemCoins())
+    return train_hifgl(
+        seen, schemes, channel, federated, backbone=backbone, seed=seed, device=device, progress=progress
+    )

@@ -12,13 +12,14 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from fgl_secure.training.processes.relay import RelaySums
 from fgl_secure.training.silo import Silo
@@ -40,12 +41,17 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
     "published aggregation": (replace(HIFGL, published_aggregation=True), "gcn", 1),
 }
-OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded]] = {
-    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1)),
-    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4)),
-    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4)),
-    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17)),
+OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
+    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1), False),
+    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4), False),
+    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4), True),
+    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17), True),
+    "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1), True),
+    "sage, coded": (HIFGL, "sage", RelayCoded(k_min=4), True),
+    "gat, coded": (replace(HIFGL, epochs=2), "gat", RelayCoded(k_min=1), True),
+    "sums of features kept, coded": (replace(HIFGL, static_first_layer=True), "gcn", RelayCoded(k_min=1), True),
 }
+"""The preset, the backbone, the scheme of rows, and whether gradients are coded."""
 Reports = dict[int, dict[str, Array]]
 
 
@@ -56,7 +62,7 @@ def graph() -> FederatedGraph:
 
 def in_one_process(graph: FederatedGraph, preset: Preset, backbone: str, schemes: dict[str, Scheme]) -> Reports:
     """What the programs of all silos report."""
-    channel = Channel(hierarchy_of(graph, schemes["neighbours"].helpers), SimulationCoins(0))
+    channel = Channel(hierarchy_of(graph, helpers_of(schemes.values())), SimulationCoins(0))
     process = silos_of(graph, schemes, channel, preset, backbone=backbone)
     process.begin()
     number = 0
@@ -93,9 +99,10 @@ def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, nam
 @pytest.mark.parametrize("name", OVER_RELAYS)
 def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
     """The same under the relay-coded scheme with relays as parties of their own, models averaged under masks."""
-    preset, backbone, scheme = OVER_RELAYS[name]
-    schemes: dict[str, Scheme] = {"neighbours": scheme, "server": PairwiseMasking()}
-    found = apart(graph, preset, backbone, schemes, put_down=name == "gcn")
+    preset, backbone, scheme, coded = OVER_RELAYS[name]
+    members = CodedProducts.over(scheme) if coded else scheme
+    schemes: dict[str, Scheme] = {"neighbours": scheme, "members": members, "server": PairwiseMasking()}
+    found = apart(graph, preset, backbone, schemes, put_down=name in ("gcn", "sums of features kept, coded"))
     check(found, in_one_process(graph, preset, backbone, schemes))
 
 
