@@ -171,6 +171,23 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
 )
 
 
+PAGES: Mapping[str, str] = MappingProxyType({
+    "message_passing": "docs/message_passing.md",
+    "structure": "docs/fedstruct.md",
+    "proxies": "docs/fedspray.md",
+    "rooted_trees": "docs/fed2gnn.md",
+    "virtual_nodes": "docs/fedvn.md",
+    "gradients": "docs/results/gradients.md",
+})  # fmt: skip
+"""The page on each family of attacks."""
+
+
+def page_on(each: Attack[Any, Any]) -> str:
+    """The page of this project on an attack; "" for one from outside."""
+    package, _, inside = type(each).__module__.partition(".attacks.")
+    return PAGES.get(inside.partition(".")[0], "") if package == "fgl_secure" else ""
+
+
 def attacks() -> Mapping[str, Attack[Any, Any]]:
     """All attacks by name, those of this package first.
 

@@ -9,11 +9,13 @@ from typing import Any
 
 from fgl_secure import __version__
 from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
-from fgl_secure.attacks.registry import attack
+from fgl_secure.attacks.papers import papers
+from fgl_secure.attacks.registry import attack, page_on
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.evidence import Attempt, InTheClear, attempts, verdict_on
 from fgl_secure.auditing.figures import accuracy_figures, cost_figures
+from fgl_secure.auditing.matrix import matrix
 from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -90,7 +92,7 @@ def audit(
         ]
     if named:
         _check_measured(plan, records)
-    return _report(plan, results, records, exposures, command, _tested(plan, records, chosen))
+    return _report(plan, results, records, exposures, command, chosen)
 
 
 def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
@@ -282,9 +284,11 @@ def _report(
     records: list[Record],
     exposures: list[Exposure],
     command: str,
-    tested: Mapping[str, list[str]],
+    chosen: tuple[Attack[Any, Any], ...],
 ) -> Report:
-    main = next(iter(results))
+    main, tested = next(iter(results)), _tested(plan, records, chosen)
+    at_work = {record.attack for record in records}
+    used = tuple(each for each in chosen if each.card.name in at_work)
     return Report(
         run={
             "protocol": main,
@@ -312,7 +316,11 @@ def _report(
             **cost_figures(results[main]),
             "protocols": {name: cost_figures(result) for name, result in results.items()},
         },
+        matrix=matrix(
+            {subject.name: subject.claims for subject in plan.subjects}, records, {e.card.name: e.card for e in used}
+        ),
         records=tuple(records),
+        attacks={each.card.name: _about(each) for each in used},
         exposures=tuple(exposures),
         claims={
             name: {**_claim(claim), "tested": tested.get(name, [])}
@@ -321,6 +329,21 @@ def _report(
         },
         notes=_notes(plan),
     )
+
+
+def _about(each: Attack[Any, Any]) -> dict[str, object]:
+    """What an attack is, for readers who have never heard of it."""
+    card = each.card
+    return {
+        "summary": card.summary,
+        "source": card.source,
+        "papers": papers(card.source),
+        "page": page_on(each),
+        "observer": str(card.observer),
+        "secret": str(card.secret),
+        "circumstance": str(card.circumstance),
+        "knows": card.auxiliary,
+    }
 
 
 def _claim(claim: Claim) -> dict[str, object]:

@@ -1,16 +1,25 @@
-"""Where the marks of a finding's chart go: one axis for the whole report, one row a figure."""
+"""Where the marks of a report's plots go: what was recovered, on one axis, and accuracy against bytes and time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import ceil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil, floor, isfinite, log10
 
+from fgl_secure.auditing.findings import AttackEntry, UnderScheme
+from fgl_secure.auditing.plain import is_number
 from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.wording import figure, with_interval
-from fgl_secure.statistics.intervals import Interval
+from fgl_secure.auditing.schema import Findings, Score
+from fgl_secure.auditing.tables import by_protocol
+from fgl_secure.auditing.wording import bytes_text, figure, score_text, seconds_text, with_interval
 
 _FLOORS = (0.0, -0.1, -0.25, -0.5, -1.0)
+
+SHAPES = ("circle", "square", "triangle", "diamond", "ring", "cross", "bar")
+"""Marks of schemes, in the order of the report; the last is that of all others."""
+
+LANE = 14
+"""Height of one scheme's line in the plot, in pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,80 +41,159 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One figure of a chart.
+class Lane:
+    """What one attack found under one scheme, as one line of the plot.
 
     Attributes:
-        label: what it is.
-        kind: measured, clear, prior, random, positive or null; picks the mark.
-        text: the figure in digits.
-        zero: position of 0 on the axis, per cent.
-        at: position of the figure, per cent.
-        low: position of the lower end of its interval; equals `at` without one.
-        high: position of the upper end.
+        scheme: whose.
+        shape: of its mark.
+        tone: contradicted, found, quiet or context.
+        text: the figure with its interval, and what it measures.
+        y: middle of the line, in pixels from the top of the attack's plot.
+        at: position of the figure, per cent; `low` and `high` are those of its interval, `prior` of the prior.
+        low: see `at`.
+        high: see `at`.
+        prior: see `at`.
     """
 
-    label: str
-    kind: str
+    scheme: str
+    shape: str
+    tone: str
     text: str
-    zero: float
+    y: int
     at: float
     low: float
     high: float
-
-    @property
-    def start(self) -> float:
-        """Left end of the bar between 0 and the figure."""
-        return min(self.zero, self.at)
-
-    @property
-    def length(self) -> float:
-        """Length of that bar."""
-        return round(abs(self.at - self.zero), 2)
-
-    @property
-    def span(self) -> float:
-        """Length of the interval."""
-        return round(self.high - self.low, 2)
+    prior: float
 
 
 def common_axis(records: Sequence[Record]) -> Axis:
-    """The shortest axis on which every figure of the report fits, so that all charts compare."""
-    lowest = min((_lowest(record) for record in records), default=0.0)
-    return Axis(next(floor for floor in _FLOORS if floor <= max(lowest, -1.0)))
+    """The shortest axis on which every figure of the report fits, so that all compare."""
+    lowest = min((min(each.value, each.ci95.low, each.prior) for each in records), default=0.0)
+    return Axis(next(floor_ for floor_ in _FLOORS if floor_ <= max(lowest, -1.0)))
 
 
-def chart_rows(record: Record, axis: Axis) -> tuple[Row, ...]:
-    """The figure first, then each baseline and control that the record has."""
-    measured = _row("this run", "measured", record.value, axis, record.ci95)
-    rows = [replace(measured, text=with_interval(record))]
-    if record.in_the_clear is not None:
-        rows.append(_row("in the clear", "clear", record.in_the_clear, axis))
-    rows.append(_row("prior", "prior", record.prior, axis))
-    rows.append(_row("random guess", "random", record.random, axis))
-    if record.positive_control is not None:
-        control = _row("positive control", "positive", record.positive_control, axis)
-        rows.append(replace(control, text=f"{control.text} (needs {figure(record.positive_minimum)})"))
-    if record.null_control is not None:
-        rows.append(_row("null control", "null", record.null_control, axis, record.null_interval))
-    return tuple(rows)
+def shape_of(schemes: Sequence[str], name: str) -> str:
+    """The mark of a scheme."""
+    return SHAPES[min(schemes.index(name), len(SHAPES) - 1)]
 
 
-def _lowest(record: Record) -> float:
-    figures = [record.value, record.ci95.low, record.random, record.prior]
-    if record.null_control is not None and record.null_interval is not None:
-        figures += [record.null_control, record.null_interval.low]
-    return min([*figures, record.positive_control or 0.0, record.in_the_clear or 0.0])
+def lanes(entry: AttackEntry, axis: Axis, schemes: Sequence[str]) -> tuple[Lane, ...]:
+    """The lines of one attack, one a scheme."""
+    return tuple(_lane(each, axis, schemes, i) for i, each in enumerate(entry.schemes))
 
 
-def _row(label: str, kind: str, value: float, axis: Axis, interval: Interval | None = None) -> Row:
-    ends = interval or Interval(value, value)
-    return Row(
-        label=label,
-        kind=kind,
-        text=figure(value),
-        zero=axis.place(0.0),
-        at=axis.place(value),
-        low=axis.place(ends.low),
-        high=axis.place(ends.high),
+def _lane(each: UnderScheme, axis: Axis, schemes: Sequence[str], index: int) -> Lane:
+    record = each.headline
+    return Lane(
+        scheme=each.scheme,
+        shape=shape_of(schemes, each.scheme),
+        tone=each.tone,
+        text=f"{each.scheme}: {record.metric} {with_interval(record)}, prior {figure(record.prior)}",
+        y=LANE * index + LANE // 2 + 2,
+        at=axis.place(record.value),
+        low=axis.place(record.ci95.low),
+        high=axis.place(record.ci95.high),
+        prior=axis.place(record.prior),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One scheme in a plot of accuracy against a price.
+
+    Attributes:
+        scheme: whose.
+        shape: of its mark.
+        x: per cent of the width, from the left.
+        y: per cent of the height, from the top.
+        text: both figures in words.
+    """
+
+    scheme: str
+    shape: str
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """A plot of accuracy, or error, against a price.
+
+    Attributes:
+        title: what against what.
+        points: one a scheme that has both figures.
+        across: labels of the lower axis and their positions in per cent.
+        up: labels of the left axis and their positions in per cent, from the top.
+    """
+
+    title: str
+    points: tuple[Point, ...]
+    across: tuple[tuple[str, float], ...]
+    up: tuple[tuple[str, float], ...]
+
+
+def scatters(report: Findings, schemes: Sequence[str]) -> tuple[Scatter, ...]:
+    """Accuracy against bytes and against seconds, where two schemes or more have both."""
+    prices: tuple[tuple[str, str, Callable[[object], str]], ...] = (
+        ("bytes", "bytes sent", bytes_text), ("seconds", "time of training", seconds_text),
+    )  # fmt: skip
+    found = (_scatter(report, schemes, *price) for price in prices)
+    return tuple(each for each in found if each is not None)
+
+
+def _scatter(
+    report: Findings, schemes: Sequence[str], key: str, name: str, says: Callable[[object], str]
+) -> Scatter | None:
+    scores, costs = by_protocol(report, report.accuracy), by_protocol(report, report.cost)
+    read = {
+        scheme: (float(str(costs[scheme][key])), float(str(scores[scheme]["test"])))
+        for scheme in scores
+        if scheme in costs and is_number(costs[scheme][key]) and is_number(scores[scheme]["test"])
+    }
+    if len(read) < 2:
+        return None
+    across, up = (
+        _ticks(0.0, max(x for x, _ in read.values())),
+        _score_ticks(report.score, [y for _, y in read.values()]),
+    )
+    points = tuple(
+        Point(
+            scheme,
+            shape_of(schemes, scheme),
+            _share(x, across),
+            round(100 - _share(y, up), 2),
+            f"{scheme}: {score_text(report.score, y)}, {says(x)}",
+        )
+        for scheme, (x, y) in read.items()
+    )
+    return Scatter(
+        f"{report.score.capitalize()} against {name}",
+        points,
+        tuple((says(x), _share(x, across)) for x in across),
+        tuple((score_text(report.score, y), round(100 - _share(y, up), 2)) for y in up),
+    )
+
+
+def _score_ticks(score: Score, values: Sequence[float]) -> list[float]:
+    """Ticks around all scores, with room above and below; shares stay within 0 and 1."""
+    low, high = min(values), max(values)
+    room = max((high - low) / 4, 0.02 if score is Score.ACCURACY else 0.02 * max(abs(high), 1e-9))
+    ticks = _ticks(low - room, high + room)
+    return [tick for tick in ticks if score is not Score.ACCURACY or 0 <= tick <= 1] or [0.0, 1.0]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Three to seven round numbers, of which the first is at most `low` and the last at least `high`."""
+    if not (isfinite(low) and isfinite(high)) or high <= low:
+        return [low, low + 1]
+    raw = (high - low) / 4
+    unit = 10.0 ** floor(log10(raw))
+    step = next(unit * k for k in (1, 2, 2.5, 5, 10) if unit * k >= raw)
+    first, last = floor(low / step + 1e-9), ceil(high / step - 1e-9)
+    return [round(step * i, 12) for i in range(first, last + 1)]
+
+
+def _share(value: float, ticks: Sequence[float]) -> float:
+    return round(100 * min(max((value - ticks[0]) / (ticks[-1] - ticks[0]), 0.0), 1.0), 2)

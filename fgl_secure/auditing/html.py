@@ -9,49 +9,35 @@ from typing import TYPE_CHECKING
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from fgl_secure.auditing import wording
-from fgl_secure.auditing.chart import Axis, Row, chart_rows, common_axis
-from fgl_secure.auditing.schema import Exposure
-from fgl_secure.auditing.tables import accuracy_table, cost_table, exposure_table
+from fgl_secure.auditing import chart, findings, picture, wording
+from fgl_secure.auditing.matrix import State
+from fgl_secure.auditing.tables import accuracy_table, cost_table, exposure_table, overview
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.records import Record
-    from fgl_secure.auditing.schema import Findings
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A record with everything that the page says about it."""
-
-    anchor: str
-    record: Record
-    figure: str
-    rows: tuple[Row, ...]
-    limits: str
-    in_the_clear: str
-    knowledge: str
-    control_failures: str
-    detectable: str
-
-    @property
-    def icon(self) -> str:
-        """Name of the verdict's shape and colour."""
-        return self.record.verdict.replace(" ", "-")
+    from fgl_secure.auditing.schema import Exposure, Findings
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """What the page says about one protocol."""
+    """What the page says about one scheme beside its findings."""
 
     protocol: str
     summary: str
-    findings: tuple[Finding, ...]
     exposures: tuple[tuple[str, tuple[Exposure, ...]], ...]
     claim: tuple[tuple[str, list[str]], ...]
 
 
 def render_html(report: Findings) -> str:
-    """The whole page as text. Every value of the report is escaped; the page refers to nothing outside itself."""
+    """The whole page as text. Every value of the report is escaped; the page loads nothing from outside itself."""
+    return _environment().get_template("report.html.j2").render(_context(report))
+
+
+def render_matrix(report: Findings) -> str:
+    """The matrix alone, as a piece of a page such as a notebook's, with its own style."""
+    return _environment().get_template("matrix.html.j2").render(_context(report))
+
+
+def _environment() -> Environment:
     environment = Environment(
         autoescape=True,
         keep_trailing_newline=True,
@@ -60,30 +46,54 @@ def render_html(report: Findings) -> str:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.filters.update(count=wording.count_text, size=wording.bytes_text)
-    return environment.get_template("report.html.j2").render(_context(report))
+    environment.filters.update(
+        count=wording.count_text, size=wording.bytes_text, figure=wording.figure, interval=wording.with_interval,
+        slug=lambda text: str(text).replace(" ", "-"), named=picture.named, clear=wording.in_the_clear,
+    )  # fmt: skip
+    return environment
 
 
 def _context(report: Findings) -> dict[str, object]:
-    axis = common_axis(report.records)
+    axis = chart.common_axis(report.records)
+    groups = findings.groups(report)
+    names = tuple(dict.fromkeys((*picture.schemes(report), *report.protocols)))
+    entries = findings.drawn(groups)
     return {
         "title": title(report),
         "summary": wording.summary(report),
         "subject": _subject(report.run),
-        "tally": [
-            (verdict, wording.MEANING[verdict], sum(record.verdict is verdict for record in report.records))
-            for verdict in wording.SEVERITY
-        ],
-        "terms": wording.TERMS,
+        "schemes": picture.schemes(report),
+        "rows": picture.rows(report),
+        "states": [(state, picture.MEANING[state]) for state in State],
+        "groups": groups,
+        "entries": [(entry, chart.lanes(entry, axis, names)) for entry in entries],
+        "lane": chart.LANE,
+        "drawn": [(name, chart.shape_of(names, name)) for name in names if _is_drawn(name, entries, report)],
         "ticks": axis.ticks(),
+        "scatters": chart.scatters(report, names),
+        "overview": overview(report),
         "shows_data": len({(record.dataset, record.partition, record.seed) for record in report.records}) > 1,
-        "sections": _sections(report, axis),
+        "sections": _sections(report),
         "accuracy": accuracy_table(report),
         "cost": cost_table(report),
+        "terms": wording.TERMS,
+        "verdicts": [(verdict, wording.MEANING[verdict]) for verdict in wording.SEVERITY],
         "command": command_text(report.run.get("command")),
         "settings": [(key.replace("_", " "), _setting(value)) for key, value in report.run.items() if key != "command"],
         "notes": report.notes,
     }
+
+
+def _is_drawn(name: str, entries: Sequence[findings.AttackEntry], report: Findings) -> bool:
+    """Whether a plot has a mark of a scheme."""
+    return name in (report.audited, *_named_runs(report)) or any(
+        each.scheme == name for entry in entries for each in entry.schemes
+    )
+
+
+def _named_runs(report: Findings) -> list[str]:
+    runs = report.run.get("protocols", ())
+    return [str(name) for name in runs] if isinstance(runs, list) else []
 
 
 def title(report: Findings) -> str:
@@ -99,14 +109,12 @@ def command_text(command: object) -> str:
     return str(command) if command else ""
 
 
-def _sections(report: Findings, axis: Axis) -> list[Section]:
-    numbers = {id(record): index for index, record in enumerate(report.records, start=1)}
+def _sections(report: Findings) -> list[Section]:
     order = [report.audited, *(name for name in report.protocols if name != report.audited)]
-    return [_section(report, name, axis, numbers) for name in order if name in report.protocols]
+    return [_section(report, name) for name in order if name in report.protocols]
 
 
-def _section(report: Findings, protocol: str, axis: Axis, numbers: Mapping[int, int]) -> Section:
-    mine = [record for record in report.records if record.protocol == protocol]
+def _section(report: Findings, protocol: str) -> Section:
     headings = (
         ("protects", "Claims to protect"),
         ("tested", "Tested by some attack here"),
@@ -118,29 +126,14 @@ def _section(report: Findings, protocol: str, axis: Axis, numbers: Mapping[int, 
     return Section(
         protocol=protocol,
         summary=wording.protocol_summary(report, protocol),
-        findings=tuple(_finding(record, axis, numbers[id(record)]) for record in wording.by_severity(mine)),
         exposures=exposure_table(report, protocol),
         claim=tuple((heading, statements) for heading, statements in claim if statements),
     )
 
 
-def _finding(record: Record, axis: Axis, number: int) -> Finding:
-    return Finding(
-        anchor=f"finding-{number}",
-        record=record,
-        figure=wording.with_interval(record),
-        rows=chart_rows(record, axis),
-        limits=wording.limits(record),
-        in_the_clear=wording.in_the_clear(record),
-        knowledge=wording.knowledge(record),
-        control_failures=wording.control_failures(record),
-        detectable=wording.figure(record.detectable_advantage),
-    )
-
-
 def _subject(run: Mapping[str, object]) -> list[tuple[str, str]]:
     keys = ("dataset", "partition", "silos", "method", "preset", "backbone", "seed", "version")
-    return [(key, _setting(run[key])) for key in keys if run.get(key) is not None]
+    return [(key, _setting(run[key])) for key in keys if run.get(key) not in (None, "")]
 
 
 def _setting(value: object) -> str:

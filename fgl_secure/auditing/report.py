@@ -1,4 +1,4 @@
-"""Write an audit to disk: report.json for programs and report.html for people, both or neither."""
+"""Write an audit to disk, for people, programs, pull requests and CI servers: all files or none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgl_secure.auditing.html import render_html
+from fgl_secure.auditing.html import render_html, render_matrix
+from fgl_secure.auditing.junit import render_junit
+from fgl_secure.auditing.markdown import render_markdown
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.schema import SCHEMA, Exposure, Findings, contradictions
 from fgl_secure.errors import InputError
@@ -15,7 +17,7 @@ from fgl_secure.errors import InputError
 __all__ = ["SCHEMA", "Exposure", "Report", "contradictions", "render_html", "render_json", "write_report"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Report(Findings):
     """What an audit found, which can be written down; see `Findings` for its attributes."""
 
@@ -24,9 +26,17 @@ class Report(Findings):
         """The findings that contradict what their scheme claims."""
         return contradictions(self)
 
-    def write(self, folder: Path | str) -> tuple[Path, Path]:
-        """Writes report.json and report.html; see `write_report`."""
+    def write(self, folder: Path | str) -> tuple[Path, ...]:
+        """Writes report.html, report.json, report.md and report.xml; see `write_report`."""
         return write_report(self, Path(folder))
+
+    def __repr__(self) -> str:
+        fell = len(self.contradictions)
+        return f"Report({', '.join(self.protocols)}: {len(self.records)} findings, {fell} of them contradict a claim)"
+
+    def _repr_html_(self) -> str:
+        """The matrix, as notebooks show it."""
+        return render_matrix(self)
 
 
 def render_json(report: Findings) -> str:
@@ -34,25 +44,31 @@ def render_json(report: Findings) -> str:
     return json.dumps(report.to_json(), allow_nan=False, ensure_ascii=False, indent=2) + "\n"
 
 
-def write_report(report: Findings, folder: Path) -> tuple[Path, Path]:
-    """Write report.json and report.html into `folder`, which is made when missing.
+def write_report(report: Findings, folder: Path) -> tuple[Path, ...]:
+    """Write the report into `folder`, which is made when missing.
 
-    Both are rendered before anything is written, written beside their places and then moved there, so a failure
-    leaves the folder as it was and a reader never meets half a file.
+    report.html is for people, report.json for programs, report.md for a pull request, report.xml, in the format of
+    JUnit, for a CI server. All are rendered before anything is written, written beside their places and then moved
+    there, so a failure leaves the folder as it was and a reader never meets half a file.
 
     Returns:
-        The paths of report.json and report.html.
+        The paths of the files, that of report.html first.
 
     Raises:
         InputError: when the folder is a file, cannot be made or cannot be written to.
     """
-    texts = {"report.json": render_json(report), "report.html": render_html(report)}
+    texts = {
+        "report.html": render_html(report),
+        "report.json": render_json(report),
+        "report.md": render_markdown(report),
+        "report.xml": render_junit(report),
+    }
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _replace_all({folder / name: text for name, text in texts.items()})
     except OSError as error:
         raise InputError(f"folder must be a directory that can be written to; found {folder} ({error})") from error
-    return folder / "report.json", folder / "report.html"
+    return tuple(folder / name for name in texts)
 
 
 def _replace_all(texts: dict[Path, str]) -> None:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from fgl_secure.auditing.matrix import Cell
 from fgl_secure.auditing.plain import Json, is_number, plain_mapping
 from fgl_secure.auditing.records import Record
 from fgl_secure.errors import InputError
 
-SCHEMA = 2
-"""2: records say what the prior rests on (`knowledge`) and what is found in the clear (`in_the_clear`); their
-null controls are independent runs. 1: they did not."""
+SCHEMA = 3
+"""3: a matrix of what became of each promise, and what the attacks are. 2: records say what the prior rests on
+(`knowledge`) and what is found in the clear (`in_the_clear`); null controls are independent runs. 1: they did not."""
 
 ACCURACY_KEYS = ("test", "validation", "per_silo")
 COST_KEYS = ("messages", "bytes", "rounds", "seconds")
+ATTACK_KEYS = ("summary", "source", "papers", "page", "observer", "secret", "circumstance", "knows")
 CLAIM_KEYS = ("protects", "tested", "leaks_by_design", "assumes", "source")
 
 
@@ -51,17 +53,17 @@ class Exposure:
     content: str
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in ("messages", "bytes"):
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in ("messages", "bytes"):
                 if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                    raise InputError(f"{field.name} must be a whole number >= 0; found {value!r}")
+                    raise InputError(f"{each.name} must be a whole number >= 0; found {value!r}")
             elif not isinstance(value, str):
-                raise InputError(f"{field.name} must be text; found {value!r}")
+                raise InputError(f"{each.name} must be text; found {value!r}")
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,10 @@ class Findings:
         accuracy: test, validation and per_silo of the audited protocol, fractions in [0, 1], or errors in the unit of
             the targets, or None for not measured; "protocols" maps each protocol's name to the same three.
         cost: messages, bytes, rounds and seconds of the audited protocol; "protocols" likewise.
+        matrix: what schemes promise to hide, and what became of each promise; see `fgl_secure.auditing.matrix`.
         records: the findings.
+        attacks: by name of an attack: summary (how it works), source, papers (name to address), page, observer, secret,
+            circumstance and knows; may lack those of some records.
         exposures: who saw what.
         claims: protocol name to protects, tested (what some figure could have contradicted), leaks_by_design, assumes
             (lists of sentences) and source (text or list).
@@ -85,13 +90,15 @@ class Findings:
     run: Mapping[str, object]
     accuracy: Mapping[str, object]
     cost: Mapping[str, object]
+    matrix: tuple[Cell, ...] = ()
     records: tuple[Record, ...] = ()
+    attacks: Mapping[str, object] = field(default_factory=dict)
     exposures: tuple[Exposure, ...] = ()
     claims: Mapping[str, object]
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("run", "accuracy", "cost", "claims"):
+        for name in ("run", "accuracy", "cost", "attacks", "claims"):
             object.__setattr__(self, name, plain_mapping(getattr(self, name), name))
         if self.run.get("score", Score.ACCURACY) not in tuple(Score):
             raise InputError(f"run.score must be one of {', '.join(Score)}; found {self.run['score']!r}")
@@ -99,6 +106,8 @@ class Findings:
         _check_table("cost", self.cost, COST_KEYS)
         for protocol, claim in self.claims.items():
             _check_claim(f"claims.{protocol}", claim)
+        for name, attack in self.attacks.items():
+            _check_attack(f"attacks.{name}", attack)
         _check_rows(self)
 
     @property
@@ -122,13 +131,15 @@ class Findings:
         return Score(str(self.run.get("score", Score.ACCURACY)))
 
     def to_json(self) -> dict[str, Json]:
-        """The report as JSON values, schema 2; holds no NaN."""
+        """The report as JSON values of the layout `SCHEMA`; holds no NaN."""
         return {
             "schema": SCHEMA,
             "run": plain_mapping(self.run, "run"),
+            "matrix": [cell.to_json() for cell in self.matrix],
             "accuracy": plain_mapping(self.accuracy, "accuracy"),
             "cost": plain_mapping(self.cost, "cost"),
             "records": [record.to_json() for record in self.records],
+            "attacks": plain_mapping(self.attacks, "attacks"),
             "exposures": [exposure.to_json() for exposure in self.exposures],
             "claims": plain_mapping(self.claims, "claims"),
             "notes": list(self.notes),
@@ -174,8 +185,19 @@ def _check_claim(where: str, claim: object) -> None:
             raise InputError(f"{where}.{key} must be a list of sentences; found {statements!r}")
 
 
+def _check_attack(where: str, attack: object) -> None:
+    if not isinstance(attack, Mapping) or set(attack) != set(ATTACK_KEYS):
+        raise InputError(f"{where} must be a mapping with the keys {', '.join(ATTACK_KEYS)}; found {attack!r}")
+    for key, value in attack.items():
+        if key != "papers" and not isinstance(value, str):
+            raise InputError(f"{where}.{key} must be text; found {value!r}")
+    papers = attack["papers"]
+    if not isinstance(papers, Mapping) or not all(str(address).startswith("https://") for address in papers.values()):
+        raise InputError(f"{where}.papers must map names to addresses that begin with https://; found {papers!r}")
+
+
 def _check_rows(report: Findings) -> None:
-    wanted = (("records", Record), ("exposures", Exposure), ("notes", str))
+    wanted = (("matrix", Cell), ("records", Record), ("exposures", Exposure), ("notes", str))
     for name, kind in wanted:
         rows = getattr(report, name)
         if not isinstance(rows, tuple) or not all(isinstance(row, kind) for row in rows):

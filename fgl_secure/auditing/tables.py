@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from fgl_secure.auditing.schema import Exposure, Findings
+from fgl_secure.auditing.schema import COST_KEYS, Exposure, Findings
 from fgl_secure.auditing.wording import SCALE, bytes_text, count_text, score_text, seconds_text
 
 
@@ -71,6 +71,17 @@ def cost_table(report: Findings) -> tuple[CostRow, ...]:
         phases = dict.fromkeys(row.phase for row in mine)
         rows.extend(_phase_row(name, phase, [row for row in mine if row.phase == phase]) for phase in phases)
         rows.append(_total_row(name, part))
+    return tuple(rows)
+
+
+def overview(report: Findings) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """By protocol: test score, messages, size, rounds and seconds of the whole run."""
+    scores, costs = by_protocol(report, report.accuracy), by_protocol(report, report.cost)
+    rows = []
+    for name in dict.fromkeys((*scores, *costs)):
+        total = _total_row(name, costs[name] if name in costs else dict.fromkeys(COST_KEYS))
+        score = score_text(report.score, scores[name]["test"] if name in scores else None)
+        rows.append((name, (score, total.messages, total.bytes, total.rounds, total.seconds)))
     return tuple(rows)
 
 

@@ -1,6 +1,8 @@
-"""The report in a terminal: verdicts first, then accuracy or error and cost, then what contradicts a claim."""
+"""The report in a terminal: a picture of 25 lines or fewer, and all findings behind it where they are asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -8,82 +10,207 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from fgl_secure.auditing import wording
+from fgl_secure.auditing import picture, wording
 from fgl_secure.auditing.html import title
+from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.auditing.records import Record
-from fgl_secure.auditing.schema import Findings, contradictions
+from fgl_secure.auditing.schema import Findings
 from fgl_secure.auditing.tables import by_protocol
-from fgl_secure.auditing.verdict import Verdict
 
-WIDE = 140
-"""Columns from which the table has room for the findings in words."""
-
-USUAL = 80
-"""Columns from which the names of attacks stay whole."""
-
-ATTACK_WIDTH = 23
+LINES = 25
+"""Most lines of the picture where every column has room, with two for where the files are."""
 
 STYLES = {
-    Verdict.BROKEN: "bold red",
-    Verdict.LEAKS: "bold yellow",
-    Verdict.NOT_DETECTED: "bold cyan",
-    Verdict.PROVED: "bold green",
-    Verdict.CONTEXT: "dim",
+    State.CONTRADICTED: "bold red",
+    State.ADMITTED: "yellow",
+    State.KEPT: "cyan",
+    State.UNTESTED: "dim",
+    State.NO_CLAIM: "",
 }
+"""Red is for contradicted promises alone."""
+
+USUAL = 80
+"""Columns from which figures stand in a table; below it they are sentences."""
+
+FIGURE = 23
+"""Columns of a figure with its interval, `-0.004 [-0.012, -0.001]`, which is never cut."""
 
 
-def print_report(report: Findings, console: Console | None = None) -> None:
-    """Print the report; without a terminal (a pipe, a file) no colour codes are written.
+def print_report(report: Findings, console: Console | None = None, *, verbose: bool = False) -> None:
+    """Prints the report; without a terminal (a pipe, a file) no colour codes are written.
 
     Args:
         report: the report.
         console: where to print; standard output by default.
+        verbose: print every finding, claim and note behind the picture.
     """
     console = console or Console()
     console.print(_text(title(report), "bold"))
-    console.print(_text(wording.summary(report)))
-    if report.records:
-        console.print()
-        _print_verdicts(report, console)
-    _print_figures(report, console)
-    _print_contradictions(report, console)
-    for note in report.notes:
-        console.print(_text(f"Note: {note}"))
+    lines = [*_contradicted(report), *_unmeasured(report), *_summaries(report)]
+    _print_matrix(report, console, LINES - 5 - len(lines))
+    for line in lines:
+        console.print(line)
+    console.print(_text(wording.controls_summary(report)))
+    if verbose:
+        _print_findings(report, console)
+        _print_claims(report, console)
+        for note in report.notes:
+            console.print(_text(f"Note: {note}"))
 
 
-def _print_verdicts(report: Findings, console: Console) -> None:
+def _print_matrix(report: Findings, console: Console, room: int) -> None:
+    """The rows that say something, and in one line those that don't; columns that don't fit go below.
+
+    Args:
+        report: the report.
+        console: where to print.
+        room: lines for it, its headings included.
+    """
+    schemes, rows = picture.schemes(report), picture.rows(report)
+    if not rows:
+        for name in report.protocols:
+            console.print(_text(wording.protocol_summary(report, name)))
+        return
+    told = [row for row in rows if not row.is_quiet] or list(rows)
+    blocks = list(_blocks(schemes, console.width))
+    most = max((room - 1) // len(blocks) - 2, 1)
+    shown = sorted(sorted(told, key=_weight)[:most], key=rows.index)
+    for columns in blocks:
+        console.print(_matrix_table(shown, schemes, columns))
+    hidden = [row for row in rows if row not in shown]
+    if hidden:
+        kinds = ", ".join(dict.fromkeys(row.short for row in hidden))
+        console.print(_text(f"{wording.plural(len(hidden), 'row')} more with --verbose: {kinds}", "dim"))
+
+
+def _weight(row: picture.Row) -> int:
+    """What is kept where room is short: contradicted promises first."""
+    return min(list(State).index(cell.state) for cell in row.cells)
+
+
+def _blocks(schemes: Sequence[str], width: int) -> Iterator[tuple[str, ...]]:
+    """Schemes side by side, as many as fit."""
+    block: list[str] = []
+    left = width - 29
+    for name in schemes:
+        wanted = max(len(name), 14) + 2
+        if block and wanted > left:
+            yield tuple(block)
+            block, left = [], width - 29
+        block.append(name)
+        left -= wanted
+    yield tuple(block)
+
+
+def _matrix_table(rows: Sequence[picture.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("hidden", overflow="fold")
+    table.add_column("from", overflow="fold")
+    for name in columns:
+        table.add_column(_text(name), overflow="fold", no_wrap=len(name) <= FIGURE)
+    for row in rows:
+        cells = [row.cells[schemes.index(name)] for name in columns]
+        table.add_row(_text(row.short), _text(row.parties), *(_cell(cell) for cell in cells))
+    return table
+
+
+def _cell(cell: Cell) -> Text:
+    return _text(picture.cell_text(cell), STYLES[cell.state])
+
+
+def _contradicted(report: Findings) -> list[Text]:
+    """A line for each scheme of which a promise fell: by which attacks."""
+    lines = []
+    for name in dict.fromkeys(cell.scheme for cell in picture.fallen(report)):
+        cells = [cell for cell in picture.fallen(report) if cell.scheme == name]
+        attacks = picture.named(tuple(dict.fromkeys(attack for cell in cells for attack in cell.attacks)))
+        said = f"{name}: {wording.plural(len(cells), 'promise')} contradicted, by {attacks}"
+        lines.append(_text(said, STYLES[State.CONTRADICTED]))
+    return lines
+
+
+def _unmeasured(report: Findings) -> list[Text]:
+    """A line for each scheme that promises something of which no attack measured anything."""
+    measured = {record.protocol for record in report.records if record.verdict.is_measured}
+    silent = [name for name in picture.schemes(report) if name not in measured and report.claims.get(name)]
+    return [
+        _text(wording.protocol_summary(report, name)) for name in silent if wording.claimed(report, name, "protects")
+    ]
+
+
+def _summaries(report: Findings) -> list[Text]:
+    """A line for each scheme: how well it does, and at what price."""
+    accuracy, cost = by_protocol(report, report.accuracy), by_protocol(report, report.cost)
+    lines = []
+    for name in dict.fromkeys((*accuracy, *cost)):
+        parts = []
+        if name in accuracy:
+            parts.append(f"{report.score} {wording.score_text(report.score, accuracy[name]['test'])}")
+        if name in cost:
+            part = cost[name]
+            parts.append(wording.bytes_text(part["bytes"]))
+            parts.append(wording.count_text(part["rounds"]) + " rounds")
+            parts.append(wording.seconds_text(part["seconds"]))
+        lines.append(Text.assemble(_text(name, "bold"), _text(f": {', '.join(parts)}")))
+    return lines
+
+
+def _print_findings(report: Findings, console: Console) -> None:
+    """By scheme, then by attack: every figure with interval, prior and what the attack finds in the clear."""
     for protocol in dict.fromkeys((report.audited, *report.protocols)):
         records = wording.by_severity([record for record in report.records if record.protocol == protocol])
-        if records:
-            console.print(_text(protocol, "bold"))
-            console.print(_verdict_table(records, findings=console.width >= WIDE, roomy=console.width >= USUAL))
-            console.print()
+        if not records:
+            continue
+        console.print()
+        console.print(_text(protocol, "bold underline"))
+        console.print(_text(wording.protocol_summary(report, protocol)))
+        if console.width >= USUAL:
+            console.print(_figures([]))
+        for attack in dict.fromkeys(record.attack for record in records):
+            _print_attack([record for record in records if record.attack == attack], console)
 
 
-def _verdict_table(records: list[Record], *, findings: bool, roomy: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
-    table.add_column("verdict", no_wrap=True)
-    narrow = roomy and not findings
-    table.add_column(
-        "attack", overflow="fold", width=ATTACK_WIDTH if narrow else None, min_width=ATTACK_WIDTH if roomy else None
-    )
-    table.add_column("metric", overflow="fold")
-    table.add_column("value [95 %]", overflow="fold")
-    for heading in ("prior", *(("clear",) if roomy else ())):
-        table.add_column(heading, overflow="fold", justify="right", no_wrap=roomy)
-    if findings:
-        table.add_column("finding", overflow="fold")
+def _print_attack(records: Sequence[Record], console: Console) -> None:
+    falls = any(record.contradicts_claim for record in records)
+    name = Text.assemble(_text(records[0].attack, "bold"), _text(f"  {records[0].view}", "dim"))
+    console.print(name)
+    if console.width >= USUAL:
+        console.print(_figures(records))
+    else:
+        for record in records:
+            console.print(Padding(_text(_in_a_line(record)), (0, 0, 0, 2), expand=False))
+    said = dict.fromkeys(_said(record) for record in records)  # several figures of one attack share a sentence
+    for sentence in said:
+        console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
+    if falls:
+        for claim in dict.fromkeys(record.claim for record in records if record.contradicts_claim):
+            console.print(Padding(_text(f"contradicts: {claim}", STYLES[State.CONTRADICTED]), (0, 0, 0, 2)))
+
+
+def _figures(records: Sequence[Record]) -> Table:
+    """One line a figure, under the headings where there are none yet; only a metric's name ever wraps."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), show_header=not records)
+    table.add_column("  verdict", width=14, no_wrap=True)
+    table.add_column("metric", width=25, overflow="fold")
+    table.add_column("value [95 %]", width=FIGURE, no_wrap=True)
+    for heading in ("prior", "clear"):
+        table.add_column(heading, width=6, no_wrap=True, justify="right")
     for record in records:
-        table.add_row(
-            _text(record.verdict, STYLES[record.verdict]),
-            _text(record.attack),
-            _text(record.metric),
-            _text(wording.with_interval(record)),
-            _text(wording.figure(record.prior)),
-            *([_text(_clear(record))] if roomy else []),
-            *([_text(_said(record))] if findings else []),
+        style = STYLES[State.CONTRADICTED] if record.contradicts_claim else ""
+        cells = (
+            f"  {record.verdict}",
+            record.metric,
+            wording.with_interval(record),
+            wording.figure(record.prior),
+            _clear(record),
         )
+        table.add_row(*(_text(cell, style) for cell in cells))
     return table
+
+
+def _in_a_line(record: Record) -> str:
+    figures = f"{wording.with_interval(record)}, prior {wording.figure(record.prior)}, clear {_clear(record)}"
+    return f"{record.verdict}: {record.metric} {figures}"
 
 
 def _clear(record: Record) -> str:
@@ -95,45 +222,21 @@ def _said(record: Record) -> str:
     parts = (
         record.finding,
         wording.limits(record),
-        f"In the clear on this subject: {clear}." if clear and record.has_power else "",
+        f"In the clear: {clear}." if clear and record.has_power else "",
         wording.knowledge(record),
         wording.control_failures(record),
     )
     return " ".join(part for part in parts if part)
 
 
-def _print_figures(report: Findings, console: Console) -> None:
-    accuracy, cost = by_protocol(report, report.accuracy), by_protocol(report, report.cost)
-    for protocol in dict.fromkeys((*accuracy, *cost)):
-        parts = []
-        if protocol in accuracy:
-            part = accuracy[protocol]
-            test, validation = (wording.score_text(report.score, part[key]) for key in ("test", "validation"))
-            parts.append(f"{report.score} {test} test, {validation} validation")
-        if protocol in cost:
-            part = cost[protocol]
-            parts.append(
-                f"{wording.count_text(part['messages'])} messages, {wording.bytes_text(part['bytes'])}, "
-                f"{wording.count_text(part['rounds'])} rounds, {wording.seconds_text(part['seconds'])}"
-            )
-        console.print(Text.assemble(_text(protocol, "bold"), _text(f": {'; '.join(parts)}")))
-
-
-def _print_contradictions(report: Findings, console: Console) -> None:
-    found = contradictions(report)
-    if not found:
-        return
-    console.print()
-    console.print(_text("Contradicted claims", "bold red"))
-    for protocol, claim in dict.fromkeys((record.protocol, record.claim) for record in found):
-        console.print(_text(f"{protocol} claims: {claim}"))
-        said = [
-            f"{record.attack} ({record.verdict}): {record.finding}"
-            for record in found
-            if (record.protocol, record.claim) == (protocol, claim)
-        ]
-        for sentence in dict.fromkeys(said):  # several figures of one attack share a sentence
-            console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
+def _print_claims(report: Findings, console: Console) -> None:
+    headings = {"protects": "promises", "leaks_by_design": "admits", "assumes": "assumes"}
+    for protocol in report.claims:
+        console.print()
+        console.print(_text(f"What {protocol} says of itself", "bold"))
+        for key, heading in headings.items():
+            for sentence in wording.claimed(report, protocol, key):
+                console.print(Padding(_text(f"{heading}: {sentence}"), (0, 0, 0, 2), expand=False))
 
 
 def _text(value: str, style: str = "") -> Text:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fgl_secure.attacks.base import Alone
+from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.auditing.records import Record, Verdict
 from fgl_secure.auditing.report import Exposure, Report
+from fgl_secure.runtime import Secret
 from fgl_secure.statistics.intervals import Interval
 
 CLAIM = "No party learns the embedding of a single device."
@@ -64,6 +66,28 @@ EXPOSURE = Exposure(
 ACCURACY = {"test": 0.811, "validation": 0.806, "per_silo": [0.84, None, 0.79]}
 COST = {"messages": 21112, "bytes": 5404672, "rounds": 4, "seconds": 12.5}
 
+EMBEDDING = str(Secret.EMBEDDING)
+
+CELLS = (
+    Cell(scheme="plaintext", secret=EMBEDDING, role="device", state=State.NO_CLAIM, attacks=(RECORD.attack,),
+         value=0.998, prior=0.0, metric="exact recovery"),
+    Cell(scheme="secmp", secret=EMBEDDING, role="device", state=State.CONTRADICTED, promises=(CLAIM,),
+         attacks=(RECORD.attack,), value=0.998, prior=0.0, metric="exact recovery"),
+    Cell(scheme="plaintext", secret=str(Secret.DEGREE), role="silo", state=State.NO_CLAIM),
+    Cell(scheme="secmp", secret=str(Secret.DEGREE), role="silo", state=State.UNTESTED, promises=("Degrees stay.",)),
+)  # fmt: skip
+
+ABOUT = {
+    "summary": "a device subtracts single codes of two neighbours",
+    "source": "against HiFGL 5.1",
+    "papers": {"HiFGL": "https://arxiv.org/abs/2406.10616"},
+    "page": "docs/message_passing.md",
+    "observer": "device",
+    "secret": EMBEDDING,
+    "circumstance": "any",
+    "knows": "",
+}
+
 REPORT = Report(
     run={
         "protocol": "secmp",
@@ -75,6 +99,8 @@ REPORT = Report(
     },
     accuracy={**ACCURACY, "protocols": {"plaintext": ACCURACY, "secmp": ACCURACY}},
     cost={**COST, "protocols": {"plaintext": COST, "secmp": COST}},
+    matrix=CELLS,
+    attacks={RECORD.attack: ABOUT},
     records=(QUIET, RECORD, replace(RECORD, protocol="plaintext", contradicts_claim=False, claim="")),
     exposures=(EXPOSURE,),
     claims={"secmp": {"protects": [CLAIM, "The silo learns only sums."], "source": "Section 4.2"}},

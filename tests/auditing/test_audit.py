@@ -38,9 +38,9 @@ def _found(report: Report, name: str, protocol: str = "secmp") -> list[Record]:
 
 
 def test_json_has_the_keys_of_schema_two(demonstration: Report) -> None:
-    """The report has the sections of schema 2, its records every key of it with values of the stated kinds."""
+    """The report has the sections of schema 3, its records every key of it with values of the stated kinds."""
     data = json.loads(render_json(demonstration))
-    assert data["schema"] == 2
+    assert data["schema"] == 3
     assert {"run", "accuracy", "cost", "records"} <= set(data)
     assert {"messages", "bytes", "rounds", "seconds"} <= set(data["cost"])
     assert {"test", "validation", "per_silo"} <= set(data["accuracy"])

@@ -5,9 +5,9 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 from fgl_secure.auditing.html import command_text, render_html
-from fgl_secure.auditing.records import Verdict
+from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.report import Report
-from tests.auditing.samples import ACCURACY, COST, EXPOSURE, QUIET, RECORD, REPORT
+from tests.auditing.samples import ABOUT, ACCURACY, CELLS, COST, EXPOSURE, RECORD, REPORT
 
 VOID = {"meta", "line", "rect", "circle", "path", "use", "br", "link"}
 HOSTILE = "<script>alert(1)</script>\"'&<img onerror=x>"
@@ -56,6 +56,8 @@ def hostile() -> Report:
         run={"protocol": HOSTILE, "dataset": HOSTILE, HOSTILE: HOSTILE, "command": HOSTILE, "protocols": [HOSTILE]},
         accuracy={**ACCURACY, "protocols": {HOSTILE: ACCURACY}},
         cost={**COST, "protocols": {HOSTILE: COST}},
+        matrix=(replace(CELLS[1], scheme=HOSTILE, secret=HOSTILE, role=HOSTILE, attacks=(HOSTILE,)),),
+        attacks={HOSTILE: {**ABOUT, **dict.fromkeys(("summary", "source", "page", "knows"), HOSTILE)}},
         records=(record, replace(record, positive_control=0.0)),
         exposures=(replace(EXPOSURE, protocol=HOSTILE, content=HOSTILE, phase=HOSTILE, receiver_role=HOSTILE),),
         claims={HOSTILE: {"protects": [HOSTILE], "source": HOSTILE}},
@@ -73,15 +75,18 @@ def test_hostile_names_stay_text() -> None:
     assert text.count("&lt;script&gt;") >= 15
 
 
-def test_the_page_stands_alone() -> None:
-    """The page loads nothing: no address, no source, no import, no script, and links only within itself."""
+def test_the_page_loads_nothing() -> None:
+    """The page loads nothing: no source, no import, no script; it links within itself, and to papers."""
     for report in (REPORT, hostile()):
         text = render_html(report)
-        assert not re.search(r"https?:|\bsrc\s*=|url\(|@import|//[a-z]", text.lower().replace(HOSTILE.lower(), ""))
+        bare = re.sub(r'<a href="https://[^"]+" rel="noreferrer">', "", text).lower().replace(HOSTILE.lower(), "")
+        assert not re.search(r"https?:|\bsrc\s*=|url\(|@import|//[a-z]", bare)
         page = outline(text)
         assert {"script", "link", "iframe", "object", "base"}.isdisjoint(page.tags)
-        assert page.links
-        assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+        inside = [link[1:] for link in page.links if link.startswith("#")]
+        assert inside
+        assert set(inside) <= set(page.ids)
+        assert {link for link in page.links if not link.startswith("#")} <= {"https://arxiv.org/abs/2406.10616"}
 
 
 def test_the_page_is_well_formed() -> None:
@@ -99,10 +104,11 @@ def test_equal_reports_give_equal_pages() -> None:
 
 
 def test_sections_come_in_the_agreed_order() -> None:
-    """Verdicts come first, then figures, who saw what, cost, accuracy, claims and how to repeat the run."""
+    """The matrix comes first, then plots, findings, who saw what, claims, words and how to repeat the run."""
     text = render_html(REPORT)
-    names = ["verdicts", "words", "figures", "seen", "cost", "accuracy", "claims", "repeat"]
+    names = ["promises", "recovered", "cost", "findings", "seen", "claims", "words", "repeat"]
     assert re.findall(r'<section id="(\w+)"', text) == names
+    assert re.findall(r'<li><a href="#(\w+)"', text) == names
 
 
 def test_the_page_says_what_was_found() -> None:
@@ -113,6 +119,8 @@ def test_the_page_says_what_was_found() -> None:
         "0.998 [0.994, 1.000]",
         "1.000 (needs 0.900)",
         "Would have caught a true figure of 0.037 or more",
+        "A device subtracts single codes of two neighbours.",
+        "docs/message_passing.md",
         "5.4 MB",
         "81.1 %",
         "fgl-secure audit --out &#39;a folder&#39;",
@@ -121,25 +129,45 @@ def test_the_page_says_what_was_found() -> None:
         assert said in text
 
 
+def test_one_entry_an_attack() -> None:
+    """All figures of an attack under all schemes stand in one entry; what read nothing is folded."""
+    text = render_html(REPORT)
+    assert len(re.findall(r'<details class="attack"', text)) == len({record.attack for record in REPORT.records})
+    assert text.count('class="result contradicted"') == 1
+    assert re.search(r'<details class="fold"><summary>1 that read nothing[^<]*distinguisher', text)
+
+
+def test_red_is_for_contradicted_promises_alone() -> None:
+    """An attack that reads everything where nothing is promised is not shown as a contradiction."""
+    free = replace(RECORD, contradicts_claim=False, claim="")
+    open_cell = next(cell for cell in CELLS if cell.state is State.NO_CLAIM)
+    text = render_html(replace(REPORT, records=(free,), matrix=(open_cell,)))
+    body = text[text.index("<main>") :]
+    assert "result found" in body
+    shown = re.sub(r'<ul class="legend">.*?</ul>', "", body, flags=re.DOTALL)
+    assert not re.search(r'class="[^"]*contradicted', shown)
+
+
 def test_errors_are_not_called_accuracy() -> None:
     """A report of a regression has errors, in their own unit, under a heading that says so."""
     text = render_html(replace(REPORT, run={**REPORT.run, "score": "mean absolute error"}))
-    assert '<h2 id="accuracy-title">Mean absolute error</h2>' in text
+    assert '<h2 id="cost-title">Mean absolute error and cost</h2>' in text
     assert "less is better" in text
     assert "81.1 %" not in text
     assert "0.811" in text
-    assert '<h2 id="accuracy-title">Accuracy</h2>' in render_html(REPORT)
+    assert '<h2 id="cost-title">Accuracy and cost</h2>' in render_html(REPORT)
 
 
-def test_verdicts_are_told_by_shape_and_word() -> None:
-    """Each verdict has its own shape beside its word, so that colour alone never carries it."""
-    text = render_html(replace(REPORT, records=(RECORD, QUIET)))
-    for verdict in Verdict:
-        name = str(verdict).replace(" ", "-")
+def test_states_are_told_by_shape_and_word() -> None:
+    """What became of a promise has its own shape beside its word, so that colour alone never carries it."""
+    cells = tuple(replace(CELLS[3], state=state, role=f"role {i}") for i, state in enumerate(State))
+    text = render_html(replace(REPORT, matrix=cells))
+    for state in State:
+        name = str(state).replace(" ", "-")
         assert text.count(f'id="icon-{name}"') == 1
-        assert f'href="#icon-{name}"/></svg>{str(verdict).capitalize()}</span>' in text
+        assert f'href="#icon-{name}"/></svg>{str(state).capitalize()}</span>' in text
     shapes = re.findall(r'<symbol id="icon-[^"]+"[^>]*>(.*?)</symbol>', text)
-    assert len(set(shapes)) == len(Verdict)
+    assert len(set(shapes)) == len(State)
 
 
 def test_failed_controls_are_named_on_the_page() -> None:

@@ -86,7 +86,7 @@ def test_words_and_charts_show_it() -> None:
     blind = replace(QUIET, in_the_clear=0.012, in_the_clear_verdict=Verdict.NOT_DETECTED)
     odd = replace(QUIET, in_the_clear=None, in_the_clear_verdict=None, knowledge=Alone.NOT_LOOKED_AT)
     report = replace(REPORT, records=(RECORD, blind, odd))
-    wide, narrow, page = printed(report, 160), printed(report, 80), render_html(report)
+    wide, narrow, page = printed(report, 160, verbose=True), printed(report, verbose=True), render_html(report)
     for text in (" ".join(wide.split()), page):
         assert "1.000 (broken)" in text
         assert "nothing compares with what it reads" in text
@@ -95,9 +95,8 @@ def test_words_and_charts_show_it() -> None:
     assert "Thepriorleavesoutwhattheattackknowsbesideitsview" in said
     assert "Says nothing: in the clear, too, it finds nothing on this subject (0.012)." in page
     assert "The prior leaves out what the attack knows beside its view" in page
-    assert re.search(r"prior clear *$", narrow, re.MULTILINE)
+    assert re.search(r"prior +clear *$", narrow, re.MULTILINE)
     assert "0.012" in narrow
-    assert 'class="clear"' in page
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.auditing import report as report_module
+from fgl_secure.auditing.junit import render_junit
+from fgl_secure.auditing.markdown import render_markdown
 from fgl_secure.auditing.report import Report, render_html, write_report
 from fgl_secure.errors import InputError
 from tests.auditing.samples import REPORT
@@ -16,22 +18,27 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_both_files_are_written(tmp_path: Path) -> None:
-    """A missing folder is made, and both files hold what the renderers give, with nothing left beside them."""
+FILES = ["report.html", "report.json", "report.md", "report.xml"]
+
+
+def test_all_files_are_written(tmp_path: Path) -> None:
+    """A missing folder is made, and the files hold what the renderers give, with nothing left beside them."""
     folder = tmp_path / "a" / "b"
-    assert write_report(REPORT, folder) == (folder / "report.json", folder / "report.html")
-    assert names(folder) == ["report.html", "report.json"]
+    assert write_report(REPORT, folder) == tuple(folder / name for name in FILES)
+    assert names(folder) == FILES
     assert json.loads((folder / "report.json").read_text(encoding="utf-8")) == REPORT.to_json()
     assert (folder / "report.html").read_text(encoding="utf-8") == render_html(REPORT)
+    assert (folder / "report.md").read_text(encoding="utf-8") == render_markdown(REPORT)
+    assert (folder / "report.xml").read_text(encoding="utf-8") == render_junit(REPORT)
 
 
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
-    """Writing again into the same folder replaces both files, and equal reports give equal bytes."""
+    """Writing again into the same folder replaces all files, and equal reports give equal bytes."""
     write_report(REPORT, tmp_path)
     first = (tmp_path / "report.html").read_bytes()
     write_report(REPORT, tmp_path)
     assert (tmp_path / "report.html").read_bytes() == first
-    assert names(tmp_path) == ["report.html", "report.json"]
+    assert names(tmp_path) == FILES
 
 
 def test_a_render_failure_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

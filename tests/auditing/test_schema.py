@@ -15,10 +15,12 @@ from tests.auditing.samples import ACCURACY, COST, EXPOSURE, RECORD, REPORT
 
 
 def test_json_has_the_agreed_shape() -> None:
-    """The JSON form has schema 2, the agreed top level, and every record in full."""
+    """The JSON form has schema 3, the agreed top level, and every record in full."""
     data = json.loads(render_json(REPORT))
-    assert list(data) == ["schema", "run", "accuracy", "cost", "records", "exposures", "claims", "notes"]
-    assert data["schema"] == 2
+    assert list(data) == [
+        "schema", "run", "matrix", "accuracy", "cost", "records", "attacks", "exposures", "claims", "notes",
+    ]  # fmt: skip
+    assert data["schema"] == 3
     assert tuple(Record.from_json(item) for item in data["records"]) == REPORT.records
     assert data["accuracy"]["protocols"]["secmp"]["per_silo"] == [0.84, None, 0.79]
 

@@ -23,6 +23,7 @@ from fgl_secure.runtime import Channel
 
 INSTALLED = Path(sys.executable).with_name("fgl-secure")
 AUDIT = ("audit", "--epochs", "1", "--device", "cpu")
+FILES = {"report.html", "report.json", "report.md", "report.xml"}
 CHEAP = ("--scheme", "plaintext", "--attack", "clear-values")
 TRAIN = ("train", "hifgl", "--epochs", "2", "--device", "cpu")
 
@@ -85,7 +86,7 @@ class TestAudit:
         assert (result.status, result.err) == (OK, "")
         assert "broken" in result.out
         assert "Contradicted claims" in result.out
-        assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == {"report.json", "report.html"}
+        assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == FILES
 
     def test_contradicted_scheme_exits_3(self, audited: tuple[Result, Path]) -> None:
         """With --scheme secmp evidence contradicts its claim, and the status is 3, with both reports written."""
@@ -95,7 +96,7 @@ class TestAudit:
         data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         assert data["run"]["protocols"] == ["secmp"]
         assert any(record["contradicts_claim"] for record in data["records"])
-        assert {path.name for path in folder.iterdir()} == {"report.json", "report.html"}
+        assert {path.name for path in folder.iterdir()} == FILES
 
     def test_report_names_the_command(self, audited: tuple[Result, Path]) -> None:
         """The report holds the command that repeats it, quoted for a shell."""
@@ -166,8 +167,8 @@ class TestAudit:
         (folder / "notes.txt").write_text("mine", encoding="utf-8")
         (folder / "report.json").write_text("old", encoding="utf-8")
         assert cli(*AUDIT, *CHEAP).status == OK
-        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 2
-        assert {path.name for path in folder.iterdir()} == {"notes.txt", "report.json", "report.html"}
+        assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 3
+        assert {path.name for path in folder.iterdir()} == {"notes.txt", *FILES}
 
 
 class TestTrain:

@@ -1,0 +1,157 @@
+"""What schemes promise to hide, and what became of each promise: the one picture that a report opens with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from fgl_secure.auditing.plain import Json, plain
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
+
+if TYPE_CHECKING:
+    from fgl_secure.attacks.base import Card
+    from fgl_secure.auditing.records import Record
+
+
+class State(StrEnum):
+    """What became of a promise."""
+
+    CONTRADICTED = "contradicted"
+    ADMITTED = "admitted"
+    """The scheme says itself that it leaks this."""
+    KEPT = "kept so far"
+    """Some attack could have contradicted it, and did not."""
+    UNTESTED = "not tested"
+    """Promised, and no attack of this audit could have contradicted it."""
+    NO_CLAIM = "no claim"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One secret before the parties of one role, under one scheme.
+
+    Attributes:
+        scheme: name of the run.
+        secret: what may be hidden, as `Secret` words it.
+        role: from whom.
+        state: what became of it.
+        promises: sentences of the scheme's claim.
+        admits: leaks by design, in the scheme's words.
+        attacks: those that contradict it, read most where it is admitted or not claimed, or tested it.
+        value: the figure that exceeds its prior most; None where nothing was read.
+        prior: of that figure; None together with it.
+        metric: of that figure; "" together with it.
+    """
+
+    scheme: str
+    secret: str
+    role: str
+    state: State
+    promises: tuple[str, ...] = ()
+    admits: tuple[str, ...] = ()
+    attacks: tuple[str, ...] = ()
+    value: float | None = None
+    prior: float | None = None
+    metric: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.state, State):
+            raise InputError(f"state must be a State; found {self.state!r}")
+        if (self.value is None) != (self.prior is None):
+            raise InputError(f"value and prior must come together; found {self.value} and {self.prior}")
+
+    def to_json(self) -> dict[str, Json]:
+        """All fields as JSON values."""
+        return {field.name: plain(getattr(self, field.name), field.name) for field in fields(self)}
+
+
+def matrix(
+    claims: Mapping[str, Mapping[str, Claim]], records: Sequence[Record], cards: Mapping[str, Card]
+) -> tuple[Cell, ...]:
+    """The cells of an audit, secret by secret and scheme by scheme.
+
+    Args:
+        claims: by name of a run, what is promised by the name of the run and of each of its variants, its own first;
+            what is found under a variant counts for the run.
+        records: the findings.
+        cards: of the attacks that ran, by name.
+    """
+    by_run = {run: [r for r in records if r.protocol in own and r.attack in cards] for run, own in claims.items()}
+    own = {run: variants[run] for run, variants in claims.items()}
+    return tuple(
+        _cell(run, secret, role, claim, [r for r in by_run[run] if _is_about(cards[r.attack], secret, role)], cards)
+        for secret, role in _rows(own.values(), records, cards)
+        for run, claim in own.items()
+    )
+
+
+def _is_about(card: Card, secret: Secret, role: Role) -> bool:
+    """Whether an attack bears on a promise; claims speak of parties that keep to the protocol."""
+    return card.secret is secret and card.observer is role and card.circumstance is not Circumstance.MALICIOUS_DEVICE
+
+
+def _rows(
+    claims: Iterable[Claim], records: Sequence[Record], cards: Mapping[str, Card]
+) -> Iterator[tuple[Secret, Role]]:
+    """Every secret before every role that a scheme speaks of or an attack read it as, in the order of the enumerations.
+
+    A promise against coalitions of several roles has a row for those roles that a scheme admits something to, or that
+    an attack looks from; and for the first of them where there is none.
+    """
+    made = tuple(claims)
+    measured = [cards[each.attack] for each in records if each.attack in cards and each.verdict.is_measured]
+    looked = {
+        (card.secret, card.observer) for card in measured if card.circumstance is not Circumstance.MALICIOUS_DEVICE
+    }
+    admitted = {(leak.secret, leak.role) for claim in made for leak in claim.leaks_by_design}
+    wanted = looked | admitted
+    for promise in (each for claim in made for each in claim.guarantees):
+        roles = [role for role, most in promise.coalition.items() if most > 0]
+        if roles and not any((promise.secret, role) in wanted for role in roles):
+            wanted.add((promise.secret, roles[0]))
+    for secret in Secret:
+        yield from ((secret, role) for role in Role if (secret, role) in wanted)
+
+
+def _cell(run: str, secret: Secret, role: Role, claim: Claim, about: list[Record], cards: Mapping[str, Card]) -> Cell:
+    promised = [each for each in claim.guarantees if each.secret is secret and each.coalition.get(role, 0) > 0]
+    admitted = [each for each in claim.leaks_by_design if each.secret is secret and each.role is role]
+    against = [each for each in about if each.contradicts_claim]
+    exposed = [each for each in about if each.verdict.is_exposure and each.controls_hold]
+    tested = [
+        each
+        for each in about
+        if each.verdict.is_measured and each.controls_hold and each.could_tell
+        and claim.borne_on(secret, cards[each.attack].coalition, cards[each.attack].circumstance)
+    ]  # fmt: skip
+    state, shown = _judged(bool(promised), admitted, against, exposed, tested)
+    best = max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.KEPT else None
+    return Cell(
+        scheme=run,
+        secret=str(secret),
+        role=str(role),
+        state=state,
+        promises=tuple(dict.fromkeys(each.statement for each in promised)),
+        admits=tuple(dict.fromkeys(each.statement for each in admitted)),
+        attacks=tuple(dict.fromkeys(each.attack for each in shown)),
+        value=None if best is None else best.value,
+        prior=None if best is None else best.prior,
+        metric="" if best is None else best.metric,
+    )
+
+
+def _judged(
+    promised: bool, admitted: list[Leak], against: list[Record], exposed: list[Record], tested: list[Record]
+) -> tuple[State, list[Record]]:
+    """The state, and the findings that it rests on; a leak that was not met leaves a promise beside it as it is."""
+    if against:
+        return State.CONTRADICTED, against
+    met = exposed or any(each.circumstance is Circumstance.ANY for each in admitted)
+    if admitted and (met or not promised):
+        return State.ADMITTED, exposed
+    if promised:
+        return (State.KEPT, tested) if tested else (State.UNTESTED, [])
+    return State.NO_CLAIM, exposed

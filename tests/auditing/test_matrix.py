@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fgl_secure.attacks.base import Card
+from fgl_secure.attacks.registry import attack
+from fgl_secure.auditing import picture
+from fgl_secure.auditing.matrix import Cell, State, matrix
+from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.report import Report
+from fgl_secure.errors import InputError
+from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
+from fgl_secure.statistics.intervals import Interval
+from tests.auditing.samples import CELLS, QUIET, RECORD
+
+PROMISE = Guarantee(Secret.EMBEDDING, {Role.DEVICE: 1}, Strength.PERFECT, "rows stay", "here")
+SHARED = replace(RECORD, attack="shared-mask", protocol="one", contradicts_claim=False, claim="")
+CARDS = {name: attack(name).card for name in ("shared-mask", "differencing-device", "malicious-single-neighbour")}
+
+
+def claim(*, promises: bool = True, leak: Circumstance | None = None) -> Claim:
+    """What the scheme of these tests says of the rows that devices send."""
+    admitted = () if leak is None else (Leak(Secret.EMBEDDING, Role.DEVICE, leak, "rows of one sender"),)
+    return Claim((PROMISE,) if promises else (), admitted, ())
+
+
+def only(says: Claim, *records: Record, cards: dict[str, Card] = CARDS) -> Cell:
+    """The one cell on devices' rows before devices."""
+    cells = matrix({"one": {"one": says}}, records, cards)
+    (cell,) = (each for each in cells if (each.secret, each.role) == (Secret.EMBEDDING, Role.DEVICE))
+    return cell
+
+
+QUIETLY = replace(QUIET, attack="shared-mask", protocol="one")
+FELL = replace(SHARED, contradicts_claim=True, claim="rows stay (here)")
+DIFFERENCES = replace(SHARED, attack="differencing-device")
+MALICIOUS = replace(SHARED, attack="malicious-single-neighbour")
+
+
+@pytest.mark.parametrize(
+    ("says", "records", "state", "attacks"),
+    [
+        (claim(), (FELL,), State.CONTRADICTED, ("shared-mask",)),
+        (claim(), (QUIETLY,), State.KEPT, ("shared-mask",)),
+        (claim(), (), State.UNTESTED, ()),
+        (claim(), (replace(QUIETLY, positive_control=0.0),), State.UNTESTED, ()),
+        (claim(), (replace(QUIETLY, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED),), State.UNTESTED, ()),
+        (claim(), (MALICIOUS,), State.UNTESTED, ()),
+        (claim(promises=False), (SHARED,), State.NO_CLAIM, ("shared-mask",)),
+        (claim(leak=Circumstance.ANY), (SHARED,), State.ADMITTED, ("shared-mask",)),
+        (claim(leak=Circumstance.ANY), (QUIETLY,), State.ADMITTED, ()),
+        (claim(leak=Circumstance.REPEATED_SUM), (DIFFERENCES,), State.ADMITTED, ("differencing-device",)),
+        (claim(leak=Circumstance.REPEATED_SUM), (QUIETLY,), State.KEPT, ("shared-mask",)),
+        (claim(leak=Circumstance.REPEATED_SUM), (DIFFERENCES, FELL), State.CONTRADICTED, ("shared-mask",)),
+    ],
+)  # fmt: skip
+def test_what_became_of_a_promise(
+    says: Claim, records: tuple[Record, ...], state: State, attacks: tuple[str, ...]
+) -> None:
+    """A contradiction outweighs all; what is admitted and was met comes before what is kept; tests need controls."""
+    cell = only(says, *records)
+    assert (cell.state, cell.attacks) == (state, attacks)
+
+
+def test_a_contradiction_under_a_variant_counts_for_the_scheme() -> None:
+    """A variant is the same claim under other parameters, so what falls there has fallen; it has no column."""
+    cells = matrix({"one": {"one": claim(), "one[p=11]": claim()}}, (replace(FELL, protocol="one[p=11]"),), CARDS)
+    assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.CONTRADICTED)]
+
+
+def test_the_figure_is_the_one_that_exceeds_its_prior_most() -> None:
+    """A high figure that guessing has as well says less than a lower one that guessing doesn't have."""
+    high = replace(SHARED, metric="recall", value=0.99, ci95=Interval(0.98, 1.0), prior=0.93)
+    low = replace(SHARED, metric="advantage", value=0.5, ci95=Interval(0.4, 0.6), prior=0.0)
+    cell = only(claim(promises=False), high, low)
+    assert (cell.metric, cell.value, cell.prior) == ("advantage", 0.5, 0.0)
+
+
+def test_pooled_promises_have_rows_where_somebody_looks() -> None:
+    """Of a promise against coalitions of several roles only those have rows that an attack or a leak is about."""
+    pooled = replace(PROMISE, coalition={Role.RELAY: 1, Role.DEVICE: 4, Role.SERVER: 1})
+    says = Claim((pooled,), (), ())
+    assert [cell.role for cell in matrix({"one": {"one": says}}, (QUIETLY,), CARDS)] == ["device"]
+    assert [cell.role for cell in matrix({"one": {"one": says}}, (), CARDS)] == ["relay"]
+
+
+def test_a_real_audit_fills_it(demonstration: Report) -> None:
+    """Of the published scheme four promises fall, of its repair none, and plaintext promises nothing."""
+    of = {name: [c for c in demonstration.matrix if c.scheme == name] for name in ("secmp", "relay-coded", "plaintext")}
+    states = {name: picture.tally(cells) for name, cells in of.items()}
+    assert len({len(cells) for cells in of.values()}) == 1
+    assert states["secmp"][State.CONTRADICTED] == 4
+    assert State.CONTRADICTED not in states["relay-coded"]
+    assert {State.KEPT, State.ADMITTED, State.UNTESTED} <= set(states["relay-coded"])
+    assert set(states["plaintext"]) == {State.NO_CLAIM}
+    fell = {attack for cell in picture.fallen(demonstration) for attack in cell.attacks}
+    assert fell == {record.attack for record in demonstration.records if record.contradicts_claim}
+
+
+def test_every_secret_has_a_short_name() -> None:
+    """A column has room for few words, and no two secrets have the same."""
+    assert set(picture.SHORT) == {str(secret) for secret in Secret}
+    assert len(set(picture.SHORT.values())) == len(Secret)
+    assert max(map(len, picture.SHORT.values())) <= 20
+
+
+def test_half_a_cell_is_refused() -> None:
+    """A figure comes with its prior, and a state is one of those that there are."""
+    with pytest.raises(InputError, match="value and prior must come together"):
+        replace(CELLS[1], prior=None)
+    with pytest.raises(InputError, match="state must be a State"):
+        replace(CELLS[1], state="kept")  # type: ignore[arg-type]
