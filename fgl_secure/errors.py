@@ -5,6 +5,8 @@ Every message names the argument, the rule and the value that was found, and nev
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+
 
 class FglSecureError(Exception):
     """Base of all errors that this package raises on purpose."""
@@ -18,7 +20,9 @@ class UnknownNameError(InputError):
     """A data set, protocol, attack, method or preset of that name does not exist."""
 
     def __init__(self, kind: str, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"{kind} must be one of {', '.join(known)}; found {name!r}")
+        near = get_close_matches(str(name), known, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        super().__init__(f"{kind} must be one of {', '.join(known)}; found {name!r}{meant}")
 
 
 class DataNotFoundError(InputError):

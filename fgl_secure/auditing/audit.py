@@ -64,7 +64,7 @@ def audit(
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report.
-        progress: given a run's name, what to call after each of its rounds.
+        progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
@@ -81,7 +81,10 @@ def audit(
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = result
         exposures += _exposures(subject.name, result)
-        found[subject.name] = list(attempts(chosen, subject, subject.runs(result), plan.seed + 1))
+        told = progress(f"attacking {subject.name}") if progress else None
+        found[subject.name] = list(attempts(chosen, subject, subject.runs(result), plan.seed + 1, told))
+    if progress:
+        progress("attacking runs in the clear, and controls")
     clear = _in_the_clear(plan, chosen, found)
     for subject in plan.subjects:
         claim = subject.claims[subject.name]
@@ -139,7 +142,7 @@ def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], P
     return subject.train(
         coins=SimulationCoins(plan.seed),
         recording=Recording.everything(RECORDED_ROUNDS),
-        progress=progress(subject.name) if progress else None,
+        progress=progress(f"training under {subject.name}") if progress else None,
     )
 
 

@@ -12,6 +12,7 @@ from fgl_secure.auditing.plan import Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import Verdict, judge
 from fgl_secure.statistics.intervals import Interval
+from fgl_secure.training.loop import Progress
 
 Chosen = tuple[Attack[Any, Any], ...]
 
@@ -54,7 +55,9 @@ def verdict_on(found: Measurement) -> Verdict:
     return Verdict.CONTEXT if found.context else judge(found.value, found.interval, found.prior, exact=found.exact)
 
 
-def attempts(chosen: Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int) -> Iterator[Attempt]:
+def attempts(
+    chosen: Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, told: Progress | None = None
+) -> Iterator[Attempt]:
     """Every attack on every run that it reads, each beside an independent run of the same shape.
 
     Args:
@@ -62,12 +65,18 @@ def attempts(chosen: Chosen, subject: Subject, runs: Iterable[RecordedRun], seed
         subject: what was run.
         runs: of the subject, as attacks read them.
         seed: of the independent runs.
+        told: called when an attack begins, with how many began and how many there are; some read no run of these.
     """
+    begun = set[str]()
     others = subject.independent(seed).recorded(seed)
     for run, other in zip_longest(runs, others):
         if run is None or other is None or run.scenario != other.scenario:
             raise AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
         for each in chosen:
+            if run.is_for(each):
+                begun.add(each.card.name)
+                if told is not None:
+                    told(len(begun), len(chosen))
             guess = run.guess(each) if run.is_for(each) else None
             if guess is not None:
                 nulls = _nulls(each, run, other)

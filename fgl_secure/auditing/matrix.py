@@ -75,7 +75,7 @@ def matrix(
 
     Args:
         claims: by name of a run, what is promised by the name of the run and of each of its variants, its own first;
-            what is found under a variant counts for the run.
+            what falls or is read under a variant counts for the run, and what is kept there does not.
         records: the findings.
         cards: of the attacks that ran, by name.
     """
@@ -124,7 +124,7 @@ def _cell(run: str, secret: Secret, role: Role, claim: Claim, about: list[Record
     tested = [
         each
         for each in about
-        if each.verdict.is_measured and each.controls_hold and each.could_tell
+        if each.protocol == run and each.verdict.is_measured and each.controls_hold and each.could_tell
         and claim.borne_on(secret, cards[each.attack].coalition, cards[each.attack].circumstance)
     ]  # fmt: skip
     state, shown = _judged(bool(promised), admitted, against, exposed, tested)

@@ -149,7 +149,7 @@ def _summaries(report: Findings) -> list[Text]:
         if name in cost:
             part = cost[name]
             parts.append(wording.bytes_text(part["bytes"]))
-            parts.append(wording.count_text(part["rounds"]) + " rounds")
+            parts.append(f"{wording.count_text(part['rounds'])} {'round' if part['rounds'] == 1 else 'rounds'}")
             parts.append(wording.seconds_text(part["seconds"]))
         lines.append(Text.assemble(_text(name, "bold"), _text(f": {', '.join(parts)}")))
     return lines

@@ -65,7 +65,7 @@ def train(
         seed: of partition, split and initial weights.
         device: where model compute runs: "auto", "cpu" or "cuda".
         coins: where masks and noise come from; the operating system's entropy unless given.
-        progress: given a run's name, what to call after each of its rounds.
+        progress: given what is being done, in words, what to call after each step of it, such as a round.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
@@ -78,8 +78,9 @@ def train(
         raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")
     (subject,) = plan.subjects
     bars = progress or _silent
-    result = subject.train(coins=coins, progress=bars(subject.name))
-    return Trained(plan, subject.name, result, subject.privacy_cost(result, bars))
+    result = subject.train(coins=coins, progress=bars(f"training under {subject.name}"))
+    cost = subject.privacy_cost(result, lambda name: bars(f"training under {name}"))
+    return Trained(plan, subject.name, result, cost)
 
 
 def _silent(_name: str) -> Progress:

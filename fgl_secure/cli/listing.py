@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fgl_secure import schemes
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.method import Method
@@ -21,9 +23,27 @@ def listing(kind: str | None = None) -> str:
     Args:
         kind: one of `KINDS`, or None for all.
     """
-    tables = dict(zip(KINDS, (_datasets, _schemes, _attacks, _methods), strict=True))
-    wanted = tables if kind is None else {kind: tables[kind]}
+    wanted = _tables() if kind is None else {kind: _tables()[kind]}
     return "\n\n".join(_table(name, rows()) for name, rows in wanted.items())
+
+
+def as_json(kind: str | None = None) -> dict[str, list[dict[str, str]]]:
+    """The same for programs: by kind, a name and words for each; lines of a method are joined.
+
+    Args:
+        kind: one of `KINDS`, or None for all.
+    """
+    found: dict[str, list[dict[str, str]]] = {}
+    for name, rows in _tables().items():
+        if kind not in (None, name):
+            continue
+        found[name] = []
+        for first, second in rows():
+            if first:
+                found[name].append({"name": first, "says": second})
+            else:
+                found[name][-1]["says"] += f"\n{second}"
+    return found
 
 
 def lines_of(each: type[Method]) -> Rows:
@@ -54,6 +74,10 @@ def _served(topology: str) -> str:
 def _table(name: str, rows: Rows) -> str:
     width = max(len(first) for first, _ in rows) + 2
     return "\n".join([name, *(f"  {first:<{width}}{second}" for first, second in rows)])
+
+
+def _tables() -> dict[str, Callable[[], Rows]]:
+    return dict(zip(KINDS, (_datasets, _schemes, _attacks, _methods), strict=True))
 
 
 def _datasets() -> Rows:

@@ -84,8 +84,27 @@ def _add_option(
     told = all(name in says.says for name in says.names)
     meaning = says.says if told else f"{says.says}: {', '.join(says.names)}"
     group.add_argument(
-        f"--{option}", type=_reader(hint), default=default_of(each), metavar=says.shown or "NAME", help=escaped(meaning)
+        f"--{option}",
+        action=OneOf,
+        known=says.names,
+        type=_reader(hint),
+        default=default_of(each),
+        metavar=says.shown or "NAME",
+        help=escaped(meaning),
     )
+
+
+class OneOf(argparse._StoreAction):
+    """Stores a value of which some are known, for shells that complete words; what it may be is checked later.
+
+    Args:
+        known: the values.
+        others: as argparse has them.
+    """
+
+    def __init__(self, *, known: tuple[str, ...] = (), **others: Any) -> None:
+        super().__init__(**others)
+        self.known = known
 
 
 def escaped(text: str) -> str:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from fgl_secure.museum import HEADER, Exhibit, Finding, records, table
+from fgl_secure.museum import HEADER, Finding, records, table
 
 WIDTH = 160
 """Columns where the output is not a terminal."""
@@ -39,17 +38,6 @@ def as_json(findings: Sequence[Finding], command: str) -> dict[str, Any]:
         "expected": all(finding.expected for finding in findings),
         "exhibits": records(findings),
     }
-
-
-@contextmanager
-def shown_progress() -> Iterator[Callable[[Exhibit], None]]:
-    """Gives what is to be told of each exhibit: its name, on a terminal, while it is examined."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
-    with console.status("") as status:
-        yield lambda exhibit: status.update(f"examining {exhibit.name}")
 
 
 def _sum(findings: Sequence[Finding]) -> str:

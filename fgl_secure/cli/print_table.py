@@ -1,17 +1,14 @@
-"""A reproduced table for people, and bars while it runs."""
+"""A reproduced table for people."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from fgl_secure.tables.reproduce import Reproduction, Started
+from fgl_secure.tables.reproduce import Reproduction
 from fgl_secure.tables.rows import Figure, Row
 
 MISSING = "-"
@@ -62,17 +59,3 @@ def _text(figure: Figure, digits: int) -> str:
     if figure.mean is None:
         return MISSING
     return f"{figure.mean:.{digits}f}" + ("" if figure.std is None else f" +- {figure.std:.{digits}f}")
-
-
-@contextmanager
-def shown_progress() -> Iterator[Started]:
-    """A bar over all runs on the standard error stream where that is a terminal, and nothing elsewhere."""
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("", total=None)
-
-        def started(done: int, total: int, what: str) -> None:
-            bars.update(task, completed=done, total=total, description=what)
-
-        yield started

@@ -70,6 +70,12 @@ def test_a_contradiction_under_a_variant_counts_for_the_scheme() -> None:
     assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.CONTRADICTED)]
 
 
+def test_what_a_variant_keeps_tests_nothing() -> None:
+    """That an attack finds nothing under other parameters says nothing of the run's own."""
+    cells = matrix({"one": {"one": claim(), "one[p=11]": claim()}}, (replace(QUIETLY, protocol="one[p=11]"),), CARDS)
+    assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.UNTESTED)]
+
+
 def test_the_figure_is_the_one_that_exceeds_its_prior_most() -> None:
     """A high figure that guessing has as well says less than a lower one that guessing doesn't have."""
     high = replace(SHARED, metric="recall", value=0.99, ci95=Interval(0.98, 1.0), prior=0.93)

@@ -23,7 +23,7 @@ from fgl_secure.runtime import Channel
 
 INSTALLED = Path(sys.executable).with_name("fgl-secure")
 AUDIT = ("audit", "--epochs", "1", "--device", "cpu")
-FILES = {"report.html", "report.json", "report.md", "report.xml"}
+FILES = {"report.html", "report.json", "report.md", "report.xml", "run.toml"}
 CHEAP = ("--scheme", "plaintext", "--attack", "clear-values")
 TRAIN = ("train", "hifgl", "--epochs", "2", "--device", "cpu")
 
@@ -64,7 +64,7 @@ def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
 def _separate(folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """The command line as a process of its own whose output goes into pipes."""
     quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
-    command = [sys.executable, "-W", "error", "-m", "fgl_secure.cli.main", *words]
+    command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=120)
 
 
@@ -84,15 +84,14 @@ class TestAudit:
         """Without --scheme what is found is the finding: the report names contradictions, and the status is 0."""
         result = cli(*AUDIT, "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
-        assert "broken" in result.out
-        assert "Contradicted claims" in result.out
+        assert "secmp: 1 promise contradicted, by visible-devices" in result.out
         assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == FILES
 
     def test_contradicted_scheme_exits_3(self, audited: tuple[Result, Path]) -> None:
         """With --scheme secmp evidence contradicts its claim, and the status is 3, with both reports written."""
         result, folder = audited
         assert (result.status, result.err) == (CONTRADICTED, "")
-        assert "broken" in result.out
+        assert "1 promise contradicted, by all-codes" in result.out
         data = json.loads((folder / "report.json").read_text(encoding="utf-8"))
         assert data["run"]["protocols"] == ["secmp"]
         assert any(record["contradicts_claim"] for record in data["records"])
@@ -118,7 +117,7 @@ class TestAudit:
         """Plaintext promises nothing, so reading it completely contradicts nothing."""
         result = cli(*AUDIT, *CHEAP)
         assert (result.status, result.err) == (OK, "")
-        assert "broken" in result.out
+        assert "no claim 1.000" in result.out
 
     def test_contradiction_of_one_among_several_exits_3(self, cli: Cli) -> None:
         """One contradicted scheme among those named is enough for status 3."""
@@ -129,8 +128,8 @@ class TestAudit:
         """Attacks that find nothing leave the status 0: where there is one silo, it sees no foreign device."""
         result = cli(*AUDIT, "--silos", "1", "--scheme", "secmp", "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
-        assert "not detected" in result.out
-        assert "Contradicted" not in result.out
+        assert "kept so far" not in result.out  # in the clear, too, there is nothing to find
+        assert "contradicted" not in result.out
 
     def test_scheme_with_nothing_measured_says_so(self, cli: Cli) -> None:
         """An attack that reads one scheme of two and nothing of the other leaves the other's claims untested."""
@@ -144,7 +143,7 @@ class TestAudit:
         """What a protocol says of itself contradicts nothing, however completely it is read."""
         result = cli(*AUDIT, "--preset", "paper", "--scheme", "secmp", "--attack", "single-neighbour-device")
         assert (result.status, result.err) == (OK, "")
-        assert "broken" in result.out
+        assert "admitted 1.000" in result.out
 
     def test_few_devices_of_one_neighbour_exit_3(self, cli: Cli, tmp_path: Path) -> None:
         """Ten devices of one neighbour among two hundred are enough for a silo to contradict the claim."""
@@ -470,12 +469,28 @@ class TestProcess:
         """A reader who has gone away changes neither the exit status nor what is written, and is not complained of."""
         reading, writing = os.pipe()
         os.close(reading)
-        command = [sys.executable, "-W", "error", "-m", "fgl_secure.cli.main", *words]
+        command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
         with open(writing, "wb") as closed:
             done = subprocess.run(
                 command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False, timeout=120
             )
         assert (done.returncode, done.stderr) == (status, b"")
+        assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+    @pytest.mark.parametrize("words", [("list", "methods"), (*AUDIT, *CHEAP), ("list", "--help")])
+    def test_a_full_disk_is_said_in_one_line(self, tmp_path: Path, words: tuple[str, ...]) -> None:
+        """Where nothing can be printed there is no traceback, and an audit's files are written all the same."""
+        command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False,
+                                  timeout=120)  # fmt: skip
+        if "--help" not in words:
+            assert done.returncode == BAD_INPUT
+            assert re.fullmatch(
+                r"fgl-secure: error: standard output must take [^\n]*No space left[^\n]*\n", done.stderr
+            )
+        assert "Traceback" not in done.stderr
         assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
 
     def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from torch.nn import functional
 
 from fgl_secure import schemes
 from fgl_secure.cli.listing import matrix
-from fgl_secure.cli.main import _parser, _with_method
+from fgl_secure.cli.main import with_method
+from fgl_secure.cli.usage import parser_for
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
 
@@ -123,11 +124,10 @@ def test_links_paths_and_modules_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_are_those_of_today(page: Path) -> None:
     """The command line takes every command that a page shows."""
-    parser = _parser()
     for line, inline in COMMAND.findall(page.read_text(encoding="utf-8")):
         words = [STAND_INS.get(word, word) for word in shlex.split((line or inline).replace("=K]", "=3]"))]
         if {"--help", "--version"}.isdisjoint(words) and len(words) > (0 if line else 1):
-            chosen = parser.parse_args(_with_method(words))
+            chosen = parser_for(with_method(words)).parse_args(with_method(words))
             for scheme in chosen.scheme if words[0] in {"audit", "train"} else ():
                 schemes.assignment(scheme, chosen.method.topologies)
 

@@ -38,6 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": _LOW | {"runtime", "statistics", "protocols"},
     "museum": _LOW | {"runtime", "dp", "statistics", "protocols", "testing"},
     "cli": _HIGH | {"auditing", "methods", "schemes", "tables", "testing", "museum", "flower"},
+    "__main__": {"cli"},
     "__init__": {"aggregation", "auditing", "attacks", "graph", "methods", "schemes"},
 }
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
 
 import pytest
-from rich.console import Console
 
-from fgl_secure.cli import print_table
 from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
 from fgl_secure.graph import Graph
@@ -146,23 +142,6 @@ def test_one_run_with_few_epochs_is_said() -> None:
     assert "paper preset, at most 7 epochs, 1 run, seed 0, HiFGL under secmp" in describe(
         reproduced(Choices("paper", 1, "secmp", 7))
     )
-
-
-def _given(console: Console, *, stderr: bool) -> Console:
-    assert stderr
-    return console
-
-
-def test_progress_is_shown_on_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal gets a bar with the name of the run; anything else gets nothing."""
-    for terminal in (True, False):
-        stream = io.StringIO()
-        console = Console(file=stream, force_terminal=terminal, width=100)
-        monkeypatch.setattr(print_table, "Console", partial(_given, console))
-        with print_table.shown_progress() as started:
-            started(1, 4, "a certain run")
-        assert ("a certain run" in stream.getvalue()) is terminal
-        assert bool(stream.getvalue()) is terminal
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""A parser of command lines whose errors are one line, with what was meant, perhaps."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, NoReturn
+
+from fgl_secure.cli.output import BAD_INPUT
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line that says what was meant, perhaps; options are written out."""
+
+    def __init__(self, **others: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **others})
+
+    def error(self, message: str) -> NoReturn:
+        """Leaves with one line on the standard error stream."""
+        self.exit(BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = [str(each) for each in action.choices or ()]
+        if action.choices is not None and value not in action.choices:
+            raise argparse.ArgumentError(
+                action, f"must be one of {', '.join(known)}; found {value!r}{meant(value, known)}"
+            )
+
+    def reached(self, words: Sequence[str]) -> Parser:
+        """The parser of the command that words begin with."""
+        at = self
+        for word in words:
+            choices = at.commands()
+            if word not in choices:
+                break
+            at = choices[word]
+        return at
+
+    def commands(self) -> dict[str, Parser]:
+        """The commands of this one, by name; none where there are none."""
+        found: dict[str, Parser] = {}
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found.update(action.choices)
+        return found
+
+    def options(self) -> Iterator[argparse.Action]:
+        """What may be said to this command, positions included, but help and the version."""
+        for action in self._actions:
+            if not isinstance(action, argparse._SubParsersAction | argparse._HelpAction | argparse._VersionAction):
+                yield action
+
+    def unknown(self, words: Sequence[str]) -> NoReturn:
+        """Leaves with the words that mean nothing to this command."""
+        known = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        hint = next((meant(word.partition("=")[0], known) for word in words if word.startswith("--")), "")
+        self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
+
+
+def meant(word: str, known: Sequence[str]) -> str:
+    """What a word was probably meant to be, as the end of a sentence; empty where nothing is near."""
+    near = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,223 @@
+"""The words that the command line takes. Nothing heavy is imported: help and bad usage answer at once."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+from fgl_secure import __version__, methods
+from fgl_secure.cli import commands, completion, inversion
+from fgl_secure.cli.options import OneOf, add_method_options, escaped
+from fgl_secure.cli.parser import Parser
+from fgl_secure.errors import InputError
+
+if TYPE_CHECKING:
+    from fgl_secure.auditing.method import Method
+
+METHOD = "hifgl"
+"""What `fgl-secure audit` audits when no method is named."""
+
+ENGINES = ("one-process", "flower")
+
+BENCHED = ("field", "lcc", "secmp", "gradients", "ckks", "hop-adjacency", "secagg")
+
+OF_METHODS = ("audit", "train")
+"""Commands that have a command a method."""
+
+
+class _Help(argparse.RawDescriptionHelpFormatter, argparse.ArgumentDefaultsHelpFormatter):
+    """Defaults behind what they are for, where there is one, and examples as they are written."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        if action.default is None or action.default is False or action.default == []:
+            return action.help
+        return super()._get_help_string(action)
+
+
+def parser_for(words: Sequence[str]) -> Parser:
+    """The parser, with all options of the methods that words name; those of others are left out, for they take time.
+
+    Args:
+        words: of a command line.
+    """
+    parser = Parser(
+        prog="fgl-secure",
+        description="Run federated graph learning under a protocol, and see what it leaks.",
+        epilog=_examples(
+            "fgl-secure audit", "fgl-secure audit fedavg --scheme pairwise-masking", "fgl-secure train hifgl --help",
+            "fgl-secure list schemes",
+        ),
+        formatter_class=_Help,
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    kinds = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
+    for command, says in (
+        ("audit", "train, attack what was said, and report"),
+        ("train", "train a method under a scheme"),
+    ):
+        _add_methods(_command(kinds, command, says), command, words)
+    attack = _command(kinds, "attack", "attack one round and show what is seen")
+    attacks = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=Parser)
+    one = _command(attacks, "gradient-inversion", "reconstruct data from gradients")
+    one.set_defaults(run=commands.invert)
+    inversion.add_arguments(one)
+    _add_common(one, json=False)
+    _add_bench(_command(kinds, "bench", "how fast the arithmetic is here"))
+    _add_reproduce(_command(kinds, "reproduce", "run a table of a paper again"))
+    _add_museum(_command(kinds, "museum", "find published flaws without hints"))
+    _add_listing(_command(kinds, "list", "what there is"))
+    shell = _command(kinds, "completion", "what makes a shell complete words", completion.EXAMPLES)
+    shell.set_defaults(run=commands.complete)
+    shell.add_argument("shell", choices=tuple(completion.SCRIPTS), help="whose script to print")
+    return parser
+
+
+def _command(kinds: Any, name: str, says: str, examples: str = "") -> Parser:
+    made: Parser = kinds.add_parser(name, help=says, description=_folded(says), epilog=examples, formatter_class=_Help)
+    return made
+
+
+def _folded(text: str) -> str:
+    return fill(f"{text[:1].upper()}{text[1:]}", 78)
+
+
+def _examples(*lines: str) -> str:
+    return "\n".join(("examples:", *(f"  {line}" for line in lines)))
+
+
+def _add_common(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
+    """What all commands take that run for long."""
+    group = parser.add_argument_group("how it is told")
+    if json:
+        group.add_argument("--json", action="store_true", help="print one JSON object")
+    group.add_argument("--config", type=Path, metavar="FILE",
+                       help="TOML file of options, as run.toml beside a report; what is said here wins")  # fmt: skip
+    told = group.add_mutually_exclusive_group()
+    told.add_argument("-v", "--verbose", action="store_true", help="print everything, and where a fault was met")
+    told.add_argument("-q", "--quiet", action="store_true", help="no progress, and no more than the essence")
+
+
+def _add_methods(parent: Parser, command: str, words: Sequence[str]) -> None:
+    kinds = parent.add_subparsers(title="methods", required=True, metavar="METHOD", parser_class=Parser)
+    for name in methods.names():
+        if tuple(words[:1]) == (command,):
+            _add_method(kinds, name, {"audit": _add_audit, "train": _add_train}[command], command)
+
+
+def _add_method(
+    kinds: Any, name: str, add: Callable[[argparse.ArgumentParser, type[Method]], None], command: str
+) -> None:
+    """The command of one method; of a broken package, one that says what is broken, while all others work."""
+    try:
+        method = methods.method(name)
+        add_method_options(Parser(), method)  # tells whether options can be made of its fields, and leaves nothing
+    except InputError as error:
+        plain = "\0"  # no word begins with it, so that options are words like all others here
+        broken = kinds.add_parser(name, help="can't be loaded; running it says why", prefix_chars=plain, add_help=False)
+        broken.add_argument("words", nargs="*")
+        broken.set_defaults(run=partial(commands.refuse, error), verbose=False)
+        return
+    one = kinds.add_parser(
+        name,
+        help=escaped(method.task),
+        description=_folded(escaped(f"{method.title}: {method.task}. It sums {method.summed}.")),
+        epilog=escaped(_examples_of(command, method)),
+        formatter_class=_Help,
+    )
+    one.set_defaults(method=method)
+    add(one, method)
+    add_method_options(one, method)
+
+
+def _examples_of(command: str, method: type[Method]) -> str:
+    say = f"fgl-secure {command} {method.name}"
+    first, last = method.demonstrated[0], method.topologies[-1]
+    lines = [say, f"{say} --scheme '{first}' --epochs 20 --seed 1", f"{say} --scheme '{last}=plaintext'"]
+    if command == "audit":
+        lines += [f"{say} --out report --verbose", "fgl-secure audit --config fgl-secure-report/run.toml"]
+    else:
+        lines += [f"{say} --json"]
+    return _examples(*lines)
+
+
+def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
+    parser.set_defaults(run=commands.audit)
+    parser.add_argument(
+        "--scheme",
+        action="append",
+        default=[],
+        metavar="[TOPOLOGY=]NAME",
+        help=f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
+        "parameters in brackets, as relay-coded[k_min=1,anon]; repeatable; exit status 3 when evidence contradicts a "
+        f"claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
+    )
+    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    parser.add_argument("--out", type=Path, default=Path("fgl-secure-report"), metavar="DIR",
+                        help="folder for the report, and for run.toml that repeats it")  # fmt: skip
+    _add_common(parser)
+
+
+def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
+    parser.set_defaults(run=commands.train)
+    parser.add_argument(
+        "--scheme",
+        action="append",
+        default=[],
+        metavar="[TOPOLOGY=]NAME",
+        help=f"scheme of a topology of the run ({', '.join(method.topologies)}), repeatable, or several with commas; "
+        f"parameters in brackets; {method.trained} where none is named",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default=ENGINES[0],
+        help="all silos in this process, or each a SuperNode of Flower's simulation engine, to the same bits",
+    )
+    _add_common(parser)
+
+
+def _add_bench(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=commands.bench)
+    parser.add_argument("part", choices=BENCHED,
+                        help="field arithmetic, Lagrange coded computing, secured training epochs, parameter gradients "
+                             "over relays, sums under CKKS, the exchange of adjacency powers, or secure "
+                             "aggregation")  # fmt: skip
+    _add_common(parser)
+
+
+def _add_museum(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=commands.museum)
+    parser.add_argument("exhibits", nargs="*", metavar="EXHIBIT", help="some only; all fifteen unless given")
+    parser.add_argument("--seed", type=int, default=None, metavar="S", help="repeat samples; None draws secret coins")
+    _add_common(parser)
+
+
+def _add_listing(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=commands.list_)
+    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods"), help="one kind only")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(verbose=False)
+
+
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=commands.reproduce)
+    add = parser.add_argument
+    add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4; "
+                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1 or "
+                      "-table1-zinc")  # fmt: skip
+    add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
+    add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper"),
+        help="honest (chosen on validation data, FedAvg) or paper (as in the public code)")  # fmt: skip
+    add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
+    add("--clients", nargs="+", type=int, default=[], metavar="K",
+        help="numbers of clients, for tables that vary them; all when empty")  # fmt: skip
+    add("--scheme", default="plaintext", metavar="NAME",
+        help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
+    add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
+    add("--data-root", type=Path, default=None, metavar="DIR",
+        help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
+    _add_common(parser)
