@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from fgl_secure.cli import listing
 from fgl_secure.cli.parser import Parser
 
 ASKED = "__complete"
@@ -55,11 +56,7 @@ def _values(action: argparse.Action) -> list[str]:
     if action.choices is not None:
         return [str(each) for each in action.choices]
     if action.dest == "scheme":
-        from fgl_secure import schemes  # noqa: PLC0415  # loads what schemes compute with
-
-        return list(schemes.names())
+        return list(listing.names("schemes"))
     if action.dest == "attack":
-        from fgl_secure.attacks import registry  # noqa: PLC0415  # loads what attacks compute with
-
-        return list(registry.names())
+        return list(listing.names("attacks"))
     return list(getattr(action, "known", ()))

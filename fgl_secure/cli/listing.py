@@ -1,18 +1,8 @@
-"""What there is to choose from."""
+"""What there is to choose from, as text and for programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fgl_secure import schemes
-from fgl_secure.attacks.registry import attacks
-from fgl_secure.auditing.method import Method
-from fgl_secure.graph import describe
-from fgl_secure.graph.graph_sets import describe_sets
-from fgl_secure.methods import method
-from fgl_secure.methods import names as method_names
-
-Rows = list[tuple[str, str]]
+from fgl_secure.cli.kept import Rows, kept
 
 KINDS = ("datasets", "schemes", "attacks", "methods")
 
@@ -23,8 +13,7 @@ def listing(kind: str | None = None) -> str:
     Args:
         kind: one of `KINDS`, or None for all.
     """
-    wanted = _tables() if kind is None else {kind: _tables()[kind]}
-    return "\n\n".join(_table(name, rows()) for name, rows in wanted.items())
+    return "\n\n".join(_table(name, rows(name)) for name in KINDS if kind in (None, name))
 
 
 def as_json(kind: str | None = None) -> dict[str, list[dict[str, str]]]:
@@ -34,11 +23,11 @@ def as_json(kind: str | None = None) -> dict[str, list[dict[str, str]]]:
         kind: one of `KINDS`, or None for all.
     """
     found: dict[str, list[dict[str, str]]] = {}
-    for name, rows in _tables().items():
+    for name in KINDS:
         if kind not in (None, name):
             continue
         found[name] = []
-        for first, second in rows():
+        for first, second in rows(name):
             if first:
                 found[name].append({"name": first, "says": second})
             else:
@@ -46,64 +35,24 @@ def as_json(kind: str | None = None) -> dict[str, list[dict[str, str]]]:
     return found
 
 
-def lines_of(each: type[Method]) -> Rows:
-    """The lines of one method: first column and second; the first column is empty but on the first line."""
-    lines = [(each.name, f"{each.title}: {each.task}"), ("", f"sums      {each.summed}")]
-    lines += [("", f"sees      {under}: {what}") for under, what in each.sees.items()]
-    lines.append(("", f"schemes   {'; '.join(_served(topology) for topology in each.topologies)}"))
-    lines.append(("", f"backbones {', '.join(each.backbones()) or 'its own'}"))
-    lines.append(("", f"tables    {', '.join(table.name for table in each.tables()) or 'none'}"))
-    return lines
+def names(kind: str) -> tuple[str, ...]:
+    """The names of one kind."""
+    return tuple(first for first, _ in rows(kind) if first)
 
 
-def matrix() -> str:
-    """Which scheme runs which sums of which method, as Markdown: the table in the README."""
-    header = ["method", "sums", *(f"`{name}`" for name in schemes.names())]
-    rows = [header, ["---"] * len(header)]
-    for kind in map(method, method_names()):
-        for topology in kind.topologies:
-            served = ["yes" if schemes.refusal(name, topology) is None else "" for name in schemes.names()]
-            rows.append([f"`{kind.name}`", f"`{topology}`", *served])
-    return "\n".join("|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows)
+def rows(kind: str) -> Rows:
+    """The rows of one kind, loaded only where they are not kept."""
+    from fgl_secure.graph.raw_files import cache_folder
+
+    return kept(kind, cache_folder(), lambda: _made(kind))
 
 
-def _served(topology: str) -> str:
-    return f"{topology}={'|'.join(schemes.names(topology))}"
+def _made(kind: str) -> Rows:
+    from fgl_secure.cli.catalogue import TABLES
+
+    return TABLES[kind]()
 
 
 def _table(name: str, rows: Rows) -> str:
     width = max(len(first) for first, _ in rows) + 2
     return "\n".join([name, *(f"  {first:<{width}}{second}" for first, second in rows)])
-
-
-def _tables() -> dict[str, Callable[[], Rows]]:
-    return dict(zip(KINDS, (_datasets, _schemes, _attacks, _methods), strict=True))
-
-
-def _datasets() -> Rows:
-    nodes = [
-        (d.name, f"{d.description}; {d.nodes:,} devices, {d.edges:,} messages a layer, {d.features:,} features, "
-                 f"{d.classes} classes")
-        for d in describe()
-    ]  # fmt: skip
-    return nodes + [(d.name, f"{d.description} (fedvn)") for d in describe_sets()]
-
-
-def _schemes() -> Rows:
-    rows = []
-    for name in schemes.names():
-        serving = [topology for topology in schemes.TOPOLOGIES if schemes.refusal(name, topology) is None]
-        made = {topology: schemes.parse(name, (topology,))[1] for topology in serving}
-        promises = max((schemes.promises(scheme, topology) for topology, scheme in made.items()), default=0)
-        taken = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
-        says = f"serves {', '.join(serving) or 'nothing'}; promises {promises or 'nothing'}; takes {taken}"
-        rows.append((name, f"{schemes.summary(name)}; {says}"))
-    return rows
-
-
-def _attacks() -> Rows:
-    return [(a.card.name, f"{a.card.summary} ({a.card.source})") for a in attacks().values()]
-
-
-def _methods() -> Rows:
-    return [line for name in method_names() for line in lines_of(method(name))]

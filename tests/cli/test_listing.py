@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
 import pytest
 
 from fgl_secure import schemes
 from fgl_secure.attacks.registry import attacks
-from fgl_secure.cli.listing import lines_of, listing
+from fgl_secure.cli import kept as kept_module
+from fgl_secure.cli.catalogue import lines_of
+from fgl_secure.cli.kept import kept
+from fgl_secure.cli.listing import listing
 from fgl_secure.graph import available
 from fgl_secure.graph.graph_sets import available_sets
 from fgl_secure.methods import method, names
@@ -49,3 +58,58 @@ def test_what_promises_nothing_says_so() -> None:
     lines = {line.split()[0]: line for line in listing("schemes").splitlines()[1:]}
     assert "promises nothing; takes [threshold, path, minimum_group]" in lines["plaintext"]
     assert "promises 4; takes [field, T, " in lines["secmp"]
+
+
+def test_what_was_listed_is_kept(tmp_path: Path) -> None:
+    """The second time nothing is made; another version of any file makes it anew, and only the newest is kept."""
+    made: list[str] = []
+
+    def rows() -> list[tuple[str, str]]:
+        made.append("once")
+        return [("name", "w\u00f6rds"), ("", "more")]
+
+    assert kept("schemes", tmp_path, rows) == kept("schemes", tmp_path, rows) == rows()
+    assert len(made) == 2
+    (file,) = (tmp_path / "listings").iterdir()
+    file.write_text("{", encoding="utf-8")
+    assert kept("schemes", tmp_path, rows) == rows()
+    assert len(made) == 4
+
+
+def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key of other sources is another file, and the old one goes."""
+    kept("schemes", tmp_path, lambda: [("old", "")])
+    monkeypatch.setattr(kept_module, "_key", lambda: "another")
+    assert kept("schemes", tmp_path, lambda: [("new", "")]) == [("new", "")]
+    assert [path.name for path in (tmp_path / "listings").iterdir()] == ["schemes-another.json"]
+
+
+def test_packages_from_outside_are_never_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an entry point adds something, each call lists what there is then."""
+    point = EntryPoint("mine", "some.module:thing", "fgl_secure.attacks")
+    monkeypatch.setattr(kept_module, "entry_points", lambda group: [point] if group == point.group else [])
+    assert kept("attacks", tmp_path, lambda: [("one", "")]) == [("one", "")]
+    assert kept("attacks", tmp_path, lambda: [("two", "")]) == [("two", "")]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_takes_nothing_is_done_without(tmp_path: Path) -> None:
+    """Where nothing can be kept, names are listed all the same."""
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    assert kept("schemes", tmp_path / "file", lambda: [("one", "")]) == [("one", "")]
+
+
+def test_kept_names_load_nothing(tmp_path: Path) -> None:
+    """The second call of `list` loads no torch."""
+    lines = (
+        "import sys",
+        "from fgl_secure.cli.main import main",
+        "assert main(['list', 'datasets']) == 0",
+        "print('torch' in sys.modules)",
+    )
+    cache = {**os.environ, "FGL_SECURE_CACHE": str(tmp_path)}
+    loaded = [
+        subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, env=cache, check=True)
+        for _ in range(2)
+    ]
+    assert [each.stdout.splitlines()[-1] for each in loaded] == ["True", "False"]

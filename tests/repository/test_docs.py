@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional
 
 from fgl_secure import schemes
-from fgl_secure.cli.listing import matrix
+from fgl_secure.cli.catalogue import matrix
 from fgl_secure.cli.main import with_method
 from fgl_secure.cli.usage import parser_for
 from fgl_secure.protocols.scheme import Scheme
