@@ -49,7 +49,7 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
         raise unsaid
     if not chosen.json:
         others = ", ".join(path.suffix for path in written[1:])
-        say(f"written: {written[0]} ({others} too; {RUN_FILE} repeats it)")
+        say(f"written: {written[0]}, {others}; {RUN_FILE} repeats it")
     return CONTRADICTED if chosen.scheme and report.contradictions else OK
 
 
@@ -76,8 +76,10 @@ def _printed(report: Report, *, verbose: bool) -> str:
     there, here = Console(), io.StringIO()
     console = Console(file=here, force_terminal=there.is_terminal, width=there.width)
     print_report(report, console, verbose=verbose)
-    hint = "" if verbose else "every figure with its interval and prior: --verbose, or report.html\n"
-    return (here.getvalue() + hint).rstrip()
+    lines = [line.rstrip() for line in here.getvalue().splitlines()]
+    if not verbose:
+        lines.append("every figure with its interval and prior: --verbose, or report.html")
+    return "\n".join(lines)
 
 
 def _write(path: Path, text: str) -> None:
