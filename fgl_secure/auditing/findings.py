@@ -47,12 +47,10 @@ class UnderScheme:
         """What was found, what that leaves open and what it contradicts, each sentence once."""
         said: list[str] = []
         for record in self.records:
-            said += [
-                record.finding,
-                wording.limits(record),
-                wording.knowledge(record),
-                wording.control_failures(record),
-            ]
+            said += [record.finding, wording.limits(record), wording.knowledge(record)]
+            said.append(wording.control_failures(record))
+            if record.verdict.is_measured and record.in_the_clear is None:
+                said.append(f"In the clear {wording.in_the_clear(record)}.")
         return tuple(dict.fromkeys(each for each in said if each))
 
     @property

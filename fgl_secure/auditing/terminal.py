@@ -47,7 +47,8 @@ def print_report(report: Findings, console: Console | None = None, *, verbose: b
     console = console or Console()
     console.print(_text(title(report), "bold"))
     lines = [*_contradicted(report), *_unmeasured(report), *_summaries(report)]
-    _print_matrix(report, console, LINES - 5 - len(lines))
+    taken = sum(-(-len(line.plain) // console.width) for line in lines)
+    _print_matrix(report, console, LINES - 5 - taken)
     for line in lines:
         console.print(line)
     console.print(_text(wording.controls_summary(report)))
@@ -73,7 +74,8 @@ def _print_matrix(report: Findings, console: Console, room: int) -> None:
         return
     told = [row for row in rows if not row.is_quiet] or list(rows)
     blocks = list(_blocks(schemes, console.width))
-    most = max((room - 1) // len(blocks) - 2, 1)
+    heading = max((-(-len(name) // _column(name)) for name in schemes), default=1) + 1
+    most = max((room - 2) // len(blocks) - heading, 1)
     shown = sorted(sorted(told, key=_weight)[:most], key=rows.index)
     for columns in blocks:
         console.print(_matrix_table(shown, schemes, columns))
@@ -93,7 +95,7 @@ def _blocks(schemes: Sequence[str], width: int) -> Iterator[tuple[str, ...]]:
     block: list[str] = []
     left = width - 29
     for name in schemes:
-        wanted = max(len(name), 14) + 2
+        wanted = _column(name) + 1
         if block and wanted > left:
             yield tuple(block)
             block, left = [], width - 29
@@ -102,12 +104,17 @@ def _blocks(schemes: Sequence[str], width: int) -> Iterator[tuple[str, ...]]:
     yield tuple(block)
 
 
+def _column(name: str) -> int:
+    """Width of a scheme's column; a longer name takes several lines."""
+    return min(max(len(name), 14), 16)
+
+
 def _matrix_table(rows: Sequence[picture.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("hidden", overflow="fold")
     table.add_column("from", overflow="fold")
     for name in columns:
-        table.add_column(_text(name), overflow="fold", no_wrap=len(name) <= FIGURE)
+        table.add_column(_text(name), overflow="fold", min_width=min(14, _column(name)), max_width=_column(name))
     for row in rows:
         cells = [row.cells[schemes.index(name)] for name in columns]
         table.add_row(_text(row.short), _text(row.parties), *(_cell(cell) for cell in cells))

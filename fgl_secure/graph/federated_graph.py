@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, read_only
+from fgl_secure.graph.partition import partition
 from fgl_secure.graph.split import AssignmentRules, SplitMasks, random_split
 
 if TYPE_CHECKING:
@@ -63,6 +64,19 @@ def _as_array(data: Data, key: str) -> NDArray[Any]:
 
 __all__ = ["FederatedGraph", "Graph"]
 
+
+def _dealt(graph: Graph, silos: ArrayLike | str | int, seed: int) -> tuple[str, ArrayLike]:
+    """What an assignment is called, and the silo of each node."""
+    if isinstance(silos, int) and not isinstance(silos, bool):
+        return "random", partition("random", graph, silos, seed)
+    if not isinstance(silos, str):
+        return "given", silos
+    name, _, count = silos.partition(":")
+    if not count.isdecimal():
+        raise InputError(f"silos must be a number, one silo a node, or PARTITION:K such as louvain:5; found {silos!r}")
+    return name, partition(name, graph, int(count), seed)
+
+
 _RULES = AssignmentRules("silo_of", "node", "silo")
 
 
@@ -108,22 +122,30 @@ class FederatedGraph:
         return cls(graph, read_only(checked), read_only(train), read_only(validation), read_only(test), partition)
 
     @classmethod
-    def from_pyg(cls, data: Data, silo_of: ArrayLike, *, name: str = "custom", seed: int = 0) -> FederatedGraph:
+    def from_pyg(
+        cls, data: Data, silos: ArrayLike | str | int, *, name: str = "custom", seed: int = 0
+    ) -> FederatedGraph:
         """Take a graph of your own from PyTorch Geometric, directed or undirected as it is.
+
+            FederatedGraph.from_pyg(data, 5)                # five silos of equal size, at random
+            FederatedGraph.from_pyg(data, "louvain:5")      # five silos of communities
+            FederatedGraph.from_pyg(data, silo_of)          # as you say, one integer a node
 
         Args:
             data: Must have x [n, d], y [n] and edge_index [2, m]. Its train_mask, val_mask and test_mask are used where
                 all three are there and 1-D; otherwise the nodes are split 60/20/20 at random.
-            silo_of: Integers [n] in 0..K-1.
+            silos: Integers [n] in 0..K-1; or the number K of silos of equal size; or a partition by name and K, as
+                "louvain:5" (see `PARTITIONS`).
             name: What the graph is called in tables.
-            seed: Repeats the random split.
+            seed: Repeats the random split, and the partition.
 
         Raises:
-            InputError: Something is missing (the message says what), or breaks a rule of `Graph.from_arrays` or of
-                `from_assignment`.
+            InputError: Something is missing (the message says what), or breaks a rule of `Graph.from_arrays`, of
+                `from_assignment` or of the partition.
         """
         graph = graph_from_pyg(data, name)
-        return cls.from_assignment(graph, silo_of, masks_from_pyg(data, graph.num_nodes, seed))
+        called, silo_of = _dealt(graph, silos, seed)
+        return cls.from_assignment(graph, silo_of, masks_from_pyg(data, graph.num_nodes, seed), called)
 
     @property
     def num_devices(self) -> int:
