@@ -1,9 +1,8 @@
 """Secure computation, leakage measurement and privacy tests for federated graph learning.
 
 from fgl_secure import audit
-from fgl_secure.methods import HiFGL
 
-audit(HiFGL(epochs=5), schemes=["relay-coded"]).write("report")
+audit(data, silos="louvain:5", scheme="relay-coded").write("report")    # PyTorch Geometric's Data, or a name
 """
 
 from __future__ import annotations
@@ -16,9 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fgl_secure import attacks, methods, schemes
     from fgl_secure.aggregation.aggregator import SecureAggregator
-    from fgl_secure.auditing.audit import audit
-    from fgl_secure.auditing.train import train
     from fgl_secure.graph import Data, FederatedGraph
+    from fgl_secure.public import audit, train
 
 try:
     __version__ = version("fgl-secure")
@@ -27,8 +25,8 @@ except PackageNotFoundError:  # a source tree on the path, not installed
 
 _PLACES = MappingProxyType({
     "SecureAggregator": "fgl_secure.aggregation.aggregator",
-    "audit": "fgl_secure.auditing.audit",
-    "train": "fgl_secure.auditing.train",
+    "audit": "fgl_secure.public",
+    "train": "fgl_secure.public",
     "Data": "fgl_secure.graph",
     "FederatedGraph": "fgl_secure.graph",
 })  # fmt: skip

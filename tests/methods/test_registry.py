@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 import fgl_secure
-from fgl_secure import backbones, methods
+from fgl_secure import backbones, methods, public
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
@@ -136,8 +136,8 @@ def test_the_public_interface_is_there() -> None:
     for name in fgl_secure.__all__:
         assert getattr(fgl_secure, name) is not None
     assert set(fgl_secure.__all__) <= set(dir(fgl_secure))
-    assert fgl_secure.audit is audit
-    assert fgl_secure.train is train
+    assert fgl_secure.audit is public.audit
+    assert fgl_secure.train is public.train
     assert fgl_secure.schemes.names()[0] == "plaintext"
     with pytest.raises(AttributeError):
         _ = fgl_secure.attack

@@ -1,0 +1,156 @@
+"""`audit` and `train` as most people call them: with a graph of one's own, or with a method that is set up.
+
+from fgl_secure import audit
+
+audit(data, silos="louvain:5", scheme="relay-coded").write("report")
+audit("Cora", method="fedavg", scheme=["plaintext", "pairwise-masking"])
+audit(HiFGL(backbone="sage"), "Cora", ["secmp", "relay-coded"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fgl_secure import methods
+from fgl_secure.auditing import audit as auditing
+from fgl_secure.auditing import train as training
+from fgl_secure.auditing.method import Method, Source
+from fgl_secure.auditing.report import Report
+from fgl_secure.auditing.train import Trained
+from fgl_secure.coins import Coins
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Data, FederatedGraph
+from fgl_secure.schemes import Assignment
+from fgl_secure.training.loop import Progress
+
+METHOD = "hifgl"
+"""What is trained where data come without a method."""
+
+SILOS = 5
+
+Schemes = Iterable[str | Assignment] | str | Assignment
+
+
+def audit(
+    of: Any,  # a method, or data of any of the kinds below
+    data: Any = None,
+    schemes: Schemes = (),
+    attacks: Iterable[str] | str = auditing.ALL,
+    *,
+    method: Method | str | None = None,
+    silos: Any = None,
+    scheme: Schemes = (),
+    seed: int = 0,
+    device: str = "auto",
+    command: str = "",
+    progress: Callable[[str], Progress] | None = None,
+) -> Report:
+    """Trains a method under each of some schemes, attacks every recorded run and reports.
+
+    Args:
+        of: a method with its choices, such as `HiFGL(epochs=5)`; or the data: a name, `Data`, `GraphSets`, a
+            `FederatedGraph`, or PyTorch Geometric's `Data`.
+        data: the data, where the method comes first; None takes a data set that needs no download.
+        schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that the
+            method demonstrates when empty.
+        attacks: names; "all" for all that can read the runs.
+        method: where the data come first: a method or its name; HiFGL unless given.
+        silos: how nodes are dealt to silos: a number, "louvain:5", or an array with the silo of each node; five silos
+            at random unless given. Not for data that say it themselves.
+        scheme: the same as `schemes`.
+        seed: of partition, split, initial weights and coins: equal seeds give equal reports.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+        command: how to repeat it, for the report; the call itself unless given.
+        progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
+            chosen measured anything.
+    """
+    chosen, source = _chosen(of, data, method, silos, seed)
+    named = _one_of("scheme", schemes, scheme)
+    return auditing.audit(
+        chosen, source, named, attacks, seed=seed, device=device, progress=progress,
+        command=command or _call("audit", chosen, source, named, seed),
+    )  # fmt: skip
+
+
+def train(
+    of: Any,  # as in `audit`
+    data: Any = None,
+    scheme: str | Assignment | None = None,
+    *,
+    method: Method | str | None = None,
+    silos: Any = None,
+    seed: int = 0,
+    device: str = "auto",
+    coins: Coins | None = None,
+    progress: Callable[[str], Progress] | None = None,
+) -> Trained:
+    """Trains a method once.
+
+        from fgl_secure import train
+        from fgl_secure.methods import FedAvg
+
+        print(train(FedAvg(epochs=5), "digits", "lightsecagg").accuracy.test)
+
+    Args:
+        of: as in `audit`.
+        data: as in `audit`.
+        scheme: the schemes of the run, as text or by topology; None takes those that the method trains under.
+        method: as in `audit`.
+        silos: as in `audit`.
+        seed: of partition, split and initial weights.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+        coins: where masks and noise come from; the operating system's entropy unless given.
+        progress: as in `audit`.
+
+    Raises:
+        FglSecureError: a choice breaks a rule, before anything ran.
+    """
+    chosen, source = _chosen(of, data, method, silos, seed)
+    return training.train(chosen, source, scheme, seed=seed, device=device, coins=coins, progress=progress)
+
+
+def _chosen(of: Any, data: Any, method: Method | str | None, silos: Any, seed: int) -> tuple[Method, Source | None]:
+    if isinstance(of, Method):
+        if method is not None:
+            raise InputError(f"method must be given once; found {of.name} and {method!r}")
+        return of, _source(data, silos, seed)
+    if data is not None:
+        raise InputError(
+            f"of must be a method such as fgl_secure.methods.HiFGL() where data come second; found {type(of).__name__}"
+        )
+    made = methods.method(method)() if isinstance(method, str) else method
+    return (methods.method(METHOD)() if made is None else made), _source(of, silos, seed)
+
+
+def _source(data: Any, silos: Any, seed: int) -> Source | None:
+    """Data of any kind as those that methods take."""
+    if data is not None and all(hasattr(data, key) for key in ("x", "y", "edge_index")):
+        return FederatedGraph.from_pyg(data, SILOS if silos is None else silos, seed=seed)
+    if silos is None:
+        return Data(data) if isinstance(data, str) else data
+    if not isinstance(data, str | None) or not isinstance(silos, str | int):
+        raise InputError(
+            "silos must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of a data "
+            f"set; found {type(silos).__name__} with {type(data).__name__}"
+        )
+    name, _, count = str(silos).rpartition(":")
+    if not count.isdecimal():
+        raise InputError(f"silos must be a number, or PARTITION:K such as louvain:5; found {silos!r}")
+    return Data(data or "digits", name or "random", int(count))
+
+
+def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
+    if first and second:
+        raise InputError(f"{name} must be given once; found {first!r} and {second!r}")
+    return second or first
+
+
+def _call(name: str, method: Method, data: Source | None, schemes: Schemes, seed: int) -> str:
+    """The call, for the report; a graph of one's own is named by what it is."""
+    source = [] if data is None else [repr(data)]
+    named = [f"schemes={schemes!r}"] if schemes else []
+    return f"fgl_secure.{name}({', '.join([repr(method), *source, *named, f'seed={seed}'])})"

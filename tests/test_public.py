@@ -1,0 +1,96 @@
+"""What `from fgl_secure import audit, train` takes: data first or a method first, and silos in every way."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import fgl_secure
+from fgl_secure import Data, FederatedGraph, audit, train
+from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.methods import FedAvg, HiFGL
+
+FAST: dict[str, Any] = {"attacks": "visible-devices", "device": "cpu"}
+METHOD = HiFGL(epochs=1)
+
+
+def ring(n: int = 60) -> Any:
+    """A ring of nodes with chords, two classes, six features, as PyTorch Geometric has it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own imports are deprecated in torch
+        from torch_geometric.data import Data as PygData
+
+    nodes = np.arange(n)
+    pairs = np.hstack([np.stack([nodes, (nodes + step) % n]) for step in (1, 2, 3)])
+    edges = torch.from_numpy(np.hstack([pairs, pairs[::-1]]))
+    features = torch.from_numpy(np.random.default_rng(0).random((n, 6), dtype=np.float32))
+    return PygData(x=features, y=torch.from_numpy(nodes % 2), edge_index=edges)
+
+
+def from_pyg(silos: Any) -> FederatedGraph:
+    """The ring, dealt to silos."""
+    return FederatedGraph.from_pyg(ring(), silos, name="ring")
+
+
+@pytest.mark.parametrize("silos", ["louvain:3", 3, np.arange(60) % 3, None])
+def test_a_graph_of_ones_own_in_one_line(tmp_path: Path, silos: Any) -> None:
+    """PyTorch Geometric's data, silos in every way, one scheme, and a folder as text."""
+    report = audit(ring(), method=METHOD, silos=silos, scheme="secmp", **FAST)
+    assert report.run["silos"] == (5 if silos is None else 3)
+    written = report.write(str(tmp_path / "out"))
+    assert all(path.is_file() for path in written)
+
+
+def test_equal_calls_give_equal_findings() -> None:
+    """Data first or method first, by name or set up: the same findings, and the report says how to repeat it."""
+    first = audit("digits", method=METHOD, silos="random:4", scheme="secmp", **FAST)
+    second = audit(METHOD, Data("digits", silos=4), ["secmp"], **FAST)
+    assert first.records == second.records
+    assert first.run["command"] == (
+        f"fgl_secure.audit({METHOD!r}, {Data('digits', silos=4)!r}, schemes='secmp', seed=0)"
+    )
+    names = {**vars(fgl_secure.methods), "fgl_secure": fgl_secure, "Data": Data, "HiFGL": HiFGL, "Path": Path}
+    again = eval(str(first.run["command"]).replace("schemes=", "attacks='visible-devices', schemes="), names)  # noqa: S307
+    assert again.records == first.records
+
+
+def test_training_takes_the_same() -> None:
+    """A name of data, a name of a method, a number of silos."""
+    done = train("digits", method=FedAvg(epochs=1), silos=3, device="cpu")
+    assert done.plan.graph.num_silos == 3
+    assert done.plan.method == "fedavg"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: audit(METHOD, "digits", method="fedavg"), "method must be given once; found hifgl and 'fedavg'"),
+        (lambda: audit("digits", "Cora"), "of must be a method .* found str"),
+        (lambda: audit("digits", method="fedprox"), "method must be one of hifgl"),
+        (lambda: audit(METHOD, schemes="secmp", scheme="plaintext"), "scheme must be given once"),
+        (lambda: audit(METHOD, silos="louvain"), "silos must be a number, or PARTITION:K such as louvain:5"),
+        (lambda: audit(METHOD, Data(), silos=3), "silos must go with .* found int with Data"),
+        (lambda: audit("digits", silos=[0, 1]), "silos must go with .* found list with str"),
+        (lambda: audit(ring(), silos="louvain"), "silos must be a number, one silo a node, or PARTITION:K"),
+        (lambda: audit(ring(), silos="metis:5"), "partition must be one of"),
+        (lambda: from_pyg(61), "silos must be in 1..60"),
+        (lambda: audit("Corra"), "data set must be one of .*; did you mean Cora?"),
+    ],
+)
+def test_what_is_refused(call: Any, message: str) -> None:
+    """The message names the argument, the rule and what was found, before anything runs."""
+    with pytest.raises((InputError, UnknownNameError), match=message):
+        call()
+
+
+def test_graphs_say_what_they_are_without_arrays() -> None:
+    """A repr names sizes and dumps nothing."""
+    graph = from_pyg("louvain:3")
+    assert graph.partition == "louvain"
+    assert "array" not in repr(graph)
+    assert len(repr(graph)) < 200
