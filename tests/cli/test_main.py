@@ -454,6 +454,9 @@ class TestProcess:
         assert "\x1b" not in done.stdout
         assert "\r" not in done.stdout
         assert "training under" not in done.stdout
+        lines = done.stdout.splitlines()
+        assert len(lines) <= 25
+        assert max(map(len, lines)) <= 80
         assert (tmp_path / "out/report.json").is_file()
 
     @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fgl_secure.auditing import report as report_module
 from fgl_secure.cli import commands
 from fgl_secure.cli.completion import SCRIPTS, candidates
 from fgl_secure.cli.config import RUN_FILE, run_file, with_options
@@ -138,6 +139,20 @@ class TestTelling:
         out = cli(*AUDIT, *CHEAP, "--verbose").out
         assert "exact recovery" in out
         assert "Note: Attacks read the payloads" in out
+
+    def test_findings_are_printed_before_files_are_written(self, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where files can't be written the findings have been printed, and the status says that something failed."""
+
+        def full(_texts: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(report_module, "_replace_all", full)
+        result = cli(*AUDIT, *CHEAP)
+        assert result.status == BAD_INPUT
+        assert "no claim 1.000" in result.out
+        assert "written" not in result.out
+        assert result.err.count("\n") == 1
+        assert "No space left on device" in result.err
 
     def test_lists_for_programs(self, cli: Cli) -> None:
         """Each kind has its names and words."""
