@@ -103,7 +103,8 @@ def _add_common(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
 
 def _add_methods(parent: Parser, command: str, words: Sequence[str]) -> None:
     kinds = parent.add_subparsers(title="methods", required=True, metavar="METHOD", parser_class=Parser)
-    for name in methods.names():
+    named = [name for name in methods.names() if name in words[1:2]]
+    for name in named or methods.names():  # where one is named, the others are not loaded
         if tuple(words[:1]) == (command,):
             _add_method(kinds, name, {"audit": _add_audit, "train": _add_train}[command], command)
 

@@ -16,6 +16,7 @@ from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
 from fgl_secure.choices import choice, choices_of
+from fgl_secure.cli import kept
 from fgl_secure.cli.main import BAD_INPUT, OK, main
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
@@ -39,6 +40,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         EntryPoint("hifgl", f"{__name__}:Outside", methods.GROUP),
     ]
     monkeypatch.setattr(methods, "entry_points", lambda *, group: found if group == methods.GROUP else [])
+    monkeypatch.setattr(kept, "entry_points", lambda *, group: found if group == methods.GROUP else [])
     methods._places.cache_clear()
     yield
     methods._places.cache_clear()
