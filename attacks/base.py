@@ -77,8 +77,9 @@ class Card:
 
     Attributes:
         name: in lists, records and on the command line.
-        summary: what it does, in one line.
-        source: where it is described or what it contradicts.
+        summary: what it does and how, in one line that reads as a sentence.
+        source: where it is described or what it contradicts; reports link the addresses in it, and papers that
+            `fgl_secure.attacks.papers` knows by name.
         observer: whose view it reads; every party of the role attacks alone.
         secret: what it finds.
         scenario: the kind of run that it reads, by the name that its family gives it.
