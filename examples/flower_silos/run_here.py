@@ -26,7 +26,7 @@ from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
 from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel
@@ -130,7 +130,7 @@ def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
     if method == "hifgl":
         channel = Channel(hierarchy_of(graph, task.RELAYS.helpers), SimulationCoins(0))
         schemes = {NEIGHBOURS: task.RELAYS, SERVER: PairwiseMasking()}
-        return train_hifgl(graph, schemes, channel, task.hifgl(rounds))
+        return silos_of(graph, schemes, task.hifgl(rounds)).train(channel)
     masks = PairwiseMasking()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     return run_fedstruct(graph, task.fedstruct(rounds), RowExchange(masks, masks), channel)

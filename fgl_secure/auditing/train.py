@@ -77,10 +77,11 @@ def train(
     if len(plan.subjects) != 1:
         raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")
     (subject,) = plan.subjects
-    bars = progress or _silent
+    bars = progress or silent
     result = subject.train(coins=coins, progress=bars(subject.name))
     return Trained(plan, subject.name, result, subject.privacy_cost(result, bars))
 
 
-def _silent(_name: str) -> Progress:
+def silent(_name: str) -> Progress:
+    """Tells nobody how far a run is."""
     return lambda _done, _most: None

@@ -23,6 +23,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.flower.exchange import POLL_SECONDS, Patience, exchange
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
+from fgl_secure.training.processes.program_run import LEAST_SILOS
 from fgl_secure.training.processes.sealing import Post, SealedParty, carried
 from fgl_secure.training.processes.sum_server import SumServer
 
@@ -72,8 +73,6 @@ class Turn:
 
 MOST_TURNS = 10**6
 FEWEST = 2
-LEAST_SILOS = 3
-"""Of two silos each knows the other by their sum."""
 FAILED = "the silo failed; see the log of this node"
 
 TOLD = ("losses", "selected round", "validation", "test")

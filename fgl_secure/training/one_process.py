@@ -46,6 +46,7 @@ class OneProcess:
         width: most entries of a row that devices send their neighbours.
         heard: the graph along whose edges these rows travel; all of them unless given.
         between: what silos add up beforehand; None where devices send rows of their own.
+        shares: what silos hold, in their order; cut out of the graph unless given.
 
     Attributes:
         programs: by silo.
@@ -65,6 +66,7 @@ class OneProcess:
         width: int = 1,
         heard: FederatedGraph | None = None,
         between: Between | None = None,
+        shares: Sequence[Silo] = (),
     ) -> None:
         check_parties(graph, schemes, channel)
         note_membership(channel, graph.silo_of)
@@ -80,7 +82,7 @@ class OneProcess:
         self._opened: dict[tuple[str, int, int], Collective] = {}
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
         grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
-        shares = [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
+        shares = shares or [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
         self._nodes = [silo.nodes for silo in shares]
         silos = channel.parties.ids(Role.SILO)
         self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]

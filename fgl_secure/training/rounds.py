@@ -168,8 +168,7 @@ def run(
         log.end(first.losses[-1])
         log.begin()
     reports = [program.report for program in process.programs]
-    spent = bool(reports[0]["budget spent"])
-    return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, budget_spent=spent)
+    return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, report=reports[0])
 
 
 def accuracy_of(reports: Sequence[Mapping[str, Array]]) -> Accuracy:

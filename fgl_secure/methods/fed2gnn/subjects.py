@@ -13,7 +13,6 @@ from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
@@ -21,16 +20,16 @@ from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
 from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, trained_hops
-from fgl_secure.methods.fed2gnn.training import train_fed2gnn
+from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
-from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.runtime import Claim
 from fgl_secure.schemes import parse
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import check_selection
 
 AVERAGING: Scheme = PairwiseMasking()
@@ -86,21 +85,16 @@ class Fed2GNNSubject(Subject):
         """That of both schemes."""
         return {self.name: claim_of(self.scheme, self.averaging, self.graph.num_silos)}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Exchanges hop sums and trains."""
-        parties = hierarchy_of(self.graph, self.scheme.helpers)
-        channel = Channel(parties, coins or SystemCoins(), recording)
-        return train_fed2gnn(
+    @property
+    def job(self) -> Job:
+        """Hop sums are exchanged, and models trained."""
+        return clients_of(
             self.graph,
             {NEIGHBOURS: self.scheme, SERVER: self.averaging},
-            channel,
             self.preset,
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,
-            progress=progress,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002

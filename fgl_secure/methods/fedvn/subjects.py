@@ -10,7 +10,6 @@ from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
 from fgl_secure.methods.fedvn.configuration import FedVN
@@ -19,7 +18,8 @@ from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim, Recording
+from fgl_secure.runtime import Claim
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_schemes
 
@@ -57,11 +57,10 @@ class FedVNSubject(Subject):
         """What the scheme promises for so many clients, and what a sum tells whatever the scheme."""
         return {self.name: claim_of(self.scheme, self.setting.sets.num_clients)}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Trains to the end."""
-        return self.setting.train(self.scheme, coins or SystemCoins(), recording, progress)
+    @property
+    def job(self) -> Job:
+        """The clients, each with its own graphs."""
+        return self.setting.job(self.scheme)
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
         """None: no noise is added."""

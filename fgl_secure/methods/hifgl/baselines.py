@@ -17,14 +17,11 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Federation, Preset
 
 
@@ -87,10 +84,10 @@ def train_framework(
         progress: called after each round.
 
     Returns:
-        As `train_hifgl`; accuracies are of the devices' own silo models, pooled over all devices.
+        Accuracies are of the devices' own silo models, pooled over all devices.
     """
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
     federated = replace(preset, federation=framework.federation or preset.federation)
-    channel = Channel(hierarchy_of(seen, scheme.helpers), SystemCoins())
-    return train_hifgl(seen, scheme, channel, federated, backbone=backbone, seed=seed, device=device, progress=progress)
+    silos = silos_of(seen, scheme, federated, backbone=backbone, seed=seed, device=device)
+    return silos.train(progress=progress)

@@ -120,7 +120,7 @@ def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> Non
     recorded = []
     for scheme in (RelayCoded(), Plaintext()):
         channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0), Recording.everything())
-        silos_of(GRAPH, scheme, channel, preset, backbone=backbone).round(0)
+        silos_of(GRAPH, scheme, preset, backbone=backbone).opened(channel).round(0)
         recorded.append(sum(b.messages for b in channel.transcript.messages if b.phase is Phase.GRADIENT))
     assert recorded[0] == 0
     assert recorded[1] % GRAPH.num_devices == 0 < recorded[1]
@@ -132,7 +132,7 @@ def test_gradients_that_nobody_looks_at_are_counted(backbone: str, preset: Prese
     counts, weights = [], []
     for recording in (Recording(), Recording.everything()):
         channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording)
-        method = silos_of(GRAPH, Plaintext(), channel, preset, backbone=backbone)
+        method = silos_of(GRAPH, Plaintext(), preset, backbone=backbone).opened(channel)
         method.round(0)
         sent = [b for b in channel.transcript.messages if b.phase is Phase.GRADIENT]
         counts.append([(b.step.layer, b.messages, b.item_bytes) for b in sent])
