@@ -53,7 +53,7 @@ def train_on_flower(
     seconds, rounds = time.perf_counter() - start, len(report["losses"])
     test, validation = (None if np.isnan(report[name]) else float(report[name]) for name in ("test", "validation"))
     result = TrainingResult(
-        Accuracy(test, validation, (None,) * plan.graph.num_silos),
+        Accuracy(test, validation, ()),
         int(report["selected round"]),
         rounds,
         seconds,

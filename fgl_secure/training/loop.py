@@ -28,7 +28,7 @@ class Accuracy:
     Attributes:
         test: over all test devices pooled; None without any.
         validation: over all validation devices pooled; None without any.
-        per_silo: over the test devices of each silo; None for a silo without any.
+        per_silo: over the test devices of each silo; None for a silo without any. Empty where each silo alone knows.
     """
 
     test: float | None
