@@ -24,7 +24,8 @@ from silos_app.client_app import number_of
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
+from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
+from fgl_secure.flower.silos import silo_app
 from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking

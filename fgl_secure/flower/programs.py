@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from flwr.app import Context
@@ -11,15 +10,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
+from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
+from fgl_secure.flower.silos import silo_app
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.silo import Silo
-
-Reports = Mapping[int, Mapping[str, Array]]
-"""What the server is told, by silo."""
 
 
 def number_of(context: Context) -> int:
@@ -57,7 +54,7 @@ def run_in_simulation(job: Job, timeout: float | None = None) -> Reports:
 
     Raises:
         InputError: it cannot be run with a process for each silo.
-        ProtocolError: a party failed, or was silent.
+        RunStoppedError: a party failed, or was silent; it has what was finished.
     """
     run = ProgramRun(job.task, job.graph.num_silos)
     from flwr.simulation import run_simulation  # noqa: PLC0415  # Ray comes with it

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from flwr.app import Context
 
+from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.programs import number_of
-from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
+from fgl_secure.flower.silos import silo_app
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.program_run import ProgramRun

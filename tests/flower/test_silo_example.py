@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import SystemCoins
-from fgl_secure.flower.silos import fresh_session
+from fgl_secure.flower.mailbox import fresh_session
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.processes.sealing import carried
 from fgl_secure.training.processes.sum_server import SumServer

@@ -9,7 +9,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fgl_secure.coins import SystemCoins
-from fgl_secure.flower.silos import SiloMailbox, fresh_session
+from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.training.processes.sum_server import SumServer
 
 app = ServerApp()

@@ -22,7 +22,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.collectives import HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.collectives import BEGINNING, HAND_DOWN, Ask, Call, Collectives, Setting
 from fgl_secure.training.device_gradients import HostedMembers
 from fgl_secure.training.lockstep import Strand
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
@@ -82,9 +82,11 @@ class SiloProcess(Process):
         self._given: list[Array] = []
         self._call: Array = np.empty(0, dtype=np.int64)
         self._report: dict[str, Array] | None = None
+        self._found: dict[str, Array] | None = None
 
     def turn(self, inbox: Inbox) -> Outbox:
         """One turn."""
+        self._found = None
         if self._due is _Due.NOTHING:
             return NOTHING
         if self._due is _Due.START:
@@ -160,8 +162,9 @@ class SiloProcess(Process):
         """After a round: the next one, or None where there is none."""
         assert self._program is not None, "it has just worked"
         goes_on, self._strand, self._given = strand.result, None, []
+        self._found = self._program.report
         if not goes_on:
-            self._due, self._report = _Due.NOTHING, self._program.report
+            self._due, self._report = _Due.NOTHING, self._found
             return None
         self._number += 1
         self._kept = self._program.state()
@@ -212,6 +215,21 @@ class SiloProcess(Process):
     def report(self) -> dict[str, Array] | None:
         """That of the program, when its last round is over."""
         return self._report
+
+    @property
+    def found(self) -> dict[str, Array] | None:
+        """That of the program, when a round has ended in the last turn."""
+        return self._found if self._found is not None else self._report
+
+    @property
+    def due(self) -> str:
+        """The collective whose turns are had: its topology, round, layer and direction, which all parties know."""
+        if self._due is not _Due.ROUNDS:
+            return {_Due.PREPARING: "agreement on messages"}.get(self._due, "")
+        topology, number, layer, backward, _, part = self._call.tolist()
+        when = "before the first round" if part % 2 == BEGINNING else f"in round {number}"
+        where = f", layer {layer}{', backward' * backward}" if layer >= 0 else ""
+        return f"sum of {_TOPOLOGIES[topology]} {when}{where}"
 
     def close(self) -> None:
         """Ends the thread in which a round waits."""
