@@ -2,7 +2,10 @@
 
     python run_here.py                              # FedStruct, each silo a SuperNode of its own, over TLS
     python run_here.py --method hifgl               # HiFGL, with two relays as SuperNodes too
+    python run_here.py --method fedavg              # federated averaging
     python run_here.py --engine simulation          # the same in Flower's simulation engine
+    python run_here.py --trouble restart            # one SuperNode comes late, another is killed and started again
+    python run_here.py --trouble dead               # one is killed for good: the run stops, and says where
 
 Each silo is handed a file with its own part of the graph; the whole graph is in this script alone, for the check.
 """
@@ -10,6 +13,7 @@ Each silo is handed a file with its own part of the graph; the whole graph is in
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,10 +31,9 @@ from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.silos import silo_app
 from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
-from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.processes.sealing import SealedParty
@@ -39,30 +42,42 @@ from fgl_secure.training.silo import Silo
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
+LATE_BY, MIDDLE, DEAD_AFTER = 5.0, 3.0, 40.0
+"""Seconds: what a node is late by, what a round is well within after, and what a turn may take where a node dies."""
 FEWEST = 3
 """Silos; two know each other by their sum."""
-PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.silos.fedstruct", "fgl_secure.methods.hifgl.program")
+PRELOAD = (
+    "torch",
+    "torch._dynamo",
+    "fgl_secure.methods.silos.fedstruct",
+    "fgl_secure.methods.hifgl.program",
+    "fgl_secure.methods.fedavg.training",
+)
 
 
 def main() -> int:
     """Returns 0 if the losses and accuracies are those of one process, 1 otherwise, 2 for options out of range."""
-    parser = argparse.ArgumentParser(description="HiFGL or FedStruct with silos as SuperNodes, on this machine.")
-    parser.add_argument("--method", choices=("fedstruct", "hifgl"), default="fedstruct")
+    parser = argparse.ArgumentParser(description="Methods with silos as SuperNodes, on this machine.")
+    parser.add_argument("--method", choices=("fedavg", "fedstruct", "hifgl"), default="fedstruct")
     parser.add_argument("--engine", choices=("processes", "simulation"), default="processes")
     parser.add_argument("--silos", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--scheme", default=task.MASKS, help="adds silos' vectors up; pairwise-masking unless given")
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds until all is given up")
+    parser.add_argument("--trouble", choices=("none", "restart", "dead"), default="none", help="of the processes")
     options = parser.parse_args()
     if options.silos < FEWEST or options.rounds < 1:
         print(f"--silos must be at least {FEWEST} and --rounds at least 1; found {options.silos} and {options.rounds}",
               file=sys.stderr)  # fmt: skip
         return 2
-    config = {"method": options.method, "silos": options.silos, "rounds": options.rounds}
+    config = {name: getattr(options, name) for name in ("method", "silos", "rounds", "scheme")}
     start = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            run = _processes if options.engine == "processes" else _simulation
-            found = run(Path(folder), config, options.timeout)
+            if options.engine == "processes":
+                found = _processes(Path(folder), config, options.timeout, options.trouble)
+            else:
+                found = _simulation(Path(folder), config, options.timeout)
     except FglSecureError as error:
         print(error, file=sys.stderr)
         return 1
@@ -78,37 +93,66 @@ def _shares(folder: Path, silos: int) -> list[str]:
     return [str(folder / f"silo{silo}") for silo in range(silos)]
 
 
-def _processes(folder: Path, config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
+def _processes(folder: Path, config: dict[str, str | int], timeout: float, trouble: str) -> dict[str, np.ndarray]:
     silos, result = int(config["silos"]), folder / "result.npz"
     shares = _shares(folder, silos)
+    files = [*shares, *[""] * (task.parties(str(config["method"]), silos) - silos)]
     nodes: list[dict[str, str | int | float | bool]] = [
-        {"partition-id": number, "share": shares[number] if number < silos else ""}
-        for number in range(task.parties(str(config["method"]), silos))
+        {"partition-id": number, "share": share, "state": str(folder / f"state{number}")}
+        for number, share in enumerate(files)
     ]
-    with LocalFederation(nodes, {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, PRELOAD) as federation:
-        print(f"SuperLink and {len(nodes)} SuperNodes run over TLS, port {federation.port}", flush=True)
-        print(federation.run(HERE, {**config, "result": str(result)}, timeout))
+    variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [1] if trouble == "restart" else []
+    with LocalFederation(nodes, variables, PRELOAD, late) as federation:
+        print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
+        waits = {"timeout": DEAD_AFTER} if trouble == "dead" else {}
+        process = federation.start(HERE, {**config, **waits, "result": str(result)})
+        _make_trouble(federation, trouble, int(config["rounds"]))
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise LocalProcessError(f"run must end within {timeout} s; it did not\n{federation.log('run')}") from error
+        print(federation.log("run"))
     if not result.exists():
         raise LocalProcessError("the run must leave a result; it did not")
     with np.load(result) as file:
         return dict(file)
 
 
+def _make_trouble(federation: LocalFederation, trouble: str, rounds: int) -> None:
+    """A node that comes late; and one that is killed within the last round."""
+    if trouble == "none":
+        return
+    if trouble == "restart":
+        time.sleep(LATE_BY)
+        federation.start_node(1)
+        print("SuperNode 1 came late", flush=True)
+    while f"silos: {rounds - 1} round" not in federation.log("run"):
+        time.sleep(0.2)
+    time.sleep(MIDDLE)
+    federation.kill_node(2)
+    print("SuperNode 2 was killed", flush=True)
+    if trouble == "restart":
+        time.sleep(LATE_BY)
+        federation.start_node(2)
+        print("SuperNode 2 was started again", flush=True)
+
+
 def _simulation(folder: Path, config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
     from flwr.simulation import run_simulation  # noqa: PLC0415  # for this engine alone
 
     method, silos, rounds = str(config["method"]), int(config["silos"]), int(config["rounds"])
+    scheme = str(config["scheme"])
     shares, parties = _shares(folder, silos), task.parties(method, silos)
     found: dict[str, np.ndarray] = {}
     server = ServerApp()
 
     def party(context: Context, session: bytes) -> SealedParty:
         number = number_of(context)
-        return task.party(method, silos, rounds, number, session, shares[number] if number < silos else "")
+        return task.party(method, silos, rounds, number, session, shares[number] if number < silos else "", scheme)
 
     @server.main()
     def serve(grid: Grid, _context: Context) -> None:
-        sums = SumServer(task.company(silos, fresh_session()), SystemCoins())
+        sums = SumServer(task.company(silos, fresh_session(), scheme), SystemCoins())
         for silo, report in SiloMailbox(grid, sums, parties, timeout).run().items():
             found.update({f"{silo}/{name}": value for name, value in report.items()})
 
@@ -128,22 +172,31 @@ def _simulation(folder: Path, config: dict[str, str | int], timeout: float) -> d
 
 def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
     graph = task.federated(silos)
-    if method == "hifgl":
-        channel = Channel(hierarchy_of(graph, task.RELAYS.helpers), SimulationCoins(0))
-        schemes = {NEIGHBOURS: task.RELAYS, SERVER: PairwiseMasking()}
-        return silos_of(graph, schemes, task.hifgl(rounds)).train(channel)
+    if method != "fedstruct":
+        return Job(task.task(method, rounds), graph).train()
     masks = PairwiseMasking()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     return run_fedstruct(graph, task.fedstruct(rounds), RowExchange(masks, masks), channel)
 
 
 def _verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:
-    off = float(np.abs(found["0/losses"] - np.array(expected.losses)).max())
-    print(f"losses are off by {off:.1e} from those of one process")
+    """Compares what came of the run with one process: all of it, or the rounds before it stopped."""
+    rounds = len(found.get("0/losses", ()))
+    if rounds < expected.rounds:
+        same = rounds == 0 or _off(found, expected) <= TOLERANCE
+        words = "as in one process" if same else "and they are not those of one process"
+        print(f"STOPPED: {rounds} of {expected.rounds} rounds are over, {words}", flush=True)
+        return 1
+    print(f"losses are off by {_off(found, expected):.1e} from those of one process")
     print(f"accuracy on test nodes {float(found['0/test']):.4f}, in one process {expected.accuracy.test:.4f}")
-    right = off <= TOLERANCE and float(found["0/test"]) == expected.accuracy.test
+    right = _off(found, expected) <= TOLERANCE and float(found["0/test"]) == expected.accuracy.test
     print("RIGHT: the run is that of one process" if right else "WRONG", flush=True)
     return 0 if right else 1
+
+
+def _off(found: dict[str, np.ndarray], expected: TrainingResult) -> float:
+    losses = found["0/losses"]
+    return float(np.abs(losses - np.array(expected.losses[: len(losses)])).max())
 
 
 if __name__ == "__main__":

@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping
+from logging import INFO
 
 from flwr.app import Message
 from flwr.common.constant import ErrorCode
+from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fgl_secure.errors import InputError, ProtocolError
@@ -94,12 +96,22 @@ class SiloMailbox:
         self._due = next((turn.due for turn in silos if turn.due), "")
         if all(turn.report for turn in silos):
             self.finished = {silo: named_from_bytes(turn.report) for silo, turn in enumerate(silos)}
+            log(INFO, "silos: %s", self._over)
         return all(turn.over for turn in silos)
 
-    def _stopped(self, message: str) -> RunStoppedError:
-        rounds = len(self.finished[0]["losses"]) if "losses" in self.finished.get(0, {}) else 0
+    @property
+    def _over(self) -> str:
+        """How far the run is, from what the first silo told."""
+        report = self.finished.get(0, {})
+        rounds = len(report.get("losses", ()))
         over = f"{rounds} round{'s are' if rounds != 1 else ' is'} over"
-        return RunStoppedError(f"{message}; {over}", self.finished)
+        if not rounds or not all(name in report for name in ("selected round", "test", "validation")):
+            return over
+        chosen, test, validation = (float(report[name]) for name in ("selected round", "test", "validation"))
+        return f"{over}; of round {chosen:.0f}, the best so far, test {test:.4f} and validation {validation:.4f}"
+
+    def _stopped(self, message: str) -> RunStoppedError:
+        return RunStoppedError(f"{message}; {self._over}", self.finished)
 
     def _meet(self) -> None:
         """Waits for a node of each party.

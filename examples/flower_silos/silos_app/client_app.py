@@ -21,9 +21,10 @@ def party_of(context: Context, session: bytes) -> SealedParty:
     """The party as it is before the first turn; Flower's context keeps what becomes of it."""
     from silos_app import task  # noqa: PLC0415  # torch takes seconds
 
-    method, silos, rounds = (context.run_config[key] for key in ("method", "silos", "rounds"))
+    config = context.run_config
+    method, silos, rounds = str(config["method"]), int(config["silos"]), int(config["rounds"])
     share = str(context.node_config.get("share", ""))
-    return task.party(str(method), int(silos), int(rounds), number_of(context), session, share)
+    return task.party(method, silos, rounds, number_of(context), session, share, str(config["scheme"]))
 
 
 app = silo_app(number_of, party_of, silos=lambda context: int(context.run_config["silos"]))

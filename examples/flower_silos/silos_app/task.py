@@ -11,21 +11,23 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.split import random_split
+from fgl_secure.methods.fedavg.training import FedAvg
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER
+from fgl_secure.schemes import server_scheme
+from fgl_secure.training.job import Task
 from fgl_secure.training.presets import HONEST, Preset
-from fgl_secure.training.processes.process import Process
-from fgl_secure.training.processes.relay import RelayProcess, RelaySums
+from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.silo import Silo
 
 NODES = 300
 RELAYS = RelayCoded()
+MASKS = "pairwise-masking"
 
 
 def federated(silos: int) -> FederatedGraph:
@@ -42,14 +44,28 @@ def fedstruct(rounds: int) -> FedStructPreset:
     return replace(usual, structure_width=8, structure_hidden=(16,), feature_hidden=(16,))
 
 
-def hifgl(rounds: int) -> Preset:
-    """HiFGL with a small GCN."""
+def small(rounds: int) -> Preset:
+    """A small GCN, for HiFGL and for federated averaging."""
     return replace(HONEST, epochs=rounds, hidden=16)
 
 
-def company(silos: int, session: bytes) -> Company:
-    """Silos add up under pairwise masking."""
-    return Company(silos, PairwiseMasking(), session)
+def task(method: str, rounds: int, scheme: str = MASKS) -> Task:
+    """What every silo is told: its program, and the schemes of its sums.
+
+    Args:
+        method: "fedavg" or "hifgl".
+        rounds: of training.
+        scheme: adds silos' vectors up.
+    """
+    if method == "fedavg":
+        return Task(lambda talk, _: FedAvg(talk, small(rounds)), {SERVER: server_scheme(scheme)}, rounds)
+    schemes = {NEIGHBOURS: RELAYS, MEMBERS: RELAYS, SERVER: server_scheme(scheme)}
+    return Task(lambda talk, _: HiFGL(talk, small(rounds)), schemes, rounds)
+
+
+def company(silos: int, session: bytes, scheme: str = MASKS) -> Company:
+    """How silos add up."""
+    return Company(silos, server_scheme(scheme), session)
 
 
 def parties(method: str, silos: int) -> int:
@@ -57,27 +73,26 @@ def parties(method: str, silos: int) -> int:
     return silos + (RELAYS.R if method == "hifgl" else 0)
 
 
-def party(method: str, silos: int, rounds: int, number: int, session: bytes, share: str) -> SealedParty:
+def party(
+    method: str, silos: int, rounds: int, number: int, session: bytes, share: str, scheme: str = MASKS
+) -> SealedParty:
     """One of them, before its first turn.
 
     Args:
-        method: "fedstruct" or "hifgl".
+        method: "fedavg", "fedstruct" or "hifgl".
         silos: how many.
         rounds: of training.
         number: of the party: silos come first.
         session: of the run.
         share: file with what a silo holds; if empty it is cut out of the whole graph, which no silo would have.
+        scheme: adds silos' vectors up.
     """
+
+    def held() -> Silo:
+        return Silo.load(Path(share)) if share else Silo.of(federated(silos), number)
+
+    if method != "fedstruct":
+        return ProgramRun(task(method, rounds, scheme), silos).party(number, session, held)
     coins = SystemCoins()
-    if number >= silos:
-        relay = RelayProcess(number - silos, silos, RELAYS, session, coins)
-        return SealedParty(number, parties(method, silos), relay, session, coins)
-    held = Silo.load(Path(share)) if share else Silo.of(federated(silos), number)
-    program: Process
-    if method == "hifgl":
-        sums = RelaySums(held, RELAYS, session, coins)
-        preset = hifgl(rounds)
-        program = SiloProcess(held, lambda talk: HiFGL(talk, preset), company(silos, session), coins, sums, RELAYS)
-    else:
-        program = FedStructSilo(held, FedStructTask(fedstruct(rounds)), company(silos, session), coins)
-    return SealedParty(number, parties(method, silos), program, session, coins)
+    program = FedStructSilo(held(), FedStructTask(fedstruct(rounds)), company(silos, session, scheme), coins)
+    return SealedParty(number, silos, program, session, coins)
