@@ -72,6 +72,16 @@ def test_simulation_engine_gives_the_weighted_mean(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["model"], [2.0, 2.0, 2.0], atol=1e-6)
 
 
+@pytest.mark.parametrize("method", ["fedavg", "hifgl"])
+def test_the_simulation_engine_trains_what_one_process_trains(tmp_path: Path, method: str) -> None:
+    """Sums under masks alone, and with relays as SuperNodes: losses, round and accuracies are those of one process."""
+    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
+    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine", method], ROOT, tmp_path)
+    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"found"')), None)
+    assert found is not None, done.stdout
+    assert found["found"] == found["expected"]
+
+
 def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
     """Four SuperNodes over TLS, one killed after it shared its keys: the round completes with the others' mean."""
     command = [sys.executable, "run_tls.py", "--kill", "2", "--preload", "fgl_secure.flower", "torch_geometric.nn"]
