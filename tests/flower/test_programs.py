@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import importlib
 import math
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import fgl_secure
-from fgl_secure.auditing.method import Method, Source
+from fgl_secure.auditing.method import Asked, Method, Source
+from fgl_secure.auditing.plan import Plan
 from fgl_secure.errors import InputError
 from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedVN, HiFGL
+from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.silo import Silo
@@ -94,12 +98,43 @@ def test_clients_draw_their_noise_themselves() -> None:
 
 
 def test_what_cannot_run_apart_is_refused_before_anything_starts() -> None:
-    """Schemes that silos cannot follow, too few silos, and methods that are no programs."""
+    """Schemes that silos cannot follow, and too few silos."""
     for scheme in ("secmp", "relay-coded[anon]"):
         with pytest.raises(InputError, match="scheme of neighbours must be plaintext, or relay-coded in profile base"):
             train_on_flower(HiFGL(), GRAPH, scheme)
     with pytest.raises(InputError, match="silos must be at least 3"):
         train_on_flower(HiFGL(), two_communities(silos=2), "plaintext")
+
+
+class Alone(FedAvgSubject):
+    """A subject with a loop of its own."""
+
+    @property
+    def job(self) -> None:  # type: ignore[override]  # as of a method with a loop of its own
+        """None: it is no program of one silo."""
+        return
+
+
+def alone_plan(method: FedAvg, asked: Asked) -> Plan:
+    plan = fedavg_plan(method, asked)
+    (subject,) = plan.subjects
+    assert isinstance(subject, FedAvgSubject)
+    kept = (subject.method, subject.seed, subject.graph, subject.preset, subject.rule, subject.device)
+    return replace(plan, subjects=(Alone(*kept),))
+
+
+class NoProgram(FedAvg):
+    """A method that cannot leave its process."""
+
+    planner: ClassVar[str] = f"{__name__}:alone_plan"
+
+
+def test_methods_that_are_no_programs_are_refused() -> None:
+    """Those whose subjects have no job."""
+    with pytest.raises(InputError, match="method must be a program of one silo for the engine flower; found fedavg"):
+        train_on_flower(NoProgram(), GRAPH)
+    with pytest.raises(NotImplementedError, match="must have a job, or train by itself"):
+        fgl_secure.train(NoProgram(), GRAPH)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
