@@ -6,12 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-
-from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Channel, Phase, Role, Step
 
 UNIT_BITS = 36
 """Entries of a power lie in 0..1 and are compared in units of 2^-36."""
@@ -72,60 +66,3 @@ class Search:
         above = int(from_here[first]) if fitting.any() else self.above
         prefix, digit = (self.prefix << DIGIT_BITS) + first - 1, self.digit + 1
         return Search(digit, prefix, above, prefix + 1 if digit == DIGITS else None)
-
-
-@dataclass(frozen=True, slots=True)
-class CommonThreshold:
-    """Finds the threshold of the public code's pruning without showing any client's entries.
-
-    In three rounds every client counts its entries by twelve more bits of their value; the sums of these histograms
-    go to one client, who tells all others between which values the threshold lies. What is learnt is the
-    distribution of all entries around it, and by all clients the threshold.
-
-    Attributes:
-        scheme: adds the histograms up.
-    """
-
-    scheme: Scheme
-
-    def pruned(
-        self, channel: Channel, client_of: Ids, power: sparse.csr_array, count: int, step: Step
-    ) -> sparse.csr_array:
-        """Keeps the `count` largest entries, or fewer where several are equal to the smallest of them.
-
-        Args:
-            channel: between server and clients.
-            client_of: int64 [n], the client of each row.
-            power: CSR [n, n], rows as their clients hold them.
-            count: most entries that are kept.
-            step: when.
-        """
-        units = in_units(power.data)
-        row = np.repeat(np.arange(power.shape[0]), np.diff(power.indptr))
-        low = self._least_kept(channel, client_of[row], units, count, step)
-        kept = units >= low
-        return sparse.csr_array((power.data[kept], (row[kept], power.indices[kept])), shape=power.shape)
-
-    def _least_kept(self, channel: Channel, client: Ids, units: Ids, count: int, step: Step) -> int:
-        """The least value from which on there are at most `count` entries."""
-        search = Search()
-        while search.least is None:
-            step_now = Step(step.round, step.layer, part=search.digit)
-            search = search.after(self._added(channel, client, units, search, step_now), count)
-            if search.least is None or search.digit == DIGITS:
-                self._tell(channel, search.prefix, step_now)
-        return search.least
-
-    def _added(self, channel: Channel, client: Ids, units: Ids, search: Search, step: Step) -> Ids:
-        clients = channel.parties.ids(Role.SILO)
-        histograms = np.stack([search.histogram(units[client == k]) for k in range(len(clients))])
-        topology = Topology.to_client(channel.parties, clients[1:], int(clients[0]), BINS, MOST_ENTRIES)
-        total: Ids = histograms[0] + Collective(self.scheme, topology, channel).sum(histograms[1:], step)[0]
-        return total
-
-    @staticmethod
-    def _tell(channel: Channel, prefix: int, step: Step) -> None:
-        """The first client tells the others in which bin the threshold lies."""
-        clients = channel.parties.ids(Role.SILO)
-        told = np.full((len(clients) - 1, 1), prefix, dtype=np.int64)
-        channel.send(Phase.THRESHOLDS, step, np.full(len(told), clients[0]), clients[1:], told)

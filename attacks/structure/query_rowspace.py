@@ -251,7 +251,7 @@ class _Answers:
 
 
 def _last_answers(view: View) -> tuple[Step, _Answers]:
-    batches = view.messages(Phase.QUERY_ANSWERS)
+    batches = [batch for batch in view.messages(Phase.QUERY_ANSWERS) if not batch.step.evaluation]
     step = max((batch.step for batch in batches), key=lambda step: step.round, default=Step(0))
     last = [batch for batch in batches if batch.step == step]
     if not last:

@@ -35,7 +35,8 @@ Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 GRADIENT_SUM = "structure gradient sum"
-"""Name of the server's row float64 [1, n d] where it learns a sum over clients: gradients in s_u, node after node."""
+"""Name of the server's row float64 [1, n d], the sum over clients: gradients in s_u, node after node. In the clear each
+client's vector comes in the same step."""
 
 CHUNK = 2_048
 """Rows that are solved at once."""
@@ -60,19 +61,17 @@ class GradientRows:
 
 def gradient_rows(view: View) -> GradientRows | None:
     """The rows that the server sees of the first round: of single clients, or their sum; None where it sees neither."""
-    batches = view.messages(Phase.STRUCTURE_GRADIENT)
-    first = min((batch.step.round for batch in batches), default=0)
-    here = [batch for batch in batches if batch.step.round == first]
-    if here:
-        clients = np.concatenate([view.parties.index_of(batch.senders, Role.SILO) for batch in here])
-        return _nonzero(clients, np.concatenate([np.asarray(batch.payload, dtype=np.float64) for batch in here]))
     sums = view.own(GRADIENT_SUM)
     if not sums:
         return None
-    first = min(each.step.round for each in sums)
-    nodes = np.arange(view.parties.counts[Role.DEVICE])[:, None]
-    total = next(np.asarray(each.values, dtype=np.float64) for each in sums if each.step.round == first)
-    return _nonzero(np.full(len(nodes), -1), np.hstack([nodes, total.reshape(len(nodes), -1)]))
+    first = min(sums, key=lambda each: each.step.round)
+    nodes = np.arange(view.parties.counts[Role.DEVICE])
+    single = [batch for batch in view.messages(Phase.VECTORS) if batch.step == first.step]
+    if not single:
+        return _nonzero(np.full(len(nodes), -1), nodes, np.asarray(first.values))
+    senders = view.parties.index_of(np.concatenate([batch.senders for batch in single]), Role.SILO)
+    vectors = np.concatenate([np.asarray(batch.payload) for batch in single])
+    return _nonzero(np.repeat(senders, len(nodes)), np.tile(nodes, len(senders)), vectors)
 
 
 def logit_gradients(rows: GradientRows, known: EmbeddingModel) -> Floats:
@@ -99,9 +98,11 @@ def _solved(jacobian: NDArray[Any], rows: Floats) -> Floats:
     return np.asarray(np.einsum("kcb,kbd,kd->kc", inverse, wide, rows, optimize=True))
 
 
-def _nonzero(clients: Ids, table: Floats) -> GradientRows:
-    telling = table[:, 1:].any(axis=1)
-    return GradientRows(clients[telling], table[telling, 0].astype(np.int64), table[telling, 1:])
+def _nonzero(clients: Ids, nodes: Ids, vectors: NDArray[Any]) -> GradientRows:
+    """The rows that are not zero of vectors [k, n d], node after node."""
+    rows = vectors.astype(np.float64).reshape(len(nodes), -1)
+    telling = rows.any(axis=1)
+    return GradientRows(clients[telling], nodes[telling], rows[telling])
 
 
 SOURCE = "on FedStruct (ICLR 2025) Prop. 2 and Eq. 50: gradients of S at the server"

@@ -20,25 +20,13 @@ import time
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
 from silos_app import task
-from silos_app.client_app import number_of
 
-from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
-from fgl_secure.flower.silos import silo_app
-from fgl_secure.methods.fedstruct.exchange import RowExchange, run_fedstruct
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.runtime import Channel
+from fgl_secure.flower.programs import run_in_simulation, save_shares
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.silo import Silo
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
@@ -49,7 +37,7 @@ FEWEST = 3
 PRELOAD = (
     "torch",
     "torch._dynamo",
-    "fgl_secure.methods.silos.fedstruct",
+    "fgl_secure.methods.fedstruct.program",
     "fgl_secure.methods.hifgl.program",
     "fgl_secure.methods.fedavg.training",
 )
@@ -77,29 +65,20 @@ def main() -> int:
             if options.engine == "processes":
                 found = _processes(Path(folder), config, options.timeout, options.trouble)
             else:
-                found = _simulation(Path(folder), config, options.timeout)
+                found = _simulation(config, options.timeout)
     except FglSecureError as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{options.engine}: {time.perf_counter() - start:.0f} s", flush=True)
-    return _verdict(found, _expected(options.method, options.silos, options.rounds))
-
-
-def _shares(folder: Path, silos: int) -> list[str]:
-    """A file for each silo."""
-    graph = task.federated(silos)
-    for silo in range(silos):
-        Silo.of(graph, silo).save(folder / f"silo{silo}")
-    return [str(folder / f"silo{silo}") for silo in range(silos)]
+    return _verdict(found, _job(config).train())
 
 
 def _processes(folder: Path, config: dict[str, str | int], timeout: float, trouble: str) -> dict[str, np.ndarray]:
-    silos, result = int(config["silos"]), folder / "result.npz"
-    shares = _shares(folder, silos)
-    files = [*shares, *[""] * (task.parties(str(config["method"]), silos) - silos)]
+    result = folder / "result.npz"
+    save_shares(_job(config), folder)
     nodes: list[dict[str, str | int | float | bool]] = [
-        {"partition-id": number, "share": share, "state": str(folder / f"state{number}")}
-        for number, share in enumerate(files)
+        {"partition-id": number, "share": str(folder / f"silo{number}"), "state": str(folder / f"state{number}")}
+        for number in range(task.run_of(config).parties)
     ]
     variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [1] if trouble == "restart" else []
     with LocalFederation(nodes, variables, PRELOAD, late) as federation:
@@ -137,46 +116,13 @@ def _make_trouble(federation: LocalFederation, trouble: str, rounds: int) -> Non
         print("SuperNode 2 was started again", flush=True)
 
 
-def _simulation(folder: Path, config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
-    from flwr.simulation import run_simulation  # noqa: PLC0415  # for this engine alone
-
-    method, silos, rounds = str(config["method"]), int(config["silos"]), int(config["rounds"])
-    scheme = str(config["scheme"])
-    shares, parties = _shares(folder, silos), task.parties(method, silos)
-    found: dict[str, np.ndarray] = {}
-    server = ServerApp()
-
-    def party(context: Context, session: bytes) -> SealedParty:
-        number = number_of(context)
-        return task.party(method, silos, rounds, number, session, shares[number] if number < silos else "", scheme)
-
-    @server.main()
-    def serve(grid: Grid, _context: Context) -> None:
-        sums = SumServer(task.company(silos, fresh_session(), scheme), SystemCoins())
-        for silo, report in SiloMailbox(grid, sums, parties, timeout).run().items():
-            found.update({f"{silo}/{name}": value for name, value in report.items()})
-
-    run_simulation(
-        server,
-        silo_app(number_of, party, silos=lambda _context: silos),
-        parties,
-        backend_config={
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {"num_cpus": 1, "include_dashboard": False, "log_to_driver": False},
-        },
-    )
-    if not found:
-        raise LocalProcessError("the run must leave a result; it did not")
-    return found
+def _simulation(config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
+    reports = run_in_simulation(_job(config), timeout)
+    return {f"{silo}/{name}": value for silo, report in reports.items() for name, value in report.items()}
 
 
-def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
-    graph = task.federated(silos)
-    if method != "fedstruct":
-        return Job(task.task(method, rounds), graph).train()
-    masks = PairwiseMasking()
-    channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-    return run_fedstruct(graph, task.fedstruct(rounds), RowExchange(masks, masks), channel)
+def _job(config: dict[str, str | int]) -> Job:
+    return Job(task.run_of(config).task, task.federated(int(config["silos"])))
 
 
 def _verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:

@@ -1,5 +1,7 @@
 """What a silo's program talks through: sums that somebody is entitled to, and gradients that pass through them.
 
+What silos say to each other in the clear they `exchange`, under a phase that reports name.
+
 All silos of a run make the same calls in the same order, as programs on `torch.distributed` do. A call waits until all
 have made it. Who computes the sums, in one process or with a process for each silo, is the driver's business.
 
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,11 @@ from torch import nn
 
 from fgl_secure.algebra import Quantizer
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.scheme import Scheme, needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Direction, Step
+from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.training.device_gradients import Collector, DeviceFactors, Sizes
-from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, update_grid
+from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 
 Array = NDArray[Any]
@@ -38,6 +41,8 @@ BEGINNING = 1
 NO_COUNTS = np.empty(0, dtype=np.int64)
 HAND_DOWN = "hand down"
 """No sum: a silo sends its devices the model, of which sizes alone are kept."""
+EXCHANGE = "exchange"
+"""No sum: every silo sends each other one rows in the clear."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +53,17 @@ class Call:
         topology: its name.
         step: when.
         rows: what the silo adds: of its devices float [m, d], or a vector of its own, int64 [P].
-        bound: largest magnitude of an entry of a vector of integers.
+        bound: largest magnitude of an entry of a vector of integers; 0 for elements of a scheme's field.
         sizes: in the place of rows, of the gradients that its devices hand to it: layer and entries of each parameter.
         factors: these gradients, parameter by parameter; empty where nobody looks at them.
         terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
         grid: what its entries stand for where recordings have reals; None where they have the integers.
         counts: how many entries at the end stand for themselves.
         parts: lengths of parts of which the server tells quotients; none where it tells the sum.
+        least: where it is not 0, the server tells of each entry of the sum whether it is so large, and not the sum.
+        output: what the sum is called in recordings, among what the party entitled to it is left with.
+        phase: of rows that silos exchange.
+        sent: in the place of rows, for each silo the rows [r, w] that this one sends it; none for itself.
     """
 
     topology: str
@@ -67,17 +76,31 @@ class Call:
     grid: Quantizer | None = None
     counts: int = 0
     parts: tuple[int, ...] = ()
+    least: int = 0
+    output: str | None = None
+    phase: Phase | None = None
+    sent: Mapping[int, Array] = field(default_factory=dict, repr=False)
 
     @property
     def outline(self) -> tuple[object, ...]:
         """What must be the same for all silos."""
         width = None if self.rows is None else self.rows.shape[-1]
         lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
-        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.grid, self.counts, self.parts
+        told = self.grid, self.counts, self.parts, self.least, self.output
+        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.phase, *told
 
 
 Ask = Callable[[Call], Any]
 """Makes a call, and waits for what the silo gets: an array of sums, or a list of them for gradients."""
+
+
+Note = Callable[[str, Step, bool, Callable[[], Array]], None]
+"""Takes down for recordings what a silo knows: name, step, whether its devices know it, a row each, and what lays the
+rows out where they are kept."""
+
+
+def unnoted(_name: str, _step: Step, _devices: bool, _rows: Callable[[], Array]) -> None:
+    """Takes nothing down: a silo's own process has no recordings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +115,8 @@ class Setting:
         rows: how many rows it adds to sums over neighbours, where it adds up beforehand what its nodes send to a node
             of another silo; None where it has one for each of its devices.
         wanted: bool [e], along which of its edges these rows are sums.
+        schemes: public, by topology: what adds up for clients and for the server.
+        note: keeps what silos know in recordings.
     """
 
     summed: Ids
@@ -100,6 +125,8 @@ class Setting:
     largest: int = LARGEST
     rows: int | None = None
     wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    schemes: Mapping[str, Scheme] = field(default_factory=dict)
+    note: Note = unnoted
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +154,9 @@ class _Clock:
         number = self.layer if layer is None else layer
         self.layer = number + 1
         return Step(self.round, number, evaluation=self.evaluation, part=BEGINNING * self.beginning)
+
+    def said(self, layer: int) -> Step:
+        return Step(self.round, layer, evaluation=self.evaluation)
 
     def next_sum(self, topology: str) -> Step:
         part = 2 * self.sums[topology, self.evaluation] + BEGINNING * self.beginning
@@ -286,18 +316,83 @@ class Collectives:
         entries = sum(parameter.numel() for parameter in layers.parameters())
         self._call(Call(HAND_DOWN, Step(self._clock.round), sizes=((-1, entries),)))
 
-    def clients(self, terms: Mapping[int, Ids | int]) -> Ids:
-        """For each silo the sum of a vector of each of the others, which that silo alone learns.
+    def clients(self, terms: Mapping[int, Ids | int], bound: int = 0, output: str | None = None) -> Ids:
+        """For some silos the sum of a vector of each of the others, which that silo alone learns.
 
         Args:
-            terms: by silo, in one order everywhere: int64, elements of the scheme's field; for this silo itself the
-                length of what it gets.
+            terms: by silo that gets a sum, in one order everywhere: int64; for this silo itself the length of what it
+                gets.
+            bound: largest magnitude of an entry; 0 for elements of the scheme's field.
+            output: what recordings call the sums.
 
         Returns:
-            int64, this silo's sum.
+            int64, this silo's sum; empty where it gets none.
         """
-        found: Ids = self._call(Call(CLIENTS, self._clock.next_sum(CLIENTS), terms=terms))
+        step = self._clock.next_sum(CLIENTS)
+        found: Ids = self._call(Call(CLIENTS, step, bound=bound, terms=terms, output=output))
         return found
+
+    @property
+    def clients_limit(self) -> int:
+        """The largest magnitude of a sum of one vector of each other silo for this one."""
+        scheme = self._setting.schemes.get(CLIENTS)
+        return (None if scheme is None else scheme.limit(self._others)) or LARGEST
+
+    @property
+    def clients_grid(self) -> Quantizer:
+        """What makes integers of gradients that are summed for one silo."""
+        return grid_for(self._setting.schemes[CLIENTS], self._others)
+
+    def needed(self, topology: str, k_min: int) -> int:
+        """How many silos must mark an entry of a sum, so that it has k_min summands whoever vanishes after the marks.
+
+        Args:
+            topology: of the sums, for clients or for the server.
+            k_min: at least 1.
+
+        Raises:
+            InputError: more than a sum has for certain.
+        """
+        silos = self._others if topology == CLIENTS else self.silo.facts.silos
+        return needed_marks(self._setting.schemes[topology], silos, k_min)
+
+    @property
+    def _others(self) -> int:
+        return self.silo.facts.silos - 1
+
+    def exchange(self, phase: Phase, sent: Mapping[int, Array], *, layer: int = -1) -> list[Array]:
+        """Every silo sends each other one some rows, in the clear for whoever gets them.
+
+        Args:
+            phase: what the rows are; reports name it.
+            sent: by other silo, rows [r, w] of one type and width everywhere; silos that are left out are sent none.
+            layer: number of the exchange, where there are several of a phase in a round.
+
+        Returns:
+            What each silo sent to this one, [r, w], by its number; of this one none. The sender may have sent
+            anything of that type and width.
+        """
+        (first, *_) = sent.values()
+        nothing = first[:0]
+        whole = {silo: sent.get(silo, nothing) for silo in self.silo.others}
+        found: list[Array] = self._call(Call(EXCHANGE, self._clock.said(layer), phase=phase, sent=whole))
+        return found
+
+    def note(
+        self, name: str, rows: Callable[[], Array], *, layer: int = -1, final: bool = False, devices: bool = False
+    ) -> None:
+        """Takes down what the silo knows, where somebody records it; nothing is sent, and nobody waits.
+
+        Args:
+            name: what it is called.
+            rows: lays it out, [k, ...]; asked where it is kept, which passes without gradients are not.
+            layer: as of an exchange.
+            final: whether it is what the silo is left with in the end.
+            devices: whether it is a row of each own node, which they bring into a sum.
+        """
+        step = self._clock.said(layer)
+        if not step.evaluation:
+            self._setting.note(name, replace(step, final=final), devices, rows)
 
     def grid(self, most_bits: int = UPDATE_BITS, heaviest: int = 1) -> Quantizer:
         """What makes integers of entries of magnitude up to 64: of so many bits, or as many as the scheme has room for.
@@ -369,13 +464,16 @@ class Collectives:
         *found, sums = np.split(told, np.cumsum(lengths))
         return found, sums.astype(np.int64)
 
-    def server(self, values: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None) -> tuple[Reals, Ids]:
+    def server(
+        self, values: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None, output: str | None = None
+    ) -> tuple[Reals, Ids]:
         """The sum of one vector of each silo, which the server adds up and tells all.
 
         Args:
             values: float [P]; they are rounded to a grid.
             counts: int64 [c], whole numbers, which are summed exactly.
             grid: for the values; that of the run unless given. With one of its own recordings have reals.
+            output: what recordings call the sum; where it is named they have reals.
 
         Returns:
             The sums, float64 [P] and int64 [c].
@@ -385,9 +483,29 @@ class Collectives:
         """
         given, grid = grid, grid or self._setting.grid
         rows = np.concatenate([grid.encode(np.asarray(values, dtype=np.float64)), counts])
-        step = self._clock.next_sum(SERVER)
-        total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=given, counts=len(counts)))
+        step, code = self._clock.next_sum(SERVER), given if output is None else grid
+        total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
         return grid.decode(total[: len(values)]), total[len(values) :]
+
+    def enough(self, marks: NDArray[np.bool_], least: int, output: str | None = None) -> NDArray[np.bool_]:
+        """Which entries so many silos mark; the server, which adds the marks up, tells no more of their numbers.
+
+        Args:
+            marks: bool [P], of this silo.
+            least: at least 1.
+            output: what recordings call the sum.
+
+        Returns:
+            bool [P].
+        """
+        call = Call(SERVER, self._clock.next_sum(SERVER), marks.astype(np.int64), 1, least=least, output=output)
+        found: NDArray[np.bool_] = self._call(call)
+        return found
+
+    @property
+    def gradient_grid(self) -> Quantizer:
+        """What makes integers of reals that `server` is given, and of a silo's own."""
+        return self._setting.grid
 
 
 def _gradient_of(leaf: torch.Tensor) -> torch.Tensor:

@@ -14,6 +14,7 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import Between, helpers_of, hierarchy_of
+from fgl_secure.training.program import Program
 from fgl_secure.training.rounds import Rounds, run
 from fgl_secure.training.silo import Silo
 
@@ -31,6 +32,7 @@ class Task:
         rounds: most rounds.
         width: most entries of a row that goes to neighbours.
         between: whether silos add up beforehand what their nodes send to a node of another silo.
+        crossing: whether rows travel between silos alone, and silos add up inside themselves.
     """
 
     make: Make
@@ -38,6 +40,7 @@ class Task:
     rounds: int
     width: int = 1
     between: bool = False
+    crossing: bool = False
 
 
 def settled_before(_channel: Channel) -> None:
@@ -55,6 +58,7 @@ class Job:
         settle: has silos agree, over the channel, on what they add up beforehand; for tasks with `between`.
         shares: what silos hold, in their order; cut out of the graph unless given.
         driver: of all silos in one process.
+        shown: shown the programs of one process before the first round, and after the last.
     """
 
     task: Task
@@ -63,6 +67,7 @@ class Job:
     settle: Callable[[Channel], Between | None] = settled_before
     shares: tuple[Silo, ...] = ()
     driver: type[OneProcess] = field(default=OneProcess)
+    shown: Callable[[tuple[Program, ...]], None] | None = None
 
     def share(self, silo: int) -> Silo:
         """What a silo holds."""
@@ -98,6 +103,7 @@ class Job:
             heard=self.heard,
             between=self.settle(channel),
             shares=self.shares,
+            crossing=task.crossing,
         )
 
     def train(self, channel: Channel | None = None, progress: Progress | None = None) -> TrainingResult:
@@ -108,4 +114,10 @@ class Job:
             progress: called after each round.
         """
         start, channel = time.perf_counter(), channel or self.channel()
-        return run(self.opened(channel), self.task.rounds, channel.transcript, progress, start=start)
+        process = self.opened(channel)
+
+        def show() -> None:
+            if self.shown is not None:
+                self.shown(process.programs)
+
+        return run(process, self.task.rounds, channel.transcript, progress, start=start, shown=show)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.collectives import HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.collectives import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
 from fgl_secure.training.device_gradients import (
     ClearGradients,
     SummedGradients,
@@ -47,6 +48,7 @@ class OneProcess:
         heard: the graph along whose edges these rows travel; all of them unless given.
         between: what silos add up beforehand; None where devices send rows of their own.
         shares: what silos hold, in their order; cut out of the graph unless given.
+        crossing: whether rows travel between silos alone, and silos add up inside themselves.
 
     Attributes:
         programs: by silo.
@@ -67,31 +69,42 @@ class OneProcess:
         heard: FederatedGraph | None = None,
         between: Between | None = None,
         shares: Sequence[Silo] = (),
+        crossing: bool = False,
     ) -> None:
         check_parties(graph, schemes, channel)
         note_membership(channel, graph.silo_of)
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
         self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
-        scheme = schemes.get(NEIGHBOURS, Plaintext())
-        sums = neighbour_sums(heard or graph) if between is None else between.grouping
-        code = None if between is None else scheme.fixed_point(most_rows(graph.num_silos))
+        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or _shares(graph, heard)
+        sums = neighbour_sums(heard or graph, crossing=crossing) if between is None else between.grouping
+        code = None
+        if between is not None or crossing:  # of as many rows as all processes know of
+            code = scheme.fixed_point(most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1))
         self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
         self._gradients = None if members is None else SummedGradients(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
         grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
-        shares = shares or [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
+        self._notes: dict[tuple[str, Step], list[tuple[Array, Array]]] = {}
         self._nodes = [silo.nodes for silo in shares]
         silos = channel.parties.ids(Role.SILO)
         self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]
+        schemes_of_silos = {CLIENTS: self._clients, SERVER: self._server}
         self._talks = [
             Collectives(
                 silo,
-                Setting(summed[silo.nodes], grid, self._looks_at, most)
-                if between is None
-                else Setting(summed[silo.nodes], grid, self._looks_at, most, len(rows), between.along(silo.edges)),
+                Setting(
+                    summed[silo.nodes],
+                    grid,
+                    self._looks_at,
+                    most,
+                    None if between is None else len(rows),
+                    _wanted(between, silo),
+                    schemes_of_silos,
+                    partial(self._note, silo),
+                ),
             )
             for silo, rows in zip(shares, self._rows, strict=True)
         ]
@@ -119,7 +132,28 @@ class OneProcess:
 
             return do
 
-        return in_lockstep([begun(*each) for each in zip(self._talks, works, strict=True)], self._answer)
+        found = in_lockstep([begun(*each) for each in zip(self._talks, works, strict=True)], self._answer)
+        self._take_down()
+        return found
+
+    def _note(self, silo: Silo, name: str, step: Step, devices: bool, rows: Callable[[], Array]) -> None:
+        if not self._channel.recording.keeps(step):
+            return
+        found, parties = rows(), self._channel.parties
+        owners = (
+            parties.ids(Role.DEVICE)[silo.nodes]
+            if devices
+            else np.repeat(parties.ids(Role.SILO)[silo.silo], len(found))
+        )
+        self._notes.setdefault((name, step), []).append((owners, found))
+
+    def _take_down(self) -> None:
+        """All silos' notes of a name and a step as one batch, in the order of their owners."""
+        for (name, step), noted in self._notes.items():
+            owners, rows = (np.concatenate(parts) for parts in zip(*noted, strict=True))
+            order = np.argsort(owners, kind="stable")
+            self._channel.note_inputs(name, step, owners[order], rows[order])
+        self._notes.clear()
 
     def _answer(self, calls: list[Call]) -> Sequence[Any]:
         first = calls[0]
@@ -129,6 +163,8 @@ class OneProcess:
             return self._gradients_of(calls)
         if first.topology == CLIENTS:
             return self._client_sums(calls)
+        if first.topology == EXCHANGE:
+            return self._exchanged(calls)
         answers = {NEIGHBOURS: self._neighbour_sums, MEMBERS: self._member_sums, SERVER: self._server_sum}
         return answers[first.topology]([_rows(call) for call in calls], first)
 
@@ -160,41 +196,69 @@ class OneProcess:
         parties, width, bound = self._channel.parties, len(rows[0]), call.bound
         code = None if call.grid is None else Units(call.grid, call.counts)
         opened = self._collective(
-            f"{SERVER} {code}",
+            f"{SERVER} {code} {call.output}",
             width,
             bound,
-            lambda: Collective(self._server, Topology.to_server(parties, width, bound), self._channel, code),
+            lambda: Collective(
+                self._server, Topology.to_server(parties, width, bound), self._channel, code, call.output
+            ),
         )
         stacked = np.stack(rows)
         found: Array = opened.sum(stacked if code is None else code.decode(stacked), call.step)
         total: Array = (found if code is None else code.encode(found))[0]
-        told = quotients(total, call.parts) if call.parts else total
         silos, server = parties.ids(Role.SILO), parties.ids(Role.SERVER)
+        if call.least:
+            enough: Array = total >= call.least
+            bits = np.broadcast_to(np.packbits(enough), (len(silos), -(-width // 8)))
+            self._channel.send(Phase.OPENED, call.step, np.repeat(server, len(silos)), silos, bits)
+            return [enough] * len(rows)
+        told = quotients(total, call.parts) if call.parts else total
         sizes = FLOAT_BYTES * len(told)
         self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, sizes)
         self._channel.note_inputs(RECEIVED, call.step, silos, np.broadcast_to(told, (len(silos), len(told))))
         return [told] * len(rows)
 
     def _client_sums(self, calls: list[Call]) -> list[Array]:
-        silos = self._channel.parties.ids(Role.SILO)
-        return [self._client_sum(calls, silo, silos) for silo in range(len(calls))]
+        silos, nothing = self._channel.parties.ids(Role.SILO), np.empty(0, dtype=np.int64)
+        return [
+            self._client_sum(calls, silo, silos) if silo in calls[0].terms else nothing for silo in range(len(calls))
+        ]
 
     def _client_sum(self, calls: list[Call], receiver: int, silos: Array) -> Array:
         """The sum of all other silos' terms for one of them."""
         others = [silo for silo in range(len(calls)) if silo != receiver]
         rows = np.stack([np.asarray(calls[silo].terms[receiver]) for silo in others])
-        width, parties = rows.shape[1], self._channel.parties
-        opened = self._collective(
-            f"{CLIENTS} {receiver}",
-            width,
-            0,
-            lambda: Collective(
-                self._clients,
-                Topology.to_client(parties, silos[others], int(silos[receiver]), width, None),
-                self._channel,
-            ),
-        )
-        found: Array = opened.sum(rows, calls[0].step)[0]
+        width, parties, call = rows.shape[1], self._channel.parties, calls[0]
+
+        def opened() -> Collective:
+            ends = silos[others], int(silos[receiver])
+            topology = Topology.to_client(parties, *ends, width, call.bound or None)
+            return Collective(self._clients, topology, self._channel, output=call.output)
+
+        if call.step.part % 2 == BEGINNING:  # of sums before the first round no two are alike, and each is large
+            found: Array = opened().sum(rows, call.step)[0]
+        else:
+            found = self._collective(f"{CLIENTS} {receiver}", width, call.bound, opened).sum(rows, call.step)[0]
+        return found
+
+    def _exchanged(self, calls: list[Call]) -> list[list[Array]]:
+        """What each silo is sent, by sender: a message a row."""
+        first, silos = calls[0], self._channel.parties.ids(Role.SILO)
+        assert first.phase is not None, "what is exchanged has a phase"
+        ends = np.array([(i, j) for i, call in enumerate(calls) for j in call.sent], dtype=np.int64)
+        parts = [np.asarray(rows) for call in calls for rows in call.sent.values()]
+        for (i, _), rows in zip(ends.tolist(), parts, strict=True):
+            if rows.ndim != 2 or rows.shape[1:] != parts[0].shape[1:] or rows.dtype != parts[0].dtype:
+                raise ProtocolError(f"silos must exchange rows of one type and width; silo {i} does not")
+        senders, receivers = np.repeat(silos[ends], [len(rows) for rows in parts], axis=0).T
+        found = [[parts[0][:0] for _ in calls] for _ in calls]
+        if len(senders):
+            arrived = self._channel.send(first.phase, first.step, senders, receivers, np.concatenate(parts))
+            places, pair = silos[0] * (len(calls) + 1), arrived.senders + len(calls) * arrived.receivers
+            order = np.argsort(pair, kind="stable")
+            keys, starts = np.unique(pair[order], return_index=True)
+            for key, rows in zip((keys - places).tolist(), np.split(arrived.payload[order], starts[1:]), strict=True):
+                found[key // len(calls)][key % len(calls)] = rows
         return found
 
     def _handed_down(self, call: Call) -> list[None]:
@@ -217,6 +281,14 @@ def _spread(rows: list[Array], places: list[Array]) -> Array:
     for own, part in zip(places, rows, strict=True):
         out[own] = part
     return out
+
+
+def _wanted(between: Between | None, silo: Silo) -> NDArray[np.bool_]:
+    return np.empty(0, dtype=np.bool_) if between is None else between.along(silo.edges)
+
+
+def _shares(graph: FederatedGraph, heard: FederatedGraph | None) -> list[Silo]:
+    return [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
 
 
 def _rows(call: Call) -> Array:

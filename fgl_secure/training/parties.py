@@ -38,11 +38,17 @@ def hierarchy_of(graph: FederatedGraph, helpers: Mapping[Role, int] = NO_HELPERS
     return Directory.hierarchy(graph.num_silos, graph.num_devices, helpers.get(Role.RELAY, 0))
 
 
-def neighbour_sums(graph: FederatedGraph) -> Grouping:
-    """The grouped sums of message passing: every device sums over the devices with an edge to it."""
+def neighbour_sums(graph: FederatedGraph, *, crossing: bool = False) -> Grouping:
+    """The grouped sums of message passing: every device sums over the devices with an edge to it.
+
+    Args:
+        graph: who has an edge to whom.
+        crossing: whether over those of other silos alone.
+    """
     parties = hierarchy_of(graph)
     devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)[graph.silo_of]
-    return Grouping(devices, devices, graph.edges[0], graph.edges[1], silos, silos)
+    source, target = graph.edges[:, graph.crosses_silos] if crossing else graph.edges
+    return Grouping(devices, devices, source, target, silos, silos)
 
 
 def most_rows(silos: int) -> int:
@@ -78,3 +84,22 @@ def note_membership(channel: Channel, silo_of: NDArray[np.int64]) -> None:
     """
     owners = channel.parties.ids(Role.SILO)[silo_of]
     channel.note_inputs("own devices", Step(0), owners, channel.parties.ids(Role.DEVICE))
+
+
+OWN_EDGES, OWN_LABELS, OWN_NAMES = "own edges", "own labels", "own names"
+
+
+def note_own_graph(channel: Channel, graph: FederatedGraph) -> None:
+    """Records what every silo knows from the start: its nodes and their names, their edges, its labels.
+
+    With each edge goes the silo of its other end. A name is what a public list calls a node; here that is its number.
+    """
+    note_membership(channel, graph.silo_of)
+    silos, everyone = channel.parties.ids(Role.SILO), np.arange(graph.num_devices)
+    channel.note_inputs(OWN_NAMES, Step(0), silos[graph.silo_of], np.stack([everyone, everyone], axis=1))
+    node, neighbour = graph.edges
+    ends = np.stack([node, neighbour, graph.silo_of[neighbour]], axis=1)
+    channel.note_inputs(OWN_EDGES, Step(0), silos[graph.silo_of[node]], ends)
+    labelled = np.flatnonzero(graph.train_mask)
+    labels = np.stack([labelled, graph.labels[labelled]], axis=1)
+    channel.note_inputs(OWN_LABELS, Step(0), silos[graph.silo_of[labelled]], labels)

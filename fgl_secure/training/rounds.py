@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -147,6 +147,7 @@ def run(
     progress: Progress | None = None,
     *,
     start: float | None = None,
+    shown: Callable[[], None] | None = None,
 ) -> TrainingResult:
     """Runs all rounds of a program that trains.
 
@@ -156,6 +157,7 @@ def run(
         transcript: what is said in them.
         progress: called after each round.
         start: when the run began, on the clock of `time.perf_counter`; None counts the rounds alone.
+        shown: called before the first round, and after the last.
 
     Returns:
         What the silos report; `accuracy.per_silo` is put together from what each of them knows of its own nodes.
@@ -163,10 +165,13 @@ def run(
     first, log = process.programs[0], RoundLog(most, progress, start)
     assert isinstance(first, Rounds)
     process.begin()
+    show = shown or (lambda: None)
+    show()
     log.begin()
     while process.round(len(log)):
         log.end(first.losses[-1])
         log.begin()
+    show()
     reports = [program.report for program in process.programs]
     return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, report=reports[0])
 

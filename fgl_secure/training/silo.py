@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, under, within
 
 Ids = NDArray[np.int64]
@@ -119,6 +120,14 @@ class Silo:
         masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
         rows = (graph.features[own], graph.labels[own], *masks, graph.in_degree[own].astype(np.int64))
         return cls(facts_of(graph, heard), silo, own, *rows, edges, table)
+
+    @property
+    def alone(self) -> FederatedGraph:
+        """The nodes of the silo and the edges between them, numbered from 0."""
+        edges = self.local(self.edges[:, np.logical_and(*self.inside)])
+        labels, nobody = read_only(self.labels), np.zeros(len(self.labels), dtype=np.int64)
+        graph = Graph(self.facts.name, read_only(self.features), labels, read_only(edges))
+        return FederatedGraph(graph, read_only(nobody), self.train, self.validation, self.test, "own")
 
     @property
     def others(self) -> list[int]:

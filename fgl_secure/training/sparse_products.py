@@ -1,4 +1,4 @@
-"""Products with sparse matrices that gradients go through."""
+"""Sparse matrices: products that gradients go through, and what a state keeps of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 from scipy import sparse
+
+from fgl_secure.runtime.packing import Array, Arrays
 
 
 def multiply(matrix: torch.Tensor, transposed: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -51,3 +53,35 @@ def to_torch(matrix: sparse.csr_array, device: torch.device | None = None) -> to
             device=device,
             check_invariants=True,
         )
+
+
+class SparseMatrix:
+    """A matrix that never changes, on a device; products with it are differentiable in the other factor.
+
+    Args:
+        matrix: CSR [n, m].
+        device: where model compute runs.
+    """
+
+    def __init__(self, matrix: sparse.csr_array, device: torch.device | None = None) -> None:
+        self._matrix, self._transposed = to_torch(matrix, device), to_torch(sparse.csr_array(matrix.T), device)
+
+    def __call__(self, values: torch.Tensor) -> torch.Tensor:
+        """The product float [n, c] with values [m, c]."""
+        return multiply(self._matrix, self._transposed, values)
+
+    def transposed(self, values: torch.Tensor) -> torch.Tensor:
+        """The product of the transpose, float [m, c], with values [n, c]."""
+        return multiply(self._transposed, self._matrix, values)
+
+
+def matrix_arrays(matrix: sparse.csr_array) -> dict[str, Array]:
+    """Entries, columns, starts of rows, and shape, as a state keeps them."""
+    parts = {"columns": matrix.indices, "starts": matrix.indptr, "shape": np.array(matrix.shape)}
+    return {"data": matrix.data, **{name: part.astype(np.int64) for name, part in parts.items()}}
+
+
+def matrix_from(arrays: Arrays) -> sparse.csr_array:
+    """The matrix of such arrays."""
+    parts = (arrays["data"].copy(), arrays["columns"].copy(), arrays["starts"].copy())
+    return sparse.csr_array(parts, shape=tuple(arrays["shape"].tolist()))

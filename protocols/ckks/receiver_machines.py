@@ -227,6 +227,11 @@ class Aggregator(KeyHolders):
         self._adding, self._included = None, np.zeros(self.terms.n, dtype=np.bool_)
 
     @property
+    def over(self) -> bool:
+        """See `SumMachine.over`."""
+        return self._step is None
+
+    @property
     def included(self) -> Ids | None:
         """Whose vectors are in the sum, once it is sent."""
         return self.terms.clients[self._included] if self._included.any() else None

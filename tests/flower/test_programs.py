@@ -19,7 +19,7 @@ from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedVN, HiFGL
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
@@ -32,6 +32,7 @@ GRAPH = two_communities(devices=48, silos=3)
 DATA: dict[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": two_communities(devices=48, silos=4)}
 METHODS: tuple[Method, ...] = (
     HiFGL(epochs=2),
+    FedStruct(epochs=2),
     FedAvg(epochs=2),
     FedSpray(epochs=2),
     Fed2GNN(epochs=2, hops=1, neighbours=4),
@@ -42,6 +43,8 @@ OTHERS = (
     (HiFGL(epochs=2, preset="paper"), "relay-coded[k_min=1]"),
     (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
     (FedSpray(epochs=1, preset="paper"), "lightsecagg"),
+    (FedStruct(epochs=1, features="degree", preset="paper"), "ckks"),
+    (FedStruct(epochs=1), "relay-coded[k_min=1]"),
 )
 
 

@@ -17,8 +17,9 @@ from fgl_secure.flower.kept import KEY
 from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.silos import TOLD, WHO, Turn, silo_app
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedstruct.exchange import RowExchange
+from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.silos.fedstruct import FedStructSilo, FedStructTask
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -36,16 +37,13 @@ from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.silo import Silo
 from tests.flower.fake_federation import FakeGrid
 from tests.graphs import two_communities
-from tests.methods.silos.runs import (
-    FEDSTRUCT,
-    fedstruct_makes,
-)
+from tests.methods.fedstruct.test_processes import SMALL
 from tests.training.processes.runs import same_everywhere, silo_makes, together
 
 SILOS = 3
 SCHEME = PairwiseMasking()
 RELAYS = RelayCoded(k_min=1)
-FEDSTRUCT_TASK = FedStructTask(replace(FEDSTRUCT, epochs=1, hops=2))
+FEDSTRUCT_TASK = FedStructTask(replace(SMALL, epochs=1, hops=2), RowExchange(SCHEME, SCHEME))
 HIFGL = replace(HONEST, epochs=1, hidden=8)
 EVERYTHING = (*TOLD, "theta", "structure", "own test", "budget spent")
 
@@ -78,7 +76,10 @@ def fedstruct_grid(graph: FederatedGraph, told: Collection[str] = TOLD, parties:
         silo, coins = number_of(context), SystemCoins()
         signing = WHO_IS_WHO[silo], KNOWN
         company = Company(SILOS, SCHEME, session)
-        program = FedStructSilo(Silo.of(graph, silo), FEDSTRUCT_TASK, company, coins, *signing)
+        held, (identity, known) = Silo.of(graph, silo), signing
+        program = SiloProcess(
+            held, lambda talk: FedStruct(talk, FEDSTRUCT_TASK), company, coins, identity=identity, identities=known
+        )
         return SealedParty(silo, parties, program, session, coins, *signing)
 
     return grid_of(parties, make, told, **app)
@@ -111,7 +112,8 @@ def run(grid: FakeGrid, session: bytes | None = None) -> dict[int, dict[str, Arr
 def test_the_run_is_that_of_one_process(graph: FederatedGraph, method: str) -> None:
     """Nodes that remember their contexts alone train what programs in one process train."""
     if method == "fedstruct":
-        grid, makes = fedstruct_grid(graph, EVERYTHING), fedstruct_makes(graph, FEDSTRUCT_TASK, SCHEME)
+        grid = fedstruct_grid(graph, EVERYTHING)
+        makes = silo_makes(graph, lambda talk: FedStruct(talk, FEDSTRUCT_TASK), {"server": SCHEME})
     else:
         grid, makes = (
             hifgl_grid(graph, EVERYTHING),

@@ -12,7 +12,7 @@ import torch
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedVN, HiFGL
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -30,6 +30,7 @@ GRAPH = two_communities(devices=48, silos=3)
 DATA: Mapping[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": two_communities(devices=48, silos=4)}
 METHODS = (
     HiFGL(epochs=2),
+    FedStruct(epochs=2),
     FedAvg(epochs=2),
     FedSpray(epochs=2),
     Fed2GNN(epochs=1, hops=1, neighbours=4),

@@ -8,9 +8,7 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fgl_secure.coins import SystemCoins
 from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
-from fgl_secure.training.processes.sum_server import SumServer
 
 app = ServerApp()
 
@@ -21,9 +19,8 @@ def main(grid: Grid, context: Context) -> None:
     from silos_app import task  # noqa: PLC0415
 
     config = context.run_config
-    silos, timeout = int(config["silos"]), float(config["timeout"])
-    server = SumServer(task.company(silos, fresh_session(), str(config["scheme"])), SystemCoins())
-    mailbox = SiloMailbox(grid, server, task.parties(str(config["method"]), silos), timeout)
+    run = task.run_of(config)
+    mailbox = SiloMailbox(grid, run.server(fresh_session()), run.parties, float(config["timeout"]))
     try:
         mailbox.run()
     finally:

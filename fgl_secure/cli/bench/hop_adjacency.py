@@ -6,22 +6,29 @@ import math
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy import sparse
 
 from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError
-from fgl_secure.graph import load, partition
+from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
 from fgl_secure.graph.adjacency_powers import looped_adjacency
+from fgl_secure.methods.fedstruct.row_exchange import ClearTerms, HopExchange, SummedTerms, TermSums
 from fgl_secure.protocols.ckks import Ckks
-from fgl_secure.protocols.hop_adjacency import Holdings, HopSettings, Pruning, acquire_powers
+from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.term_sums import ClearTerms, PackedTerms, Terms, TermSums
-from fgl_secure.runtime import Channel, Directory, Step
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import CLIENTS as CLIENTS_SUMS
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.program import Program
 
 DATASETS: tuple[str, ...] = ("Cora", "CiteSeer", "PubMed")
 CLIENTS = 10
@@ -69,28 +76,34 @@ def run() -> Report:
             held = _held(name)
         except DataNotFoundError:
             continue
-        for way, (make, hops) in _ways(held, HOPS.get(name, 3)).items():
-            costs[name, way] = _measured(held, make(), hops)
+        for way, (scheme, make, hops) in _ways(held, HOPS.get(name, 3)).items():
+            costs[name, way] = _measured(held, scheme, make, hops)
             timings.append(_timing(f"{name}, {way}", costs[name, way]))
         rows[name] = _row_by_row(held)
         timings.append(_timing(f"{name}, one TenSEAL vector a row, from {SAMPLED_ROWS} rows", rows[name]))
     return Report(copy.moved / copy.median, tuple(timings), tuple(_figures(costs, rows)))
 
 
-def _held(name: str) -> Holdings:
+def _held(name: str) -> FederatedGraph:
+    """A data set whose clients only exchange: none of its nodes trains anything."""
     graph = load(name)
-    return Holdings(partition("random", graph, CLIENTS, 0), looped_adjacency(graph))
+    everyone = np.ones(graph.num_nodes, dtype=np.bool_)
+    masks = SplitMasks(everyone, ~everyone, ~everyone)
+    return FederatedGraph.from_assignment(graph, partition("random", graph, CLIENTS, 0), masks)
 
 
-def _ways(held: Holdings, hops: int) -> Mapping[str, tuple[Callable[[], TermSums], int]]:
-    largest, most = int(held.looped.sum(axis=1).max()), SETTINGS.most_a_row(CLIENTS)
-    ways: dict[str, tuple[Callable[[], TermSums], int]] = {
-        "ckks, sketches": (lambda: PackedTerms(Ckks(), largest, most_a_row=most), hops),
-        "pairwise masking, sketches": (lambda: PackedTerms(PairwiseMasking(), largest, most_a_row=most), hops),
-        "in the clear": (ClearTerms, hops),
+Make = Callable[[Collectives], TermSums]
+
+
+def _ways(held: FederatedGraph, hops: int) -> Mapping[str, tuple[Scheme, Make, int]]:
+    most = SETTINGS.most_a_row(CLIENTS)
+    ways: dict[str, tuple[Scheme, Make, int]] = {
+        "ckks, sketches": (Ckks(), lambda talk: SummedTerms(talk, most), hops),
+        "pairwise masking, sketches": (PairwiseMasking(), lambda talk: SummedTerms(talk, most), hops),
+        "in the clear": (Plaintext(), ClearTerms, hops),
     }
-    if held.looped.shape[0] <= DENSE_NODES:
-        ways["ckks, dense"] = (lambda: PackedTerms(Ckks(), largest, dense=True), DENSE_HOPS)
+    if held.num_devices <= DENSE_NODES:
+        ways["ckks, dense"] = (Ckks(), lambda talk: SummedTerms(talk, dense=True), DENSE_HOPS)
     return ways
 
 
@@ -98,14 +111,46 @@ DENSE_NODES = 5000
 """Largest graph for which dense vectors are run: they grow with the square."""
 
 
-def _measured(held: Holdings, sums: TermSums, hops: int) -> Cost:
-    """Runs hops 2 to `hops`, pruned as the paper does."""
-    channel = Channel(Directory.hierarchy(held.clients, len(held.client_of)), SystemCoins())
-    marks = [(time.perf_counter(), 0)]
+class Exchanging(Program):
+    """Nothing but the exchange, a hop a round.
 
+    Args:
+        talk: the collectives of the run.
+        make: how a client gets the sum of the others' terms.
+    """
+
+    def __init__(self, talk: Collectives, make: Make) -> None:
+        super().__init__(talk)
+        self._make = make
+        self.exchange: HopExchange | None = None
+
+    def begin(self) -> None:
+        """Who has which node."""
+        self.exchange = HopExchange(self.talk, SETTINGS, self._make(self.talk))
+
+    def round(self, number: int) -> bool:
+        """The next hop."""
+        assert self.exchange is not None, "it has begun"
+        self.exchange.hop(number + 2)
+        return True
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """None: what is measured is the way there."""
+        return {}
+
+
+def _measured(held: FederatedGraph, scheme: Scheme, make: Make, hops: int) -> Cost:
+    """Runs hops 2 to `hops`, pruned as the paper does."""
+    channel = Channel(hierarchy_of(held), SystemCoins())
+    process = OneProcess(held, {CLIENTS_SUMS: scheme}, channel, lambda talk: Exchanging(talk, make))
+    process.begin()
+    marks = [(time.perf_counter(), channel.transcript.byte_count)]
     tracemalloc.start()
     try:
-        acquire_powers(channel, _Watched(sums, held.clients - 1, marks), held, replace(SETTINGS, hops=hops))
+        for number in range(hops - 1):
+            process.round(number)
+            marks.append((time.perf_counter(), channel.transcript.byte_count))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -113,25 +158,10 @@ def _measured(held: Holdings, sums: TermSums, hops: int) -> Cost:
     return Cost(tuple(np.diff(times).tolist()), tuple(np.diff(sent).tolist()), peak)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Watched(TermSums):
-    """Marks when the last client of a hop has its sum, and what was sent until then."""
-
-    inner: TermSums
-    last: int
-    marks: list[tuple[float, int]]
-
-    def sum(self, channel: Channel, receiver: int, terms: Terms, step: Step) -> sparse.csr_array:
-        total = self.inner.sum(channel, receiver, terms, step)
-        if receiver == self.last:
-            self.marks.append((time.perf_counter(), channel.transcript.byte_count))
-        return total
-
-
-def _row_by_row(held: Holdings) -> Cost:
+def _row_by_row(held: FederatedGraph) -> Cost:
     """One hop as a first user would write it: every client encrypts its term row by row, empty rows included."""
-    n = len(held.client_of)
-    rows, values = RowVectors(), sparse.csr_array(held.looped)[:SAMPLED_ROWS].toarray()
+    n = held.num_devices
+    rows, values = RowVectors(), looped_adjacency(held.graph)[:SAMPLED_ROWS].toarray()
     start, sent = time.perf_counter(), 0
     for row in values:
         for part in np.split(row, range(SLOTS, n, SLOTS)):  # of which TenSEAL would warn if they were one vector

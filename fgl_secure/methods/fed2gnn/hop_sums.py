@@ -30,8 +30,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.graph.attributed_graph import read_only
+from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, Ids
@@ -40,7 +39,6 @@ from fgl_secure.runtime.packing import Array, Arrays
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.program import Program
-from fgl_secure.training.silo import Silo
 
 Reals = NDArray[np.float64]
 
@@ -184,15 +182,6 @@ class Heard:
         return cls(graph, state["values"], HopSums(state["f"], state["mu"], state["eta"]), state["foreign"])
 
 
-def own_graph(silo: Silo) -> FederatedGraph:
-    """A client's own nodes and the edges between them, numbered from 0."""
-    edges = silo.local(silo.edges[:, np.logical_and(*silo.inside)])
-    labels = read_only(silo.labels)
-    graph = Graph(silo.facts.name, read_only(silo.features), labels, read_only(edges))
-    nobody = np.zeros(len(labels), dtype=np.int64)
-    return FederatedGraph(graph, read_only(nobody), silo.train, silo.validation, silo.test, "own")
-
-
 def exchanged(
     talk: Collectives, graph: FederatedGraph, values: Reals, hops: int, rows: RowRange | None
 ) -> tuple[HopSums, Reals]:
@@ -200,7 +189,7 @@ def exchanged(
 
     Args:
         talk: sums over neighbours, which clients add up beforehand.
-        graph: its `own_graph`.
+        graph: of its own nodes; `Silo.alone`.
         values: float64 [m, d], x of its nodes.
         hops: K, at least 1.
         rows: how large rows may get; None sends them as they are, up to the scheme's own bound.
@@ -239,7 +228,7 @@ class Exchange(Program):
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         """All hops."""
-        found, heard = exchanged(self.talk, own_graph(self.silo), self._values, self._hops, self._rows)
+        found, heard = exchanged(self.talk, self.silo.alone, self._values, self._hops, self._rows)
         self.kept = {"f": found.f, "mu": found.mu, "eta": found.eta, "heard": heard}
         return False
 

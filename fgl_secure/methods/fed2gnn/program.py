@@ -11,7 +11,7 @@ from fgl_secure.methods.fed2gnn.averaging import APART, Averaged
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
-from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged, own_graph
+from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.models import Surroundings, backbone_of
 from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
@@ -62,7 +62,7 @@ class Fed2GNN(Averaged):
         features, latent = self.silo.features, self.preset.latent
         if latent is not None:
             features = mapped(features, learn_latent(self.talk, latent, seed=self.seed, device=self.device))
-        graph, foreign = own_graph(self.silo), OwnPairs.of(self.silo, self.talk.wanted).foreign
+        graph, foreign = self.silo.alone, OwnPairs.of(self.silo, self.talk.wanted).foreign
         degree = (graph.in_degree + foreign).astype(np.float64)
         values = sent_values(features.astype(np.float64), degree, self._kind)
         sums, self.heard = exchanged(self.talk, graph, values, self.preset.hops, self._rows)
@@ -82,7 +82,7 @@ class Fed2GNN(Averaged):
         """Goes on where a state was taken."""
         super().restore(state)
         if "had/values" in self.kept:
-            self.had = Heard.restored(own_graph(self.silo), within("had", self.kept))
+            self.had = Heard.restored(self.silo.alone, within("had", self.kept))
 
 
 def decoded_children(client: Fed2GNN) -> Children:

@@ -24,13 +24,12 @@ from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_heard
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of, row_range
-from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import hierarchy_of, note_own_graph
 
 Reals = NDArray[np.float64]
 

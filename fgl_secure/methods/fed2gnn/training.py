@@ -18,14 +18,13 @@ from fgl_secure.methods.fed2gnn.hop_sums import RowRange
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.tree_levels import Children
-from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Step
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.parties import Between, check_parties
+from fgl_secure.training.parties import Between, check_parties, note_own_graph
 
 
 def row_range(preset: Fed2GNNPreset, scheme: Scheme) -> RowRange | None:

@@ -7,15 +7,17 @@ from enum import Enum
 
 import numpy as np
 import torch
-from torch.nn import functional
 
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.fedstruct.exchange import NoExchange
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
-from fgl_secure.methods.fedstruct.program import FedStruct, Trainee
-from fgl_secure.methods.fedstruct.training import run_rounds
-from fgl_secure.runtime import Step
+from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.parties import hierarchy_of
 
 
 class Sharing(Enum):
@@ -72,58 +74,15 @@ def train_baseline(
         progress: called after each round.
     """
     chosen = replace(preset, feature_model=baseline.kind)
-    if baseline.sharing is Sharing.NOTHING:
-        return run_rounds(LocalModels(graph, chosen, seed, device), graph, chosen, progress=progress)
     seen = graph.in_one_silo() if baseline.sharing is Sharing.EVERYTHING else graph
-    return run_rounds(FedStruct(seen, chosen, None, seed=seed, device=device), seen, chosen, progress=progress)
+    exchange = NoExchange(together=baseline.sharing is not Sharing.NOTHING)
+    if not exchange.together:
+        _check_labelled(seen)
+    channel = Channel(hierarchy_of(seen), SimulationCoins(seed))
+    return clients_of(seen, FedStructTask(chosen, exchange, seed=seed), device=device).train(channel, progress)
 
 
-class LocalModels(Trainee):
-    """A model for each client, trained on its own subgraph.
-
-    Args:
-        graph: who has what.
-        preset: how to train.
-        seed: of initial weights and dropout.
-        device: where model compute runs.
-    """
-
-    def __init__(self, graph: FederatedGraph, preset: FedStructPreset, seed: int, device: torch.device | None) -> None:
-        self._members = [graph.devices_of(client) for client in range(graph.num_silos)]
-        self._shape = graph.num_devices, graph.num_classes
-        self._models = [
-            FedStruct(alone(graph, client), preset, None, seed=seed, device=device) for client in range(graph.num_silos)
-        ]
-
-    @property
-    def parameters(self) -> int:
-        """Of one client's model."""
-        return self._models[0].parameters
-
-    def round(self, number: int) -> float:
-        """One step of every client; the mean of their losses."""
-        return float(np.mean([model.round(number) for model in self._models]))
-
-    def predict(self, step: Step) -> torch.Tensor:
-        """The scores of all nodes by their own clients' models; a class that a client has no node of has score -inf."""
-        n, classes = self._shape
-        scores = torch.full((n, classes), -torch.inf)
-        for members, model in zip(self._members, self._models, strict=True):
-            own = model.predict(step).cpu()
-            padded = functional.pad(own, (0, classes - own.shape[1]), value=-torch.inf)
-            scores[torch.from_numpy(members)] = padded
-        return scores
-
-
-def alone(graph: FederatedGraph, client: int) -> FederatedGraph:
-    """The nodes of one client, renumbered from 0, with the edges between them."""
-    members = graph.devices_of(client)
-    if not graph.train_mask[members].any():
-        raise InputError(f"masks.train must mark at least one node of every client; client {client} has none")
-    number = np.full(graph.num_devices, -1, dtype=np.int64)
-    number[members] = np.arange(len(members))
-    edges = number[graph.edges]
-    inside = edges[:, (edges >= 0).all(axis=0)]
-    own = Graph.from_arrays(graph.graph.name, graph.features[members], graph.labels[members], inside)
-    masks = SplitMasks(graph.train_mask[members], graph.validation_mask[members], graph.test_mask[members])
-    return FederatedGraph.from_assignment(own, np.zeros(len(members), dtype=np.int64), masks, "none")
+def _check_labelled(graph: FederatedGraph) -> None:
+    idle = np.flatnonzero(np.bincount(graph.silo_of[graph.train_mask], minlength=graph.num_silos) == 0)
+    if len(idle):
+        raise InputError(f"masks.train must mark at least one node of every client; client {idle[0]} has none")

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from fgl_secure.methods.fedstruct.exchange import (
-    HOP2VEC,
     Exchange,
     FeatureSharing,
     GradientDelivery,
     HopwiseExchange,
     RowExchange,
 )
+from fgl_secure.methods.fedstruct.program import HOP2VEC
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Circumstance, Claim, Directory, Guarantee, Leak, Role, Secret, Strength
@@ -91,7 +91,8 @@ def _features(exchange: RowExchange, features: str) -> Claim:
             Secret.FOREIGN_EDGE,
             Role.SILO,
             Circumstance.ANY,
-            "a client that is asked learns the weights: which nodes of the requester reach which of its own",
+            "a client that is asked learns the weights: which nodes of the requester reach which of its own; and which "
+            "of them train the model, for these ask first",
         )
         if exchange.rule is None:
             return Claim(QUERIES_PUBLISHED, (asked,), ("clients follow the protocol",))

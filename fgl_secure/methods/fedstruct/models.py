@@ -20,15 +20,12 @@ from torch.nn import functional
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import normalised_adjacency
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
-from fgl_secure.methods.fedstruct.structure_sum import HeldRows
-from fgl_secure.runtime import Step
+from fgl_secure.training.sparse_products import SparseMatrix
 
 MOST_DENSE = 0.1
 """Rows with a larger share of non-zero entries are kept as dense matrices."""
 EPSILON = 1e-5
 """Added to the variance, as torch's LayerNorm does."""
-
-_NO_STEP = Step(0)
 
 
 class Rows(ABC):
@@ -58,9 +55,9 @@ class FixedRows(Rows):
         values = rows.astype(np.float64)
         mean, scale = values.mean(axis=1, keepdims=True), 1 / np.sqrt(values.var(axis=1, keepdims=True) + EPSILON)
         self._width = int(rows.shape[1])
-        self._matrix: HeldRows | None = None
+        self._matrix: SparseMatrix | None = None
         if np.count_nonzero(rows) <= MOST_DENSE * rows.size:
-            self._matrix = HeldRows(sparse.csr_array(values * scale), device)
+            self._matrix = SparseMatrix(sparse.csr_array(values * scale), device)
             self._offset = torch.from_numpy((-mean * scale).astype(np.float32)).to(device)
         else:
             self._dense = torch.from_numpy(((values - mean) * scale).astype(np.float32)).to(device)
@@ -76,7 +73,7 @@ class FixedRows(Rows):
         shift = functional.linear(norm.bias, linear.weight, linear.bias)
         if self._matrix is None:
             return self._dense @ weight + shift
-        return self._matrix(weight, _NO_STEP) + self._offset * weight.sum(dim=0) + shift
+        return self._matrix(weight) + self._offset * weight.sum(dim=0) + shift
 
 
 class LearntRows(Rows):
@@ -174,7 +171,7 @@ class DecoupledGCN(NodeModel):
         hops: how often.
     """
 
-    def __init__(self, widths: tuple[int, ...], local: HeldRows, hops: int) -> None:
+    def __init__(self, widths: tuple[int, ...], local: SparseMatrix, hops: int) -> None:
         super().__init__()
         self.perceptron = Perceptron(widths)
         self._local, self._hops = local, hops
@@ -183,7 +180,7 @@ class DecoupledGCN(NodeModel):
         """The outputs, float [n, classes]."""
         outputs: torch.Tensor = self.perceptron(rows, dropout)
         for _ in range(self._hops):
-            outputs = self._local(outputs, _NO_STEP)
+            outputs = self._local(outputs)
         return outputs
 
 
@@ -206,7 +203,7 @@ class Sage(NodeModel):
         mean: the matrix that takes means over neighbours.
     """
 
-    def __init__(self, widths: tuple[int, ...], classes: int, mean: HeldRows) -> None:
+    def __init__(self, widths: tuple[int, ...], classes: int, mean: SparseMatrix) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(widths[0], eps=EPSILON)
         self.layers = nn.ModuleList(SageLayer(d_in, d_out) for d_in, d_out in pairwise(widths))
@@ -217,11 +214,11 @@ class Sage(NodeModel):
         """The outputs, float [n, classes]."""
         first = cast("SageLayer", self.layers[0])
         told = rows.product(self.norm, first.neighbours)
-        hidden = rows.product(self.norm, first.own) + self._mean(told, _NO_STEP) + first.bias
+        hidden = rows.product(self.norm, first.own) + self._mean(told) + first.bias
         for each in self.layers[1:]:
             layer = cast("SageLayer", each)
             hidden = dropout(torch.relu(hidden), training=self.training)
-            hidden = layer.own(hidden) + self._mean(layer.neighbours(hidden), _NO_STEP) + layer.bias
+            hidden = layer.own(hidden) + self._mean(layer.neighbours(hidden)) + layer.bias
         return cast("torch.Tensor", self.head(hidden))
 
 
@@ -240,12 +237,12 @@ def feature_model(
     features, classes = graph.graph.num_features, graph.num_classes if classes is None else classes
     perceptron = (features, *preset.feature_hidden, classes)
     if preset.feature_model is FeatureModelKind.SAGE:
-        return Sage((features, *preset.sage_widths), classes, HeldRows(neighbour_means(local), device)).to(device)
+        return Sage((features, *preset.sage_widths), classes, SparseMatrix(neighbour_means(local), device)).to(device)
     hops = preset.feature_hops if preset.feature_model is FeatureModelKind.DGCN else 0
     adjacency = normalised_adjacency(local.graph)
     if preset.forgotten_loops:
         adjacency = without_last_loops(adjacency, local)
-    return DecoupledGCN(perceptron, HeldRows(adjacency, device), hops).to(device)
+    return DecoupledGCN(perceptron, SparseMatrix(adjacency, device), hops).to(device)
 
 
 def without_last_loops(adjacency: sparse.csr_array, local: FederatedGraph) -> sparse.csr_array:

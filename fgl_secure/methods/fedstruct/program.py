@@ -1,275 +1,347 @@
-"""FedStruct (ICLR 2025, section 5): every client's own features and edges, plus structure that all clients share.
+"""FedStruct (ICLR 2025, section 5) as one client runs it: own features and edges, and structure that all clients share.
 
-The prediction of a node is softmax(f(v) + z_v) with z = A-bar g(S) (Eq. 6 to 10). All clients hold one and the same
-theta = (theta_f, theta_s) and, under Hop2Vec, one and the same S; they take the same step on the same sum of gradients.
-So one copy of both stands for all, and the sum can be had in two ways that agree: by one backward pass, or by one for
-each client and whatever adds them up.
+The prediction of a node is softmax(f(v) + z_v) with z = A-bar g(S) (Eq. 6 to 10). All clients hold the same theta =
+(theta_f, theta_s), and take the same step on the same sum of gradients.
 """
 
 from __future__ import annotations
 
-import copy
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
-from torch.nn import functional
+from scipy import sparse
 
-from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.structure_features import hop2vec_start
-from fgl_secure.methods.fedstruct.gradients import ClientSums
-from fgl_secure.methods.fedstruct.models import Dropout, FixedRows, LearntRows, Perceptron, Rows, feature_model
-from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping
-from fgl_secure.methods.fedstruct.shares import ClientGradients, GradientShares, loss_weights
-from fgl_secure.methods.fedstruct.structure_sum import StructureSum
-from fgl_secure.runtime import Step
+from fgl_secure.errors import InputError, ProtocolError
+from fgl_secure.graph import Graph
+from fgl_secure.graph.structure_features import LEARNT, structure_features
+from fgl_secure.methods.fedstruct.client import ClientModel, first_features
+from fgl_secure.methods.fedstruct.exchange import (
+    Exchange,
+    FeatureSharing,
+    GradientDelivery,
+    HopwiseExchange,
+    NoExchange,
+    RowExchange,
+)
+from fgl_secure.methods.fedstruct.gradients import RowSums, SumsByOwners, SumsByServer
+from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
+from fgl_secure.methods.fedstruct.queries import Answering, Queries, ask
+from fgl_secure.methods.fedstruct.row_exchange import (
+    ClearTerms,
+    HopExchange,
+    SummedTerms,
+    exchanged_owners,
+    owners_of,
+)
+from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, NoStructure, Structure
+from fgl_secure.runtime import Phase
+from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.collectives import Collectives, Ids
+from fgl_secure.training.presets import Selection
+from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.scoring import COUNTS, Counts, counts_of
+from fgl_secure.training.silo import Silo
+from fgl_secure.training.sparse_products import matrix_arrays, matrix_from
+
+HOP2VEC = LEARNT
+SHARED_FEATURES, OWN_FEATURES = "shared features", "own features"
+"""What a client holds in the end, in recordings: (node, its features) of others' and of own nodes."""
+SHARE = 2**24
+"""In units of its reciprocal clients add up shares of right predictions, where means over clients are reported."""
+
+Table = NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Structure:
-    """What FedStruct adds to a client's own features and edges.
+@dataclass(frozen=True, slots=True)
+class FedStructTask:
+    """What is trained; the same for all clients.
 
     Attributes:
-        combine: z = A-bar G, however it comes about.
-        features: [n, d_s], fixed structure features of all nodes; None learns them (Hop2Vec).
+        preset: how; `hops` and `kept` say what is exchanged.
+        exchange: how structure is exchanged.
+        features: name of the structure features; "hop2vec" learns them.
+        seed: of initial weights, learnt structure features, node2vec's walks and dropout.
     """
 
-    combine: StructureSum
-    features: NDArray[np.float32] | None = None
-
-
-def structure_rows(
-    features: NDArray[np.float32] | None, n: int, classes: int, preset: FedStructPreset, seed: int, device: torch.device
-) -> Rows:
-    """The rows that g is applied to: fixed ones, or those that Hop2Vec starts from.
-
-    Args:
-        features: [n, d_s], fixed structure features of all nodes; None learns them.
-        n: nodes.
-        classes: of labels.
-        preset: how to train.
-        seed: of what Hop2Vec starts from.
-        device: where they live.
-
-    Raises:
-        InputError: features are fixed and the preset leaves g out.
-    """
-    if features is not None:
-        if preset.structure_hidden is None:
-            raise InputError("structure_hidden must name the layers of g where features are fixed; found None")
-        return FixedRows(features, device)
-    width = classes if preset.structure_hidden is None else preset.structure_width
-    return LearntRows(torch.from_numpy(hop2vec_start(n, width, seed)).to(device).requires_grad_())
-
-
-def structure_model(rows: Rows, classes: int, preset: FedStructPreset, device: torch.device) -> Perceptron | None:
-    """The model g with initial weights from torch's generator; None where it is the identity."""
-    if preset.structure_hidden is None:
-        return None
-    return Perceptron((rows.width, *preset.structure_hidden, classes)).to(device)
-
-
-def stepper(
-    theta: Sequence[torch.Tensor], learnt: torch.Tensor | None, preset: FedStructPreset
-) -> torch.optim.Optimizer:
-    """What takes the steps of a preset.
-
-    Args:
-        theta: the model parameters.
-        learnt: learnt structure features; None where there are none.
-        preset: rates, decay and kind.
-    """
-    groups: list[dict[str, Any]] = [{"params": list(theta), "lr": preset.learning_rate}]
-    if learnt is not None:
-        groups.append({"params": [learnt], "lr": preset.structure_rate})
-    if preset.stepping is Stepping.ADAM:
-        return torch.optim.Adam(groups, weight_decay=preset.weight_decay)
-    return torch.optim.SGD(groups, lr=preset.learning_rate, weight_decay=preset.weight_decay)
-
-
-class Trainee(ABC):
-    """What is trained in rounds and scored in between."""
+    preset: FedStructPreset
+    exchange: Exchange | NoExchange
+    features: str = HOP2VEC
+    seed: int = 0
 
     @property
-    @abstractmethod
-    def parameters(self) -> int:
-        """Numbers in the model that the server sends out."""
+    def learns(self) -> bool:
+        """Whether structure features are learnt."""
+        return self.features == HOP2VEC
 
-    @abstractmethod
-    def round(self, number: int) -> float:
-        """One round, counted from 0; its loss."""
+    @property
+    def shares(self) -> bool:
+        """Whether every client holds the features of all nodes."""
+        return isinstance(self.exchange, RowExchange) and self.exchange.sharing is FeatureSharing.SHARED
 
-    @abstractmethod
-    def predict(self, step: Step) -> torch.Tensor:
-        """The scores of all nodes, float [n, classes]."""
+    @property
+    def owners_step(self) -> bool:
+        """Whether owners take the steps of learnt features, and then tell all other clients."""
+        to_owners = isinstance(self.exchange, RowExchange) and self.exchange.delivery is GradientDelivery.OWNER
+        return self.shares and self.learns and to_owners
 
 
-class FedStruct(Trainee):
-    """One federated model in training.
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a client need not find out, in simulations that have the whole graph.
+
+    Attributes:
+        rows: CSR [m, n], its rows of the combined adjacency; None has them exchanged.
+        features: float32 [m, d_s], fixed structure features of own nodes; None computes them from what it knows.
+    """
+
+    rows: sparse.csr_array | None = None
+    features: Table | None = None
+
+
+class FedStruct(Rounds):
+    """One client of FedStruct.
 
     Args:
-        graph: who has what.
-        preset: how to train.
-        structure: what clients share; None leaves f alone, which is FedSGD on local subgraphs.
-        seed: of initial weights, learnt structure features and dropout.
-        device: where model compute runs.
-        sums: how clients' gradients are added up; None adds them by one backward pass.
+        talk: the collectives of the run.
+        task: what is trained.
+        device: where model compute runs; the CPU by default.
+        given: what it need not find out.
+
+    Attributes:
+        model: from the end of what comes before the first round.
+        structure: the same.
     """
+
+    model: ClientModel
+    structure: Structure
 
     def __init__(
         self,
-        graph: FederatedGraph,
-        preset: FedStructPreset,
-        structure: Structure | None,
+        talk: Collectives,
+        task: FedStructTask,
         *,
-        seed: int = 0,
         device: torch.device | None = None,
-        sums: ClientSums | None = None,
+        given: Given | None = None,
     ) -> None:
-        self._device = device or torch.device("cpu")
-        self._preset, self._sums, self._seed = preset, sums, seed
-        self._combine = None if structure is None else structure.combine
-        self._features = FixedRows(graph.features, self._device)
-        self._rows: Rows | None = None
-        self._dropout = Dropout(preset.dropout, seed, self._device)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            f = feature_model(graph, preset, self._device)
-            g = None if structure is None else self._structure_model(graph, structure)
-        self._models = nn.ModuleList(model for model in (f, g) if model is not None)
-        self._place(graph)
-        self._optimiser = self._stepper()
-
-    def _structure_model(self, graph: FederatedGraph, structure: Structure) -> Perceptron | None:
-        preset, n = self._preset, graph.num_devices
-        if structure.features is not None and len(structure.features) != n:
-            raise InputError(f"features must have {n} rows, one a node; found {len(structure.features)}")
-        self._rows = structure_rows(structure.features, n, graph.num_classes, preset, self._seed, self._device)
-        return structure_model(self._rows, graph.num_classes, preset, self._device)
-
-    def _place(self, graph: FederatedGraph) -> None:
-        labelled = np.flatnonzero(graph.train_mask)
-        self._labelled = torch.from_numpy(labelled).to(self._device)
-        self._labels = torch.from_numpy(graph.labels[labelled]).to(self._device)
-        self._weights = torch.from_numpy(loss_weights(graph, self._preset.weighting)).to(self._device)
-        self._split = GradientShares(graph, self._device)
-
-    def _stepper(self) -> torch.optim.Optimizer:
-        return stepper(self.theta, self._learnt, self._preset)
+        super().__init__(talk, task.preset.epochs, task.preset.selection, None)
+        self._task, self._preset, self._device = task, task.preset, device or torch.device("cpu")
+        self._given = given or Given()
+        if not isinstance(task.exchange, NoExchange) and talk.silo.facts.silos < 2:
+            raise InputError(
+                f"silos must be at least 2, or there is nobody to exchange with; found {talk.silo.facts.silos}"
+            )
 
     @property
-    def theta(self) -> list[nn.Parameter]:
-        """The model parameters, theta_f before theta_s."""
-        return list(self._models.parameters())
+    def _alone(self) -> bool:
+        return isinstance(self._task.exchange, NoExchange) and not self._task.exchange.together
 
-    @property
-    def parameters(self) -> int:
-        """|theta|."""
-        return sum(parameter.numel() for parameter in self.theta)
+    def begin(self) -> None:
+        """The exchange of structure, and of structure features."""
+        task, exchange, features = self._task, self._task.exchange, None
+        if not isinstance(exchange, NoExchange):
+            features = first_features(self.silo, self._preset, task.seed) if task.learns else self._fixed()
+        if isinstance(exchange, RowExchange):
+            rows = self._given.rows
+            if rows is None:
+                clear, settings = exchange.terms is None, exchange.hops(self._preset)
+                most = settings.most_a_row(self.silo.facts.silos)
+                terms = ClearTerms(self.talk) if clear else SummedTerms(self.talk, most)
+                rows = HopExchange(self.talk, settings, terms).all_hops()
+            assert features is not None, "there is an exchange"
+            features = self._exchanged(exchange, rows, features)
+            self.kept |= under("rows", matrix_arrays(rows))
+        self._make(features)
+        if features is not None and not task.learns:
+            self.kept["features"] = features
 
-    @property
-    def structure_features(self) -> NDArray[np.float32] | None:
-        """A copy of the learnt structure features, float32 [n, d_s]; None where none are learnt."""
-        return None if self._learnt is None else self._learnt.detach().cpu().numpy().copy()
+    def _exchanged(self, exchange: RowExchange, rows: sparse.csr_array, features: Table) -> Table:
+        """What the client goes on with of features, once they are exchanged or queries are asked."""
+        if exchange.sharing is FeatureSharing.SHARED:
+            return self._everybodys(features)
+        owners = exchanged_owners(self.talk)
+        width = self._preset.structure_width if self._preset.structure_hidden is not None else self.silo.facts.classes
+        answering = ask(self.talk, rows, owners, exchange.rule, pooled=exchange.pooled, width=width)
+        self.kept |= {"owners": owners, **under("answering", answering.state())}
+        return features
 
-    @property
-    def structure_gradient(self) -> NDArray[np.float32] | None:
-        """A copy of the last round's summed gradient of the learnt structure features; None where there is none."""
-        learnt = self._learnt
-        return None if learnt is None or learnt.grad is None else learnt.grad.cpu().numpy().copy()
+    def _fixed(self) -> Table:
+        return own_features(self.silo, self._task) if self._given.features is None else self._given.features
 
-    def embedding_model(self) -> Perceptron | None:
-        """A copy of g as it is now, without dropout, which all parties hold; None where it is the identity."""
-        return None if len(self._models) == 1 else copy.deepcopy(cast("Perceptron", self._models[1])).eval()
+    def _everybodys(self, features: Table) -> Table:
+        """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
+        silo, facts, named = self.silo, self.silo.facts, dict[int, Ids]()
+        heard = self.talk.exchange(Phase.STRUCTURE_FEATURES, dict.fromkeys(silo.others, _named(silo.nodes, features)))
+        table = np.empty((facts.nodes, features.shape[1]), dtype=np.float32)
+        table[silo.nodes] = features
+        for other in silo.others:
+            if not np.isfinite(heard[other]).all():
+                raise ProtocolError(f"silo {other} must send finite features of its nodes; at least one is not")
+            named[other] = heard[other][:, 0].astype(np.int64)
+        self.kept["owners"] = owners_of(silo, named, facts.nodes)
+        for other, numbers in named.items():
+            table[numbers] = heard[other][:, 1:]
+        return table
 
-    @property
-    def _learnt(self) -> torch.Tensor | None:
-        return self._rows.values if isinstance(self._rows, LearntRows) else None
+    def _make(self, features: Table | None) -> None:
+        """The model and the structure embeddings, as they are before the first round."""
+        task, preset = self._task, self._preset
+        self.structure = self._structure()
+        self.model = ClientModel(
+            self.silo,
+            preset,
+            features,
+            learnt=task.learns and features is not None,
+            seed=task.seed,
+            device=self._device,
+            owner=task.owners_step,
+            alone=self._alone,
+        )
 
-    def round(self, number: int) -> float:
-        """One round: the clients' losses, the sum of their gradients, and one step of all.
+    def _structure(self) -> Structure:
+        exchange = self._task.exchange
+        if isinstance(exchange, NoExchange):
+            return NoStructure()
+        if isinstance(exchange, HopwiseExchange):
+            return Hopwise(self.talk, self._preset.hops, self._device)
+        rows = self._given.rows
+        if rows is None:
+            rows = matrix_from(within("rows", self.kept))
+        if exchange.sharing is FeatureSharing.SHARED:
+            return HeldRows(rows, self._device)
+        answering, owners = Answering.restored(within("answering", self.kept)), self.kept["owners"]
+        return Queries(self.talk, rows, owners, answering, self._sums(exchange), self._device)
 
-        Args:
-            number: of the round, from 0.
+    def _sums(self, exchange: RowExchange) -> RowSums:
+        if exchange.delivery is GradientDelivery.OWNER:
+            return SumsByOwners(self.talk, self.kept["owners"], exchange.k_min)
+        return SumsByServer(self.talk, exchange.k_min)
 
-        Returns:
-            The loss that the step was taken on, weighed as the preset says.
-        """
-        step = Step(number)
-        self._models.train()
-        losses = self._losses(step)
-        self._optimiser.zero_grad()
-        if self._sums is None:
-            losses.sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        else:
-            self._set_gradients(list(self._shares(losses)), self._sums, step)
-        self._optimiser.step()
-        if self._sums is not None and (values := self.structure_features) is not None:
-            self._sums.structure.updated(values, Step(number + 1))
-        return float(losses.detach().sum())
+    def train(self, number: int) -> Figures:
+        """The client's loss, the sum of all gradients, and one step of all."""
+        self._tell_features(number)
+        own = self._counts(number)
+        self.model.train()
+        self.model.forget()
+        loss = self.model.loss(self.scores())
+        self.structure.backward(loss)
+        theta = self.model.gradient()
+        told, sums = self.talk.server(np.append(theta[:0] if self._alone else theta, float(loss.detach())), own)
+        self.model.step(theta if self._alone else told[:-1], self._structure_step())
+        total = float(told[-1]) / (self.silo.facts.silos if self._alone else 1)
+        return Figures(total, sums, own, self._score(sums, number))
 
-    def client_gradients(self, step: Step) -> Iterator[ClientGradients]:
-        """Each client's gradients at the current parameters, while training; nothing is changed.
+    def _structure_step(self) -> Array | None:
+        """The gradient of the structure features that this client steps on; None where it learns none."""
+        if self.model.learnt is None:
+            return None
+        exchange, gradient = self._task.exchange, self.model.structure_gradient()
+        if not self._task.shares or not isinstance(exchange, RowExchange):
+            return gradient
+        sums = self._sums(exchange)
+        return sums.all(gradient) if isinstance(sums, SumsByServer) else sums.own(gradient)
 
-        Args:
-            step: of the forward pass.
+    def judge(self, number: int) -> Figures:
+        """Scores the model as it is after the last round, and what the client then holds is taken down."""
+        self._tell_features(number)
+        own = self._counts(number)
+        with self.talk.evaluation():
+            _, sums = self.talk.server(np.empty(0), own)
+        self._note_features()
+        return Figures(0.0, sums, own, self._score(sums, number))
 
-        Yields:
-            One record a client, in their order; all of them add up to the gradient of the whole loss.
-        """
-        self._models.train()
-        yield from self._shares(self._losses(step))
-
-    def predict(self, step: Step) -> torch.Tensor:
-        """The scores of all nodes without dropout, float [n, classes]."""
-        self._models.eval()
-        with torch.no_grad():
-            return self._scores(step)
-
-    def _scores(self, step: Step) -> torch.Tensor:
-        scores: torch.Tensor = self._models[0](self._features, self._dropout)
-        if self._combine is None:
+    def scores(self) -> torch.Tensor:
+        """The scores of own nodes, float [m, classes]."""
+        scores = self.model.scores()
+        if isinstance(self._task.exchange, NoExchange):
             return scores
-        self._embeddings = self._structure_embeddings()
-        return scores + self._combine(self._embeddings, step)
+        return scores + self.structure.combine(self.model.embeddings())
 
-    def _structure_embeddings(self) -> torch.Tensor:
-        if isinstance(self._rows, LearntRows) and len(self._models) == 1:
-            return self._rows.values
-        embeddings: torch.Tensor = self._models[1](self._rows, self._dropout)
-        return embeddings
+    def _counts(self, number: int) -> Counts:
+        """Right predictions after so many rounds, where they are asked for: see `_score`."""
+        if not (number and self._preset.selection is not None) and number != self._preset.epochs:
+            return np.zeros(COUNTS + 2, dtype=np.int64)
+        self.model.train(False)
+        with self.talk.evaluation():
+            counts = counts_of(self.silo, self.scores().argmax(dim=1).cpu().numpy())
+        right, tested = counts[2:].tolist()
+        by_nodes = self._preset.averaging is Averaging.NODES
+        weight = (len(self.silo.nodes) if by_nodes else 1) if tested else 0
+        return np.append(counts, [round(weight * SHARE * right / max(tested, 1)), weight])
 
-    def _losses(self, step: Step) -> torch.Tensor:
-        """The weighed loss of every labelled node, float [m]."""
-        scores = self._scores(step)[self._labelled]
-        scores = torch.softmax(scores, dim=1) if self._preset.double_softmax else scores
-        return functional.cross_entropy(scores, self._labels, reduction="none") * self._weights
+    def _score(self, sums: Counts, number: int) -> float | None:
+        """What a round is chosen by; the last one where nothing is selected on, and never the untrained model."""
+        if self._preset.selection is None:
+            return float(number)
+        if not number:
+            return -1.0
+        return self._mean(sums) if self._preset.selection is Selection.TEST else None
 
-    def _shares(self, losses: torch.Tensor) -> Iterator[ClientGradients]:
-        theta, learnt = self.theta, self._learnt
-        tail = [] if learnt is None else [learnt]
-        if self._sums is None or not self._sums.structure_at_owners:
-            each = self._split.by_loss(losses, [*theta, *tail])
-        elif self._combine is None:
-            raise InputError("structure_at_owners must be false where clients share no structure; found true")
-        else:
-            f = list(self._models[0].parameters())
-            each = self._split.by_owner(losses, self._embeddings, f, [*theta[len(f) :], *tail])
-        for gradients in each:
-            yield ClientGradients.flattened(theta, gradients, learnt)
+    def _mean(self, sums: Counts) -> float:
+        """The test accuracy, averaged over clients as the preset says; NaN without any tested node."""
+        units, weight = (sums[2:4] if self._preset.averaging is Averaging.POOLED else sums[COUNTS:]).tolist()
+        scale = 1 if self._preset.averaging is Averaging.POOLED else SHARE
+        return units / (scale * weight) if weight else float("nan")
 
-    def _set_gradients(self, shares: list[ClientGradients], sums: ClientSums, step: Step) -> None:
-        total = torch.from_numpy(sums.theta(np.stack([share.theta for share in shares]), step).astype(np.float32))
-        sizes = [parameter.numel() for parameter in self.theta]
-        for parameter, part in zip(self.theta, torch.split(total, sizes), strict=True):
-            parameter.grad = part.reshape(parameter.shape).to(self._device)
-        rows = [share.structure for share in shares if share.structure is not None]
-        if self._learnt is not None:
-            summed = sums.structure(rows, step).astype(np.float32)
-            self._learnt.grad = torch.from_numpy(summed).to(self._device)
+    def _tell_features(self, number: int) -> None:
+        """Owners tell all other clients what they have updated, as Algorithm 2 has it."""
+        if number and self._task.owners_step and self.model.own_features is not None:
+            self.model.take_features(self._everybodys(self.model.own_features))
+
+    def _note_features(self) -> None:
+        held = self._held()
+        if held is None:
+            return
+        own, others = self.silo.nodes, np.setdiff1d(np.arange(self.silo.facts.nodes), self.silo.nodes)
+        self.talk.note(SHARED_FEATURES, lambda: _named(others, held[others]), final=True)
+        self.talk.note(OWN_FEATURES, lambda: _named(own, held[own]), final=True)
+
+    def _held(self) -> Table | None:
+        """The features of all nodes, where the client holds them."""
+        if not self._task.shares:
+            return None
+        learnt = self.model.learnt
+        return self.kept["features"] if learnt is None else learnt.detach().cpu().numpy()
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, with the test accuracy averaged as told, and the parameters after the last round."""
+        test = np.asarray(self._mean(self._scores.best), dtype=np.float64)
+        return {**super().report, "test": test, **self.model.parameters()}
+
+    def state(self) -> dict[str, Array]:
+        """How far training is, and the model as it is."""
+        return {**super().state(), **under("model", self.model.state())}
+
+    def restore(self, state: Arrays) -> None:
+        """Goes on where a state was taken."""
+        super().restore(state)
+        self._make(self._as_kept())
+        self.model.restore(within("model", state))
+
+    def _as_kept(self) -> Table | None:
+        """Features as they were exchanged; of learnt ones the shape alone, for the model remembers them."""
+        if isinstance(self._task.exchange, NoExchange) or "features" in self.kept:
+            return self.kept.get("features")
+        own = first_features(self.silo, self._preset, self._task.seed)
+        return np.zeros((self.silo.facts.nodes, own.shape[1]), np.float32) if self._task.shares else own
+
+
+def own_features(silo: Silo, task: FedStructTask) -> Table:
+    """Fixed structure features of own nodes float32 [m, d_s], from what a client knows: these and their edges."""
+    nodes = np.union1d(silo.nodes, silo.foreign[:, 0])
+    blank = np.zeros((len(nodes), 1)), np.zeros(len(nodes), dtype=np.int64)
+    known = Graph.from_arrays("known", *blank, np.searchsorted(nodes, silo.edges))
+    found = structure_features(task.features, known, task.preset.structure_width, task.seed)
+    return found[np.searchsorted(nodes, silo.nodes)]
+
+
+def _named(nodes: Ids, values: Table) -> Table:
+    """Rows (node, its values), float32 [m, 1 + d]; numbers of nodes below 2^24 are exact."""
+    return np.concatenate([nodes[:, None].astype(np.float32), values], axis=1)
+
+
+Shown = Callable[[tuple[FedStruct, ...]], None]
+"""Shown the clients before the first round, and after the last."""

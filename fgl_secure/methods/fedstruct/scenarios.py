@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -31,18 +31,16 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import structure_features
 from fgl_secure.methods.fedstruct.exchange import (
-    HOP2VEC,
     Exchange,
     FeatureSharing,
     HopwiseExchange,
     RowExchange,
-    client_features,
     helpers_of,
-    run_fedstruct,
 )
 from fgl_secure.methods.fedstruct.models import Dropout, LearntRows, Perceptron
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
-from fgl_secure.methods.fedstruct.program import FedStruct
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask
+from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.parties import hierarchy_of
@@ -60,11 +58,13 @@ class SeenModels:
         self._models: list[Perceptron | None] = []
         self._start: NDArray[np.float32] | None = None
 
-    def see(self, method: FedStruct) -> None:
+    def see(self, clients: Sequence[FedStruct]) -> None:
         """Keeps g and the structure features, before the first round, and g once more after the last."""
-        if not self._models:
-            self._start = method.structure_features
-        self._models.append(method.embedding_model())
+        own = {client.silo.silo: client.model.own_features for client in clients}
+        if not self._models and own[0] is not None:
+            order = np.argsort(np.concatenate([client.silo.nodes for client in clients]))
+            self._start = np.concatenate([rows for rows in own.values() if rows is not None])[order]
+        self._models.append(clients[0].model.embedding_model())
 
     def knowledge(
         self, graph: FederatedGraph, preset: FedStructPreset, features: str, seed: int, rate: float = CRAWLED
@@ -141,7 +141,7 @@ def recorded_structure(
     models = SeenModels()
     parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
-    run_fedstruct(graph, preset, exchange, channel, features=features, seen=models.see)
+    clients_of(graph, FedStructTask(preset, exchange, features=features), shown=models.see).train(channel)
     knowledge = models.knowledge(graph, preset, features, 0, 1.0)
     return structure_run("drawn for attacks", what, graph, exchange, channel.transcript, knowledge)
 

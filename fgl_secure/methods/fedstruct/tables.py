@@ -8,9 +8,12 @@ from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
+from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
 from fgl_secure.graph.structure_features import structure_features
 from fgl_secure.methods.fedstruct.baselines import (
     CENTRAL_GNN,
@@ -20,13 +23,16 @@ from fgl_secure.methods.fedstruct.baselines import (
     FedStructBaseline,
     train_baseline,
 )
-from fgl_secure.methods.fedstruct.exchange import HOP2VEC, client_features
+from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.program import Structure
-from fgl_secure.methods.fedstruct.structure_sum import StructureSum
-from fgl_secure.methods.fedstruct.training import shared_rows, train_fedstruct
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, Given
+from fgl_secure.methods.fedstruct.training import client_features, clients_of
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.silo import Silo
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Of test nodes, averaged over clients as the preset says."""
@@ -88,8 +94,16 @@ class FedStructRun:
         graph, preset = undirected(data), self._preset(data, choices)
         federated = self.setting.federated(graph, seed)
         features = None if self.features == HOP2VEC else _features(self.features, federated, preset, seed)
-        structure = Structure(_rows(graph, preset.hops, preset.kept), features)
-        return _measured(train_fedstruct(federated, preset, structure, seed=seed))
+        rows = None if preset.kept is None else _rows(graph, preset.hops, preset.kept)
+        exchange: Exchange = HopwiseExchange(Plaintext()) if rows is None else RowExchange()
+
+        def given(silo: Silo) -> Given:
+            own = None if features is None else features[silo.nodes]
+            return Given(None if rows is None else rows[silo.nodes], own)
+
+        channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
+        task = FedStructTask(preset, exchange, self.features, seed)
+        return _measured(clients_of(federated, task, given=given).train(channel))
 
     def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
         preset = _chosen(data, choices)
@@ -136,8 +150,9 @@ def undirected(data: Graph) -> Graph:
 
 
 @lru_cache(maxsize=2)
-def _rows(data: Graph, hops: int, kept: int | None) -> StructureSum:
-    return shared_rows(data, hops, kept)
+def _rows(data: Graph, hops: int, kept: int) -> sparse.csr_array:
+    """A-bar as the exchange would leave it, whose cost is not the tables' business."""
+    return combined_adjacency(adjacency_powers(data, hops, kept))
 
 
 def _features(name: str, graph: FederatedGraph, preset: FedStructPreset, seed: int) -> NDArray[np.float32]:

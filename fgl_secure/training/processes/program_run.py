@@ -9,10 +9,10 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Role
 from fgl_secure.training.job import Task
+from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import Process
 from fgl_secure.training.processes.relay import RelayProcess, check_hosted, hosted_sums
 from fgl_secure.training.processes.sealing import SealedParty
@@ -49,16 +49,6 @@ class ProgramRun:
         schemes = self.task.schemes
         if NEIGHBOURS in schemes:
             check_hosted(schemes[NEIGHBOURS])
-        if schemes.get(CLIENTS, self._server) != self._server:
-            raise InputError(
-                "schemes of clients and server must be the same with a process for each silo; found "
-                f"{schemes[CLIENTS].name} and {self._server.name}"
-            )
-
-    @property
-    def _server(self) -> Scheme:
-        schemes = self.task.schemes
-        return schemes.get(SERVER) or schemes.get(CLIENTS) or Plaintext()
 
     @property
     def parties(self) -> int:
@@ -68,7 +58,8 @@ class ProgramRun:
 
     def company(self, session: bytes) -> Company:
         """How silos add up."""
-        return Company(self.silos, self._server, session)
+        schemes = self.task.schemes
+        return Company(self.silos, schemes.get(SERVER, Plaintext()), session, schemes.get(CLIENTS))
 
     def server(self, session: bytes) -> SumServer:
         """The server's part."""
@@ -87,10 +78,13 @@ class ProgramRun:
         if number >= self.silos:
             assert isinstance(rows, RelayCoded), "no other scheme has relays here"
             return RelayProcess(number - self.silos, self.silos, rows, session, coins)
-        held, sums = silo(), None
+        held = silo()
+        sums: NeighbourSums | None = None
         if rows is not None:
-            opened = SiloRowSums if task.between else hosted_sums
-            sums = opened(held, rows, session, coins, task.width)
+            if task.between:
+                sums = SiloRowSums(held, rows, session, coins, task.width)
+            else:
+                sums = hosted_sums(held, rows, session, coins, task.width, crossing=task.crossing)
         return SiloProcess(held, lambda talk: task.make(talk, coins), self.company(session), coins, sums, members)
 
     def party(self, number: int, session: bytes, silo: Callable[[], Silo]) -> SealedParty:

@@ -100,15 +100,18 @@ class HostedSums(NeighbourSums):
         session: 16 public bytes, different in every run.
         coins: its own, secret.
         width: most entries of a row, for schemes that must know.
+        crossing: whether rows travel between silos alone, and silos add up inside themselves.
 
     Raises:
         FieldRangeError: the field cannot hold the sums.
     """
 
-    def __init__(self, share: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int = 1) -> None:
+    def __init__(
+        self, share: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int = 1, *, crossing: bool = False
+    ) -> None:
         self._share, self._scheme, self._session, self._draws = share, scheme, session, OwnDraws(coins)
         self._fixed = scheme.fixed_point(max(share.facts.largest_degree, 1))
-        self._neighbours, self._width = Neighbours(share, least_group(scheme)), width
+        self._neighbours, self._width = Neighbours(share, least_group(scheme), crossing=crossing), width
         self._numbering = Numbering(share.facts.silos, scheme.helpers.get(Role.RELAY, 0))
         self._due = _Due.FORWARD
         self._hosting: Hosting | None = None
@@ -206,10 +209,12 @@ class RelaySums(HostedSums):
         FieldRangeError: the field cannot hold the sums.
     """
 
-    def __init__(self, share: Silo, scheme: RelayCoded, session: bytes, coins: Coins) -> None:
+    def __init__(
+        self, share: Silo, scheme: RelayCoded, session: bytes, coins: Coins, *, crossing: bool = False
+    ) -> None:
         if scheme.profile is not Profile.BASE:
             raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
-        super().__init__(share, scheme, session, coins)
+        super().__init__(share, scheme, session, coins, crossing=crossing)
 
 
 def check_hosted(scheme: Scheme) -> None:
@@ -222,12 +227,14 @@ def check_hosted(scheme: Scheme) -> None:
         )
 
 
-def hosted_sums(silo: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int) -> HostedSums:
-    """One silo's part in sums over neighbours under a scheme; see `check_hosted`."""
+def hosted_sums(
+    silo: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int, *, crossing: bool = False
+) -> HostedSums:
+    """One silo's part in sums over neighbours under a scheme; see `check_hosted` and `HostedSums`."""
     check_hosted(scheme)
     if isinstance(scheme, RelayCoded):
-        return RelaySums(silo, scheme, session, coins)
-    return HostedSums(silo, scheme, session, coins, width)
+        return RelaySums(silo, scheme, session, coins, crossing=crossing)
+    return HostedSums(silo, scheme, session, coins, width, crossing=crossing)
 
 
 class RelayProcess(Process):

@@ -20,14 +20,15 @@ from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Direction, Step
+from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.collectives import BEGINNING, HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.collectives import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
 from fgl_secure.training.device_gradients import HostedMembers
 from fgl_secure.training.lockstep import Strand
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
-from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process
-from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
+from fgl_secure.training.processes.parcels import Parcel
+from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process, fitting, only
+from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
@@ -79,7 +80,7 @@ class SiloProcess(Process):
         self._program: Program | None = None
         self._strand: Strand[bool] | None = None
         self._kept: Arrays = {}
-        self._given: list[Array] = []
+        self._given: list[tuple[Array, ...]] = []
         self._call: Array = np.empty(0, dtype=np.int64)
         self._report: dict[str, Array] | None = None
         self._found: dict[str, Array] | None = None
@@ -104,19 +105,34 @@ class SiloProcess(Process):
     def _answered(self, inbox: Inbox) -> Outbox:
         """Hears the others; goes on with the round once the call that is due has its answer."""
         topology = _TOPOLOGIES[int(self._call[0])]
-        part = self._neighbours if topology == NEIGHBOURS else self._sums
-        assert part is not None, "a program that sums over neighbours has a part in it"
-        out = part.take(inbox)
-        if out is not None:
-            return out
-        strand = self._revived()
+        if topology == EXCHANGE:
+            strand = self._revived()
+            assert strand.call is not None, "it waits for what others send"
+            found = self._heard(inbox, strand.call)
+        else:
+            part = self._neighbours if topology == NEIGHBOURS else self._sums
+            assert part is not None, "a program that sums over neighbours has a part in it"
+            out = part.take(inbox)
+            if out is not None:
+                return out
+            strand, found = self._revived(), (self._summed(topology),)
+        self._given.append(found)
+        return self._go_on(strand, _reply(topology, found))
+
+    def _summed(self, topology: str) -> Array:
         if topology == NEIGHBOURS:
             assert self._neighbours is not None, "as above"
-            found: Array = self._neighbours.result
-        else:
-            found = self._sums.results[self._silo.silo if topology == CLIENTS else EVERYBODY]
-        self._given.append(found)
-        return self._go_on(strand, found)
+            return self._neighbours.result
+        nothing = np.empty(0, dtype=np.int64)
+        return self._sums.results.get(self._silo.silo if topology == CLIENTS else EVERYBODY, nothing)
+
+    def _heard(self, inbox: Inbox, call: Call) -> tuple[Array, ...]:
+        """What each silo sent: rows of the type and width of those that went out."""
+        assert call.phase is not None, "what is exchanged has a phase"
+        own = next(iter(call.sent.values()))
+        form = (own.dtype.str, (-1, own.shape[1]))
+        found = {silo: fitting(only(inbox, silo, call.phase), form)[0] for silo in self._silo.others}
+        return tuple(found.get(silo, own[:0]) for silo in range(self._silo.facts.silos))
 
     def _go_on(self, strand: Strand[bool], reply: Any) -> Outbox:
         """Lets the program work until it waits for others, or is over."""
@@ -149,7 +165,8 @@ class SiloProcess(Process):
 
     def _made(self) -> Program:
         grid = grid_for(self._company.scheme, self._company.silos)
-        setting = Setting(np.zeros(len(self._silo.nodes), dtype=np.int64), grid, self._looks_at, self._company.largest)
+        summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._company
+        setting = Setting(summed, grid, self._looks_at, company.largest, schemes=company.schemes)
         if self._neighbours is not None:
             rows, wanted = self._neighbours.between()
             setting = replace(setting, summed=self._neighbours.summed(), rows=rows, wanted=wanted)
@@ -185,7 +202,7 @@ class SiloProcess(Process):
             if strand.call.topology in LOCAL:
                 reply = self._own(strand.call)
             elif given:
-                reply = given.pop(0)
+                reply = _reply(strand.call.topology, given.pop(0))
             elif not np.array_equal(_noted(strand.call), self._call):
                 raise ProtocolError("a round must be the same when it is run again; another call is due")
             else:
@@ -202,11 +219,14 @@ class SiloProcess(Process):
     def _opened(self, call: Call) -> Outbox:
         """Starts the collective of a call."""
         self._call = _noted(call)
+        if call.topology == EXCHANGE:
+            assert call.phase is not None, "what is exchanged has a phase"
+            return {silo: [Parcel(call.phase, call.step, (rows,))] for silo, rows in call.sent.items()}
         if call.topology == CLIENTS:
-            return self._sums.begin(call.terms, 0, call.step)
+            return self._sums.begin(call.terms, call.bound or UNBOUNDED, call.step)
         assert call.rows is not None, "only devices hand over gradients in their place"
         if call.topology != NEIGHBOURS:
-            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step, call.parts)
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step, call.parts, call.least)
         if self._neighbours is None:
             raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
         return self._neighbours.begin(call.rows, call.step)
@@ -226,10 +246,11 @@ class SiloProcess(Process):
         """The collective whose turns are had: its topology, round, layer and direction, which all parties know."""
         if self._due is not _Due.ROUNDS:
             return {_Due.PREPARING: "agreement on messages"}.get(self._due, "")
-        topology, number, layer, backward, _, part = self._call.tolist()
+        topology, number, layer, backward, _, part, _ = self._call.tolist()
         when = "before the first round" if part % 2 == BEGINNING else f"in round {number}"
         where = f", layer {layer}{', backward' * backward}" if layer >= 0 else ""
-        return f"sum of {_TOPOLOGIES[topology]} {when}{where}"
+        what = _TOPOLOGIES[topology]
+        return f"{'' if what == EXCHANGE else 'sum of '}{what} {when}{where}"
 
     def close(self) -> None:
         """Ends the thread in which a round waits."""
@@ -239,7 +260,7 @@ class SiloProcess(Process):
 
     def state(self) -> dict[str, Array]:
         """States of machines, and the round at hand: how it began, and what its calls have given."""
-        given = {str(number): found for number, found in enumerate(self._given)}
+        given = {f"{n}/{place}": found for n, each in enumerate(self._given) for place, found in enumerate(each)}
         neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
         return {
             "due": np.array([self._due, self._number], dtype=np.int64),
@@ -262,16 +283,32 @@ class SiloProcess(Process):
         if self._neighbours is not None:
             self._neighbours.restore(within("neighbours", state))
         self._kept, given = within("kept", state), within("given", state)
-        self._given = [given[str(number)] for number in range(len(given))]
+        self._given = [tuple(each) for each in _in_order(given)]
         self._report = within("report", state) if self._due is _Due.NOTHING else None
 
 
-_TOPOLOGIES = (NEIGHBOURS, SERVER, CLIENTS)
+_TOPOLOGIES = (NEIGHBOURS, SERVER, CLIENTS, EXCHANGE)
+
+
+def _reply(topology: str, found: tuple[Array, ...]) -> Any:
+    """What a call gives: a sum, or what each silo sent."""
+    return list(found) if topology == EXCHANGE else found[0]
+
+
+def _in_order(given: Arrays) -> list[list[Array]]:
+    """Arrays by call and place, as a state has them."""
+    found: list[list[Array]] = []
+    for name in sorted(given, key=lambda name: tuple(map(int, name.split("/")))):
+        call, _ = name.split("/")
+        if int(call) == len(found):
+            found.append([])
+        found[-1].append(given[name])
+    return found
 
 
 def _noted(call: Call) -> Array:
-    """Which call it is, as numbers: int64 [6]."""
-    step = call.step
+    """Which call it is, as numbers: int64 [7]."""
+    step, phase = call.step, -1 if call.phase is None else list(Phase).index(call.phase)
     backward = step.direction is Direction.BACKWARD
-    numbers = [_TOPOLOGIES.index(call.topology), step.round, step.layer, backward, step.evaluation, step.part]
+    numbers = [_TOPOLOGIES.index(call.topology), step.round, step.layer, backward, step.evaluation, step.part, phase]
     return np.array(numbers, dtype=np.int64)

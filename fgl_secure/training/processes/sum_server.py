@@ -27,6 +27,7 @@ class SumServer:
         self._company, self._draws = company, OwnDraws(coins)
         self._step = Step(0)
         self._parts: list[int] = []
+        self._least = 0
         self._receivers: dict[int, int] = {}
         self._sums: dict[int, SumMachine | None] = {}
 
@@ -59,15 +60,17 @@ class SumServer:
         if self._sums:
             raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
         asked = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
-        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,))) for parcel in asked]
-        self._step, (rows, parts) = asked[0].step, opened[0]
+        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ())) for parcel in asked]
+        self._step, (rows, parts, least) = asked[0].step, opened[0]
         for silo, (parcel, found) in enumerate(zip(asked, opened, strict=True)):
             same = all(np.array_equal(*pair) for pair in zip(found, opened[0], strict=True))
             if not same or parcel.step != self._step:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
-        self._parts = parts.tolist()
+        self._parts, self._least = parts.tolist(), int(least)
         if min(self._parts, default=0) < 0 or (len(parts) and (len(rows), rows[0, 3]) != (1, EVERYBODY)):
             raise ProtocolError("parts must be lengths, of the one sum that is opened, for everybody; they are not")
+        if self._least < 0 or (self._least and (len(parts) or (len(rows), rows[0, 3]) != (1, EVERYBODY))):
+            raise ProtocolError("least must be 0, or that of the one sum that is opened, for everybody; it is not")
         if len(parts) and sum(self._parts) + len(parts) > rows[0, 1]:
             raise ProtocolError("parts must fit into the sum; they do not")
         for number, length, bound, receiver in rows.tolist():
@@ -97,5 +100,6 @@ class SumServer:
             if sums is None:
                 raise ProtocolError(f"sum {number} must be there when all is said; it is not")
             total = quotients(sums[0], self._parts) if self._parts else sums[0]
+            total = total >= self._least if self._least else total
         done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
         return joined(out, done)

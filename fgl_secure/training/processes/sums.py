@@ -17,7 +17,8 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.topology import Topology
+from fgl_secure.protocols.topology import CLIENTS, Topology
+from fgl_secure.protocols.topology import SERVER as SERVER_SUMS
 from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role, Step, decode, encode
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
@@ -26,8 +27,9 @@ from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, f
 EVERYBODY = -1
 UNBOUNDED = -1
 OPENING = Phase.CAPACITIES
-"""Silos say which sums they are about to take part in: number, length, bound and receiver of each; and the parts of one
-for everybody of which the server tells quotients."""
+"""Silos say which sums they are about to take part in: number, length, bound and receiver of each; and of one for
+everybody the parts of which the server tells quotients, or how large entries must be where it tells no more than that
+they are."""
 DONE = Phase.VECTOR_SUMS
 """The server says that it is done with a sum; one for everybody goes with it."""
 LARGEST = 2**62
@@ -42,11 +44,18 @@ class Company:
         silos: how many.
         scheme: adds the vectors up.
         session: 16 public bytes, different in every run.
+        for_silos: adds up what is for one silo; the same scheme unless given.
     """
 
     silos: int
     scheme: Scheme
     session: bytes
+    for_silos: Scheme | None = None
+
+    @property
+    def schemes(self) -> dict[str, Scheme]:
+        """By topology."""
+        return {SERVER_SUMS: self.scheme, CLIENTS: self.for_silos or self.scheme}
 
     @property
     def parties(self) -> Directory:
@@ -91,9 +100,10 @@ class Company:
         else:
             order = [*(silo for silo in range(self.silos) if silo != receiver), receiver]
             topology = Topology.to_client(parties, silos[order[:-1]], int(silos[receiver]), length, limit)
-        self.scheme.check_serves(topology)
+        scheme = self.schemes[topology.name]
+        scheme.check_serves(topology)
         names, hosted = _by_place(known, order), np.array([self.party(host)], dtype=np.int64)
-        found = self.scheme.machines(topology, self.session, draws, hosted, names=names)
+        found = scheme.machines(topology, self.session, draws, hosted, names=names)
         return found[0] if found else None
 
 
@@ -160,31 +170,40 @@ class SiloSums(Part):
         self._step = Step(0)
         self._open: Integers = np.empty((0, 4), dtype=np.int64)
         self._quotients: Integers = np.empty(0, dtype=np.int64)
+        self._least = 0
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
 
-    def begin(self, vectors: Mapping[int, Integers | int], bound: int, step: Step, parts: Sequence[int] = ()) -> Outbox:
+    def begin(
+        self,
+        vectors: Mapping[int, Integers | int],
+        bound: int,
+        step: Step,
+        parts: Sequence[int] = (),
+        least: int = 0,
+    ) -> Outbox:
         """Opens a sum for each receiver.
 
         Args:
             vectors: by receiver, a silo or EVERYBODY, in one order everywhere: the int64 vector that this silo adds;
-                where it is the receiver itself, the length alone. For one silo entries are 0 or more.
-            bound: largest magnitude of an entry of a vector for EVERYBODY.
+                where it is the receiver itself, the length alone. Without a bound entries are 0 or more.
+            bound: largest magnitude of an entry; UNBOUNDED for elements of the scheme's field.
             step: when.
             parts: see `quotients`, which the server tells of a sum for EVERYBODY; none for the sum itself.
+            least: where it is not 0, the server tells of each entry of such a sum whether it is so large.
         """
         self._step, self._results, rows = step, {}, []
-        self._quotients = np.array(parts, dtype=np.int64)
+        self._quotients, self._least = np.array(parts, dtype=np.int64), least
         out: dict[int, list[Parcel]] = {SERVER: []}
         for receiver, given in vectors.items():
             number, self._next = self._next, self._next + 1
             length = given if isinstance(given, int) else len(given)
-            rows.append((number, length, bound if receiver == EVERYBODY else UNBOUNDED, receiver))
+            rows.append((number, length, bound, receiver))
             part = self._part(rows[-1])
             part.begin(Step(number), None if isinstance(given, int) else given[None])
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
-        out[SERVER].append(Parcel(OPENING, step, (self._open, self._quotients)))
+        out[SERVER].append(Parcel(OPENING, step, (self._open, self._quotients, scalar(least))))
         return self._spoken(out)
 
     def take(self, inbox: Inbox) -> Outbox | None:
@@ -216,7 +235,8 @@ class SiloSums(Part):
 
     def _keep(self, parcel: Parcel) -> None:
         parts = self._quotients
-        number, total = fitting(parcel, ("<i8", ()), ("<f8" if len(parts) else "<i8", (-1,)))
+        kind = "|b1" if self._least else "<f8" if len(parts) else "<i8"
+        number, total = fitting(parcel, ("<i8", ()), (kind, (-1,)))
         row = self._open[self._open[:, 0] == int(number)]
         if len(row) != 1 or int(number) in self._results:
             raise ProtocolError(f"server must be done with a sum that is open, once; found {int(number)}")
@@ -248,7 +268,7 @@ class SiloSums(Part):
         """What is open, and each part's own state."""
         step = np.array([self._step.round, self._step.layer, self._step.part], dtype=np.int64)
         arrays: dict[str, Array] = {"next": scalar(self._next), "step": step, "open": self._open}
-        arrays["quotients"] = self._quotients
+        arrays |= {"quotients": self._quotients, "least": scalar(self._least)}
         for number, part in self._parts.items():
             arrays |= under(f"part{number}", part.state())
         return arrays | {f"result{n}": total for n, total in self._results.items()}
@@ -256,6 +276,7 @@ class SiloSums(Part):
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         self._next, self._open, self._quotients = int(state["next"]), state["open"], state["quotients"]
+        self._least = int(state["least"])
         layer_and_all = state["step"].tolist()
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}

@@ -49,16 +49,18 @@ class Neighbours:
     Args:
         share: what the silo holds.
         minimum: least messages of a sum that is computed.
+        crossing: whether messages go between silos alone, and each adds up inside itself.
     """
 
-    def __init__(self, share: Silo, minimum: int) -> None:
+    def __init__(self, share: Silo, minimum: int, *, crossing: bool = False) -> None:
         self._share, self._minimum = share, minimum
         self._from_here, self._to_here = share.inside
         self._source_silo, _ = share.owners(share.edges[0])
         self._target_silo, _ = share.owners(share.edges[1])
-        degrees = np.bincount(share.local(share.edges[1, self._to_here]), minlength=len(share.nodes))
+        heard = self._to_here & ~self._from_here if crossing else self._to_here
+        degrees = np.bincount(share.local(share.edges[1, heard]), minlength=len(share.nodes))
         self._forward: Flags = np.zeros(share.edges.shape[1], dtype=np.bool_)
-        self._forward[self._to_here] = (degrees >= minimum)[share.local(share.edges[1, self._to_here])]
+        self._forward[heard] = (degrees >= minimum)[share.local(share.edges[1, heard])]
         self._backward: Flags = np.zeros_like(self._forward)
 
     def tell(self, direction: Direction) -> Outbox:

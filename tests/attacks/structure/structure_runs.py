@@ -172,16 +172,14 @@ def record_gradients(graph: FederatedGraph, clients: tuple[Floats, ...]) -> Run:
 
 
 def send_gradients(channel: Channel, clients: tuple[Floats, ...], *, summed: bool) -> None:
-    """Rows (node, gradient) of all nodes from every client to the server, or what it learns where it gets a sum."""
-    nodes = np.arange(len(clients[0]))
-    (server,) = channel.parties.ids(Role.SERVER)
-    if summed:
-        total = np.sum(clients, axis=0).reshape(1, -1)
+    """Every client's gradient of all nodes to the server, unless it gets the sum alone; and what it learns, the sum."""
+    (server,), vectors = channel.parties.ids(Role.SERVER), np.stack([each.reshape(-1) for each in clients])
+    if not summed:
+        silos = channel.parties.ids(Role.SILO)
+        vectors = channel.send(Phase.VECTORS, Step(0), silos, np.full(len(silos), server), vectors).payload
+    if len(vectors):
+        total = vectors.sum(axis=0, keepdims=True)
         channel.note_outputs("structure gradient sum", Step(0), np.array([server]), total)
-        return
-    rows = np.concatenate([np.hstack([nodes[:, None], each]) for each in clients]).astype(np.float32)
-    senders = np.repeat(channel.parties.ids(Role.SILO), len(nodes))
-    channel.send(Phase.STRUCTURE_GRADIENT, Step(0), senders, np.full(len(rows), server), rows)
 
 
 def references() -> Mapping[str, RecordedRun]:

@@ -14,15 +14,16 @@ from fgl_secure.attacks.structure.structure_gradients import HopGradientLabels
 from fgl_secure.attacks.structure.truth import StructureTruth
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedstruct.hop_exchange import note_own_graph
-from fgl_secure.methods.fedstruct.structure_sum import Hopwise
+from fgl_secure.methods.fedstruct.structure import Hopwise
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step, Transcript
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Transcript
+from fgl_secure.training.parties import hierarchy_of, note_own_graph
+from fgl_secure.training.silo import Silo
 from tests.attacks.recorded import both_ways, federated
 from tests.attacks.structure.hop_runs import scale_free
+from tests.methods.fedstruct.passes import passed
 
 ATTACK = HopGradientLabels()
 CLASSES = 4
@@ -39,10 +40,13 @@ def recorded(graph: FederatedGraph, scheme: Scheme) -> Transcript:
     """One forward and backward pass of soft-max regression on structure embeddings."""
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
     note_own_graph(channel, graph)
-    start = torch.randn(graph.num_devices, CLASSES, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    logits = Hopwise(graph, channel, scheme, CLASSES, 3)(start, Step(0))
-    train = torch.tensor(graph.train_mask)
-    torch.autograd.backward(functional.cross_entropy(logits[train], torch.tensor(graph.labels)[train]))
+    start = np.random.default_rng(0).normal(size=(graph.num_devices, CLASSES)).astype(np.float32)
+
+    def loss(logits: torch.Tensor, silo: Silo) -> torch.Tensor:
+        train = torch.tensor(silo.train)
+        return functional.cross_entropy(logits[train], torch.tensor(silo.labels)[train], reduction="sum")
+
+    passed(graph, {"neighbours": scheme}, channel, start, lambda talk: Hopwise(talk, 3), loss, crossing=True)
     return channel.transcript
 
 

@@ -30,7 +30,7 @@ __all__ = ["structure_references"]
 class Gradients(StructureConformance):
     """What attacks on gradients at the server keep."""
 
-    rests_on = (frozenset({Phase.STRUCTURE_GRADIENT}),)
+    rests_on = (frozenset({Phase.VECTORS}),)
     needs_edges = False
 
     def recorded(self, graph: FederatedGraph, loss: Loss | None, recording: Recording | None) -> Run:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedstruct.baselines import (
@@ -17,13 +17,15 @@ from fgl_secure.methods.fedstruct.baselines import (
     FEDSGD_GNN,
     LOCAL_GNN,
     FedStructBaseline,
-    LocalModels,
-    alone,
     train_baseline,
 )
+from fgl_secure.methods.fedstruct.exchange import NoExchange
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset
-from fgl_secure.methods.fedstruct.program import FedStruct
-from fgl_secure.runtime import Step
+from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
 
 GRAPH = two_communities()
@@ -54,52 +56,42 @@ def test_a_perceptron_does_not_care_who_has_what() -> None:
 
 
 def test_local_models_know_their_own_client_alone() -> None:
-    """Other features and labels at client 1 change its scores and none of client 0's."""
+    """Other features and labels at client 1 change its share of right predictions and loss, and none of client 0's."""
     changed = Graph.from_arrays(
         "changed",
         GRAPH.features + 3 * np.sin(np.outer(GRAPH.silo_of == 1, np.arange(8))),
-        np.where(GRAPH.silo_of == 1, 1 - GRAPH.labels, GRAPH.labels),
+        GRAPH.labels,
         GRAPH.edges,
     )
-    before, after = (_local_scores(graph) for graph in (GRAPH, replace(GRAPH, graph=changed)))
-    here = torch.from_numpy(GRAPH.silo_of == 0)
-    assert torch.equal(before[here], after[here])
-    assert not torch.equal(before[~here], after[~here])
+    before, after = (_local_parameters(graph) for graph in (GRAPH, replace(GRAPH, graph=changed)))
+    assert np.array_equal(before[0], after[0])
+    assert not np.array_equal(before[1], after[1])
 
 
-def _local_scores(graph: FederatedGraph) -> torch.Tensor:
-    preset = replace(QUICK, feature_model=FeatureModelKind.SAGE)
-    models = LocalModels(graph, preset, 0, None)
-    models.round(0)
-    return models.predict(Step(1, evaluation=True))
+def _local_parameters(graph: FederatedGraph) -> list[Array]:
+    task = FedStructTask(replace(QUICK, feature_model=FeatureModelKind.SAGE), NoExchange(together=False))
+    process = clients_of(graph, task).opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
+    process.begin()
+    process.round(0)
+    return [program.report["theta"] for program in process.programs]
 
 
-def test_a_client_alone_is_its_subgraph() -> None:
-    """Nodes are renumbered, edges between them stay, masks follow; its model is what it would train by itself."""
-    own = alone(GRAPH, 1)
+def test_a_local_model_is_what_its_client_would_train_by_itself() -> None:
+    """On its subgraph, as the only client of a run: nothing of the others is in it."""
     members = GRAPH.devices_of(1)
-    inside = GRAPH.restricted_to_silos().edges
-    inside = inside[:, GRAPH.silo_of[inside[0]] == 1]
-    assert np.array_equal(members[own.edges], inside)
-    assert np.array_equal(own.train_mask, GRAPH.train_mask[members])
-    preset = replace(QUICK, feature_model=FeatureModelKind.SAGE)
-    lone = FedStruct(own, preset, None)
-    lone.round(0)
-    scores = lone.predict(Step(1))
-    assert torch.equal(_local_scores(GRAPH)[torch.from_numpy(members)], scores)
-
-
-def test_classes_that_a_client_lacks_are_never_predicted() -> None:
-    """Their score is minus infinity."""
-    graph = Graph.from_arrays("poor", np.eye(4), [0, 1, 0, 0], [[0, 2], [1, 3]])
-    everything, nothing = np.ones(4, dtype=np.bool_), np.zeros(4, dtype=np.bool_)
-    federated = FederatedGraph.from_assignment(graph, [0, 0, 1, 1], SplitMasks(everything, nothing, nothing))
-    scores = LocalModels(federated, QUICK, 0, None).predict(Step(0))
-    assert torch.isinf(scores).tolist() == [[False, False], [False, False], [False, True], [False, True]]
+    number = np.full(GRAPH.num_devices, -1)
+    number[members] = np.arange(len(members))
+    edges = number[GRAPH.edges]
+    inside = edges[:, (edges >= 0).all(axis=0)]
+    own = Graph.from_arrays("own", GRAPH.features[members], GRAPH.labels[members], inside)
+    masks = SplitMasks(GRAPH.train_mask[members], GRAPH.validation_mask[members], GRAPH.test_mask[members])
+    lone = FederatedGraph.from_assignment(own, [0] * len(members), masks, "none")
+    assert np.allclose(_local_parameters(GRAPH)[1], _local_parameters(lone)[0], atol=1e-6)
 
 
 def test_a_client_without_labelled_nodes_is_refused() -> None:
-    """It has nothing to train on."""
+    """It has nothing to train on by itself; where all train one model it may add nothing."""
     idle = replace(GRAPH, train_mask=GRAPH.train_mask & (GRAPH.silo_of == 0))
     with pytest.raises(InputError, match="client 1 has none"):
-        alone(idle, 1)
+        train_baseline(LOCAL_GNN, idle, QUICK)
+    assert train_baseline(FEDSGD_GNN, idle, QUICK).rounds == QUICK.epochs

@@ -13,7 +13,7 @@ from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import binomial_partition
 from fgl_secure.methods import table as table_of
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
-from fgl_secure.methods.fedstruct.exchange import HOP2VEC
+from fgl_secure.methods.fedstruct.program import HOP2VEC
 from fgl_secure.methods.fedstruct.tables import (
     ACCURACIES,
     ACCURACY,

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
-from fgl_secure.graph import FederatedGraph
-from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
-from fgl_secure.methods.fedstruct.structure_sum import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, HeldRows, Hopwise
+from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.graph.adjacency_powers import adjacency_powers
+from fgl_secure.methods.fedstruct.exchange import HopwiseExchange
+from fgl_secure.methods.fedstruct.presets import fedstruct_preset
+from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.structure import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, HeldRows, Hopwise
+from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
 from tests.graphs import two_communities
+from tests.methods.fedstruct.passes import passed
 
 HOPS, WIDTH = 3, 2
+EMBEDDINGS = np.random.default_rng(0).normal(size=(24, WIDTH)).astype(np.float32)
 
 
 @pytest.fixture
@@ -26,35 +35,32 @@ def graph() -> FederatedGraph:
     return two_communities(devices=24, silos=3)
 
 
-def channel(graph: FederatedGraph, scheme: Scheme, recording: Recording | None = None) -> Channel:
-    return Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording)
-
-
-def embeddings(graph: FederatedGraph) -> torch.Tensor:
-    return torch.randn(graph.num_devices, WIDTH, generator=torch.Generator().manual_seed(0)).requires_grad_()
+def hopwise(
+    graph: FederatedGraph, scheme: Scheme, embeddings: Array = EMBEDDINGS, hops: int = HOPS
+) -> tuple[dict[str, Array], Channel]:
+    """Embeddings and gradients of all nodes, and the channel that they went over."""
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
+    found, _ = passed(
+        graph, {"neighbours": scheme}, channel, embeddings, lambda talk: Hopwise(talk, hops), crossing=True
+    )
+    return found, channel
 
 
 @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1)], ids=str)
-@pytest.mark.parametrize("weights", [None, (0.2, 0.0, 0.5)])
-def test_embeddings_and_gradients_are_those_of_the_powers(
-    graph: FederatedGraph, scheme: Scheme, weights: tuple[float, ...] | None
-) -> None:
+def test_embeddings_and_gradients_are_those_of_the_power(graph: FederatedGraph, scheme: Scheme) -> None:
     """Forward and backward agree with A-bar computed centrally, to the precision of fixed point."""
-    rows = combined_adjacency(adjacency_powers(graph.graph, HOPS), weights)
-    found, expected = embeddings(graph), embeddings(graph)
-    torch.autograd.backward(
-        Hopwise(graph, channel(graph, scheme), scheme, WIDTH, HOPS, weights)(found, Step(0)).pow(2).sum()
-    )
-    torch.autograd.backward(HeldRows(rows)(expected, Step(0)).pow(2).sum())
-    assert found.grad is not None
+    found, _ = hopwise(graph, scheme)
+    expected = torch.from_numpy(EMBEDDINGS).requires_grad_()
+    z = HeldRows(adjacency_powers(graph.graph, HOPS)[-1]).combine(expected)
+    torch.autograd.backward(z.pow(2).sum())
     assert expected.grad is not None
-    assert torch.allclose(found.grad, expected.grad, atol=1e-4)
+    assert np.allclose(found["z"], z.detach().numpy(), atol=1e-4)
+    assert np.allclose(found["gradient"], expected.grad.numpy(), atol=1e-4)
 
 
 def test_nothing_but_sums_over_foreign_neighbours_travels(graph: FederatedGraph) -> None:
-    """Under plaintext every message joins ends of a cross edge; nobody notes a row of a power."""
-    run = channel(graph, Plaintext(), Recording.everything())
-    torch.autograd.backward(Hopwise(graph, run, Plaintext(), WIDTH, HOPS)(embeddings(graph), Step(0)).sum())
+    """In the clear every message joins ends of a cross edge; nobody notes a row of a power."""
+    _, run = hopwise(graph, Plaintext())
     cross = int(graph.crosses_silos.sum())
     assert {batch.phase for batch in run.transcript.messages} == {Phase.VALUES}
     assert run.transcript.message_count == 2 * HOPS * cross
@@ -65,29 +71,28 @@ def test_nothing_but_sums_over_foreign_neighbours_travels(graph: FederatedGraph)
 
 
 def test_what_a_client_notes_is_its_own(graph: FederatedGraph) -> None:
-    """Hop sums, own rows and gradients are noted for the client whose node they belong to."""
-    run = channel(graph, Plaintext(), Recording.everything())
-    torch.autograd.backward(Hopwise(graph, run, Plaintext(), WIDTH, HOPS)(embeddings(graph), Step(0)).sum())
+    """Hop sums, own rows and gradients are noted for the client whose node they belong to, and are right."""
+    _, run = hopwise(graph, Plaintext())
     for name in (HOP_SUMS, OWN_HOP_ROWS, HOP_GRADIENTS):
         for rows in run.transcript.views(Role.SILO).own(name):
             assert np.array_equal(graph.silo_of[rows.values[:, 0].astype(int)], rows.observers)
+    first = next(rows for rows in run.transcript.private if rows.name == HOP_SUMS and rows.step.layer == 0)
+    source, target = graph.edges[:, graph.crosses_silos]
+    expected = np.zeros_like(EMBEDDINGS)
+    np.add.at(expected, target, EMBEDDINGS[source])
+    assert np.allclose(first.values[:, 1:], expected[first.values[:, 0].astype(int)], atol=1e-5)
 
 
 def test_small_groups_are_left_out_and_the_degree_follows(graph: FederatedGraph) -> None:
     """With k_min 3, a node with fewer foreign neighbours averages over those that it hears of."""
-    scheme = Plaintext(minimum_group=3)
-    ones = torch.ones(graph.num_devices, 1)
-    combined = Hopwise(graph, channel(graph, scheme), scheme, 1, 2)(ones, Step(0))
-    assert torch.allclose(combined, ones)
+    found, _ = hopwise(graph, Plaintext(minimum_group=3), np.ones((24, 1), dtype=np.float32), 2)
+    assert np.allclose(found["z"], 1)
 
 
-@pytest.mark.parametrize(
-    ("hops", "weights", "rule"),
-    [(0, None, "hops must be at least 1; found 0"), (2, (1.0,), "weights must have one number for each of 2 powers")],
-)
-def test_bad_choices_are_refused(
-    graph: FederatedGraph, hops: int, weights: tuple[float, ...] | None, rule: str
-) -> None:
-    """Hops start at 1, and every power has its weight."""
-    with pytest.raises(InputError, match=rule):
-        Hopwise(graph, channel(graph, Plaintext()), Plaintext(), WIDTH, hops, weights)
+def test_edges_of_one_direction_are_refused(graph: FederatedGraph) -> None:
+    """Embeddings travel one way and gradients the other, and degrees are those of both."""
+    one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
+    directed = replace(graph, graph=Graph.from_arrays("directed", graph.features, graph.labels, one_way))
+    task = FedStructTask(fedstruct_preset("honest", "Cora"), HopwiseExchange(Plaintext()))
+    with pytest.raises(InputError, match="graph must have every edge in both directions"):
+        clients_of(directed, task)

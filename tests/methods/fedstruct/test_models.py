@@ -25,7 +25,7 @@ from fgl_secure.methods.fedstruct.models import (
     without_last_loops,
 )
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
-from fgl_secure.methods.fedstruct.structure_sum import HeldRows
+from fgl_secure.training.sparse_products import SparseMatrix
 from tests.graphs import two_communities
 
 CPU = torch.device("cpu")
@@ -88,7 +88,7 @@ def inputs() -> NDArray[np.float32]:
 def test_a_decoupled_gcn_multiplies_outputs_by_powers() -> None:
     """f is (D^-1 (A + I))^L of the perceptron's outputs."""
     adjacency = normalised_adjacency(GRAPH.graph)
-    model = DecoupledGCN((8, 6, 2), HeldRows(adjacency), 3).eval()
+    model = DecoupledGCN((8, 6, 2), SparseMatrix(adjacency), 3).eval()
     plain = model.perceptron(FixedRows(inputs(), CPU), silent())
     power = torch.from_numpy(np.linalg.matrix_power(adjacency.toarray(), 3).astype(np.float32))
     assert torch.allclose(model(FixedRows(inputs(), CPU), silent()), power @ plain, atol=1e-5)
@@ -97,7 +97,7 @@ def test_a_decoupled_gcn_multiplies_outputs_by_powers() -> None:
 def test_sage_takes_means_over_neighbours() -> None:
     """Two layers and a head are the formula of GraphSAGE after a LayerNorm, ReLU between the layers alone."""
     mean = neighbour_means(GRAPH)
-    model = Sage((8, 6, 5), 2, HeldRows(mean)).eval()
+    model = Sage((8, 6, 5), 2, SparseMatrix(mean)).eval()
     h, m = model.norm(torch.from_numpy(inputs())), torch.from_numpy(mean.toarray().astype(np.float32))
     for number, layer in enumerate(model.layers):
         assert isinstance(layer, SageLayer)

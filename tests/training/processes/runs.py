@@ -20,7 +20,7 @@ from fgl_secure.training.processes.mailbox import Mailbox
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.relay import HostedSums, RelayProcess, RelaySums
+from fgl_secure.training.processes.relay import RelayProcess, hosted_sums
 from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.silo_rows import SiloRowSums
 from fgl_secure.training.processes.sum_server import SumServer
@@ -60,8 +60,8 @@ class PutDown(Process):
         self._kept = named_to_bytes(state)
 
 
-def company(graph: FederatedGraph, scheme: Scheme) -> Company:
-    return Company(graph.num_silos, scheme, SESSION)
+def company(graph: FederatedGraph, scheme: Scheme, for_silos: Scheme | None = None) -> Company:
+    return Company(graph.num_silos, scheme, SESSION, for_silos)
 
 
 def silo_makes(
@@ -70,19 +70,21 @@ def silo_makes(
     schemes: Mapping[str, Scheme],
     *,
     between: bool = False,
+    crossing: bool = False,
 ) -> dict[int, Make]:
     """What makes each silo's process, and each relay's where there are any; what a silo holds is cut out once.
 
-    Without a scheme for neighbours silos sum nothing over them; they may add up beforehand what goes to one node.
+    Without a scheme for neighbours silos sum nothing over them; they may add up beforehand what goes to one node, or
+    send rows to each other alone.
     """
-    rows, server = schemes.get("neighbours"), schemes.get("server", Plaintext())
+    rows, server, for_silos = schemes.get("neighbours"), schemes.get("server", Plaintext()), schemes.get("clients")
 
     def silo_make(number: int) -> Make:
         silo, coins = Silo.of(graph, number), SystemCoins()
 
         def made() -> Process:
-            sums = None if rows is None else _neighbour_sums(silo, rows, coins, between)
-            return SiloProcess(silo, make, company(graph, server), coins, sums, rows)
+            sums = None if rows is None else _neighbour_sums(silo, rows, coins, between, crossing)
+            return SiloProcess(silo, make, company(graph, server, for_silos), coins, sums, rows)
 
         return made
 
@@ -96,12 +98,10 @@ def silo_makes(
     return makes
 
 
-def _neighbour_sums(silo: Silo, rows: Scheme, coins: Coins, between: bool) -> NeighbourSums:
+def _neighbour_sums(silo: Silo, rows: Scheme, coins: Coins, between: bool, crossing: bool) -> NeighbourSums:
     if between:
         return SiloRowSums(silo, rows, SESSION, coins, width=WIDEST)
-    if isinstance(rows, RelayCoded):
-        return RelaySums(silo, rows, SESSION, coins)
-    return HostedSums(silo, rows, SESSION, coins, width=WIDEST)
+    return hosted_sums(silo, rows, SESSION, coins, WIDEST, crossing=crossing)
 
 
 def run_together(
@@ -126,9 +126,10 @@ def together(
     channel: Channel | None = None,
     *,
     put_down: bool = False,
+    for_silos: Scheme | None = None,
 ) -> dict[int, dict[str, Array]]:
     """The reports of all silos, in one process."""
-    return _run(makes, SumServer(company(graph, scheme), SystemCoins()), channel, put_down=put_down)
+    return _run(makes, SumServer(company(graph, scheme, for_silos), SystemCoins()), channel, put_down=put_down)
 
 
 def _run(

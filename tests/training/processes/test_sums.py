@@ -17,7 +17,7 @@ from fgl_secure.training.processes.mailbox import Mailbox
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox
 from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.processes.sums import EVERYBODY, Company, SiloSums
+from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums
 
 SILOS = 4
 SESSION = bytes(16)
@@ -65,7 +65,7 @@ def run(silos: list[SiloSums], server: SumServer, begun: list[Outbox], scheme: S
 
 def begin_for_each(silos: list[SiloSums], step: Step) -> list[Outbox]:
     return [
-        part.begin({i: 5 if i == silo else VECTORS[silo, i] for i in range(SILOS)}, 1, step)
+        part.begin({i: 5 if i == silo else VECTORS[silo, i] for i in range(SILOS)}, UNBOUNDED, step)
         for silo, part in enumerate(silos)
     ]
 

@@ -1,0 +1,349 @@
+"""How a client of FedStruct comes by its rows of a power of the adjacency (ICLR 2025, App. D, Algorithm 3).
+
+Client i ends with its own rows of A^^L, where A^ = D~^-1 (A + I). For each hop, client k computes its term
+B_ik = A~_k^[i] (A^^(l-1))^[k] from the edges between i's nodes and its own, which both know, and from its rows of the
+power before; client i adds the terms up and divides by its degrees. In the clear every client sends its term to i. Else
+i asks for room, and gets the sum of the terms as vectors (`sketched_terms`) that are added up under a scheme.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from fgl_secure.algebra.linear_sketch import LinearSketch
+from fgl_secure.errors import ProtocolError, SketchOverfullError
+from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning, next_rows, term
+from fgl_secure.protocols.hop_threshold import BINS, DIGITS, MOST_ENTRIES, Search, in_units
+from fgl_secure.protocols.sketched_terms import (
+    TermRange,
+    after_sum,
+    in_fixed_point,
+    packed_term,
+    room_for,
+    unpacked_sum,
+)
+from fgl_secure.runtime import Phase
+from fgl_secure.training.collectives import Collectives, Ids
+from fgl_secure.training.silo import Silo
+
+HOP_ROWS = "hop rows"
+"""What a client comes to know in a hop, in recordings: (own node, node, value) an entry."""
+COMBINED_ROWS = "combined rows"
+"""The same of the rows that it trains with."""
+
+FINDER = 0
+"""The client that learns the sums of histograms, and tells the others what follows."""
+UNKNOWN = -1
+
+NOTHING_WANTED = -1
+DENSE = 0
+"""Told in the place of a third of a table: no sum is wanted any more, or a dense vector."""
+ATTEMPTS = 12
+"""Tables that are tried, each twice as large as the one before, before giving up: far more than any run needs."""
+
+Terms = Mapping[int, sparse.csr_array]
+"""By client i: what this one computes for it, float64 CSR [n_i, n] with entries of 0 or more."""
+
+
+class TermSums(ABC):
+    """How a client gets the sum of the terms that the others compute for it."""
+
+    @abstractmethod
+    def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
+        """Adds up.
+
+        Args:
+            terms: what this client computes for each other one.
+            hop: from 2.
+
+        Returns:
+            What the others computed for this one, float64 CSR [m, n].
+
+        Raises:
+            ProtocolError: another client sends what is no term, or asks for room that makes no sense.
+        """
+
+
+class ClearTerms(TermSums):
+    """Every client sends the entries of its terms to whom they are for, as published: single terms are visible.
+
+    Args:
+        talk: the collectives of the run.
+    """
+
+    def __init__(self, talk: Collectives) -> None:
+        self._talk, facts = talk, talk.silo.facts
+        self._shape = len(talk.silo.nodes), facts.nodes
+
+    def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
+        """An entry is (position of the row among the receiver's nodes, column, value)."""
+        found = self._talk.exchange(Phase.HOP_ENTRIES, {i: entries_of(part) for i, part in terms.items()}, layer=hop)
+        total = sparse.csr_array(self._shape)
+        for silo in self._talk.silo.others:
+            total = sparse.csr_array(total + term_of(found[silo], silo, self._shape))
+        return total
+
+
+def entries_of(matrix: sparse.csr_array, names: Ids | None = None) -> NDArray[np.float64]:
+    """The entries of a matrix, float64 [e, 3]: row, or its name, column and value."""
+    entries = matrix.tocoo()
+    rows = entries.row if names is None else names[entries.row]
+    return np.stack([rows, entries.col, entries.data], axis=1).astype(np.float64)
+
+
+def term_of(entries: NDArray[np.float64], sender: int, shape: tuple[int, int]) -> sparse.csr_array:
+    """The term that a client sent, float64 CSR.
+
+    Raises:
+        ProtocolError: entries lie outside, or are not finite numbers of 0 or more.
+    """
+    if entries.shape[1:] != (3,) or not np.isfinite(entries).all() or (entries < 0).any():
+        raise ProtocolError(f"term of client {sender} must have finite entries of 0 or more; at least one is not")
+    places = entries[:, :2].astype(np.int64)
+    if (places >= shape).any():
+        raise ProtocolError(f"term of client {sender} must have entries in {list(shape)}; at least one is outside")
+    return sparse.csr_array((entries[:, 2], (places[:, 0], places[:, 1])), shape=shape)
+
+
+class SummedTerms(TermSums):
+    """Terms in fixed point, as linear sketches whose size depends on their entries, added up under a scheme.
+
+    A sketch of the sum is the sum of the sketches, and the receiver reads nothing from it but the sum. It asks for a
+    number of cells; where the sum has more entries it asks again for twice as many, and where a dense matrix is smaller
+    it asks for that. So all parties learn about how many entries the sum has, and nobody learns how many a term has.
+
+    Seeds of tables are public and follow from hop, attempt and receiver, so that a round is the same when it is run
+    again: a table hides nothing, and a graph that happens to collide under one seed is read under the next.
+
+    Args:
+        talk: the collectives of the run.
+        most_a_row: a public bound on the entries of a row of the sum, as pruning of shares gives one; None for none.
+        dense: whether to send all entries even where a table is smaller, to compare.
+    """
+
+    def __init__(self, talk: Collectives, most_a_row: int | None = None, *, dense: bool = False) -> None:
+        self._talk, self._most, self._dense = talk, most_a_row, dense
+        facts = talk.silo.facts
+        self._sizes, self._nodes = facts.sizes, facts.nodes
+        self._range = TermRange(talk.clients_limit, facts.silos - 1, facts.largest_degree + 1)
+        self.entries: tuple[int, int] | None = None
+        """Entries of the last two sums: they say for how many to ask room next."""
+
+    def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
+        """All clients' sums side by side, until each has read its own."""
+        me, found = self._talk.silo.silo, sparse.csr_array((self._sizes[self._talk.silo.silo], self._nodes))
+        units = {i: in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
+        room = room_for(self.entries, self._sizes[me], self._most)
+        for attempt in range(ATTEMPTS):
+            asked = self._asked(room, hop, attempt)
+            plans = {i: self._plan(i, asked[i], hop, attempt) for i in range(len(asked)) if asked[i] != NOTHING_WANTED}
+            if not plans:
+                return found
+            vectors = {i: self._length(i, plans[i]) if i == me else packed_term(units[i], plans[i]) for i in plans}
+            total = self._talk.clients(vectors, max(self._bound(i, plans[i]) for i in plans))
+            if me not in plans:
+                continue
+            try:
+                entries = unpacked_sum(total, self._shape(me), plans[me])
+            except SketchOverfullError:
+                room *= 2
+                continue
+            self.entries, room = after_sum(self.entries, entries.nnz), 0
+            found = sparse.csr_array(entries / 2 ** self.bits(me))
+        if room:
+            raise SketchOverfullError(f"sketches must be readable after {ATTEMPTS} attempts; client {me}'s was not")
+        return found
+
+    def bits(self, receiver: int) -> int:
+        """Bits behind the binary point of the entries of a client's sum."""
+        return self._range.bits(self._shape(receiver), None, "the scheme for clients")
+
+    def _shape(self, receiver: int) -> tuple[int, int]:
+        return self._sizes[receiver], self._nodes
+
+    def _asked(self, room: int, hop: int, attempt: int) -> list[int]:
+        """Tells all others for how much room this client asks; what each client asks for."""
+        me, told = self._talk.silo.silo, NOTHING_WANTED
+        if room:
+            split = self._range.splits(self._shape(me), None)
+            plan = LinearSketch.for_entries(self._shape(me), room, seed=seed_of(hop, attempt, me), split=split)
+            told = DENSE if self._dense or plan.length >= self._length(me, None) else plan.third
+        others = self._talk.silo.others
+        heard = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[told]])), layer=hop)
+        for silo in others:
+            if heard[silo].shape != (1, 1) or not NOTHING_WANTED <= heard[silo][0, 0] <= self._length(silo, None):
+                raise ProtocolError(f"silo {silo} must ask for room up to that of a dense matrix; it does not")
+        return [told if silo == me else int(heard[silo][0, 0]) for silo in range(len(heard))]
+
+    def _plan(self, receiver: int, third: int, hop: int, attempt: int) -> LinearSketch | None:
+        """The table that a client asked for; None for a dense vector."""
+        shape = self._shape(receiver)
+        if third == DENSE:
+            return None
+        return LinearSketch(shape, third, seed_of(hop, attempt, receiver), self._range.splits(shape, None))
+
+    def _length(self, receiver: int, plan: LinearSketch | None) -> int:
+        rows, columns = self._shape(receiver)
+        return rows * columns if plan is None else int(plan.length)
+
+    def _bound(self, receiver: int, plan: LinearSketch | None) -> int:
+        factor = 1 if plan is None else plan.largest_factor()
+        return int(2 * self._range.largest_degree * 2 ** self.bits(receiver) * factor)
+
+
+def seed_of(hop: int, attempt: int, receiver: int) -> int:
+    """The public seed of a table, below 2^62."""
+    data = f"fgl-secure sketch of hop {hop}, attempt {attempt}, client {receiver}".encode()
+    return int.from_bytes(hashlib.sha256(data).digest()[:8], "big") >> 2
+
+
+class EdgeBlocks:
+    """The part of A + I that one client knows.
+
+    Args:
+        silo: what it holds.
+
+    Attributes:
+        degrees: float64 [m], row sums of its own rows.
+    """
+
+    def __init__(self, silo: Silo) -> None:
+        self._silo = silo
+        source, target = silo.edges[:, silo.inside[0]]
+        loops = np.arange(len(silo.nodes))
+        rows, columns = np.concatenate([silo.local(source), loops]), np.concatenate([target, silo.nodes])
+        self._own = _ones(rows, columns, (len(silo.nodes), silo.facts.nodes))
+        self.degrees: NDArray[np.float64] = self._own.sum(axis=1)
+
+    def first_power(self) -> sparse.csr_array:
+        """Its own rows of D^-1 (A + I), float64 CSR [m, n]."""
+        return sparse.csr_array(sparse.diags_array(1 / self.degrees) @ self._own)
+
+    def inside(self) -> sparse.csr_array:
+        """A + I between its own nodes, float64 CSR [m, m]."""
+        return sparse.csr_array(self._own[:, self._silo.nodes])
+
+    def to(self, receiver: int) -> sparse.csr_array:
+        """The edges from a client's nodes to its own: A~_k^[i], float64 CSR [n_i, m]."""
+        silo = self._silo
+        if receiver == silo.silo:
+            return self.inside()
+        source, target = silo.edges[:, silo.inside[1]]
+        silos, places = silo.owners(source)
+        theirs = silos == receiver
+        return _ones(places[theirs], silo.local(target[theirs]), (silo.facts.sizes[receiver], len(silo.nodes)))
+
+
+def _ones(rows: Ids, columns: Ids, shape: tuple[int, int]) -> sparse.csr_array:
+    matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
+    matrix.data[:] = 1.0  # an edge counts once, also a self-loop beside the one that is added
+    return matrix
+
+
+class HopExchange:
+    """The exchange of one client.
+
+    Args:
+        talk: the collectives of the run.
+        settings: which power, and which entries are kept.
+        sums: how the client gets the sum of the others' terms.
+
+    Attributes:
+        rows: float64 CSR [m, n], its rows of the last power that is finished.
+    """
+
+    def __init__(self, talk: Collectives, settings: HopSettings, sums: TermSums) -> None:
+        self._talk, self._silo, self._settings, self._sums = talk, talk.silo, settings, sums
+        self._edges = EdgeBlocks(talk.silo)
+        self._owners = exchanged_owners(talk) if settings.pruning is Pruning.SHARES else None
+        self.rows = self._edges.first_power()
+        self._note(1)
+
+    def all_hops(self) -> sparse.csr_array:
+        """The rows of the last power, which the client trains with."""
+        for hop in range(2, self._settings.hops + 1):
+            self.hop(hop)
+        self._talk.note(COMBINED_ROWS, lambda: entries_of(self.rows, self._silo.nodes))
+        return self.rows
+
+    def hop(self, number: int) -> None:
+        """From the rows of one power to those of the next, number 2 or more."""
+        terms = {i: self._term(i) for i in range(self._silo.facts.silos)}
+        own = terms.pop(self._silo.silo)
+        self.rows = next_rows(own, self._sums.sum(terms, number), self._edges.degrees)
+        self._note(number)  # what pruning leaves out now, its client has seen
+        if self._settings.pruning is Pruning.MATRIX:
+            self.rows = jointly_pruned(self._talk, self.rows, self._settings.kept * self._silo.facts.nodes, number)
+
+    def _term(self, receiver: int) -> sparse.csr_array:
+        edges, facts = self._edges.to(receiver), self._silo.facts
+        if self._owners is None:
+            return term(edges, self.rows)
+        return term(edges, self.rows, self._owners, -(-self._settings.kept // facts.silos) * facts.sizes[receiver])
+
+    def _note(self, hop: int) -> None:
+        self._talk.note(HOP_ROWS, lambda: entries_of(self.rows, self._silo.nodes), layer=hop)
+
+
+def exchanged_owners(talk: Collectives) -> Ids:
+    """Clients tell each other the numbers of their nodes; int64 [n], whose node each is.
+
+    Raises:
+        ProtocolError: a client names a node that there is not, or another's.
+    """
+    silo, facts = talk.silo, talk.silo.facts
+    found = talk.exchange(Phase.NODES, dict.fromkeys(silo.others, silo.nodes[:, None]))
+    return owners_of(silo, {other: found[other][:, 0] for other in silo.others}, facts.nodes)
+
+
+def owners_of(silo: Silo, named: Mapping[int, Ids], nodes: int) -> Ids:
+    """Whose node each is, int64 [n], from what the other clients name as theirs; see `exchanged_owners`."""
+    owners = np.full(nodes, UNKNOWN, dtype=np.int64)
+    owners[silo.nodes] = silo.silo
+    for other, numbers in named.items():
+        inside = len(numbers) == silo.facts.sizes[other] and bool(((numbers >= 0) & (numbers < nodes)).all())
+        if not inside or (owners[numbers] != UNKNOWN).any() or len(np.unique(numbers)) < len(numbers):
+            raise ProtocolError(f"silo {other} must name {silo.facts.sizes[other]} nodes of its own; it does not")
+        owners[numbers] = other
+    return owners
+
+
+def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: int) -> sparse.csr_array:
+    """Keeps the `count` largest entries of all clients' rows, or fewer where several are equal to the least of them.
+
+    In three rounds every client counts its entries by twelve more bits of their value; the sums of these histograms go
+    to one client, who tells all others between which values the threshold lies. What is learnt is the distribution of
+    all entries around it, and by all clients the threshold.
+
+    Args:
+        talk: the collectives of the run.
+        rows: CSR [m, n], of this client.
+        count: of all clients together.
+        hop: of the power.
+    """
+    units, search, finds = in_units(rows.data), Search(), talk.silo.silo == FINDER
+    while search.least is None:
+        mine = search.histogram(units)
+        total = talk.clients({FINDER: BINS if finds else mine}, MOST_ENTRIES)
+        search = search.after(mine + total, count) if finds else search
+        told = np.array([[search.digit, search.prefix, UNKNOWN if search.least is None else search.least]])
+        sent = dict.fromkeys(talk.silo.others, told if finds else told[:0])
+        heard = talk.exchange(Phase.THRESHOLDS, sent, layer=hop)
+        search = search if finds else _heard(heard[FINDER])
+    row, kept = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), units >= search.least
+    return sparse.csr_array((rows.data[kept], (row[kept], rows.indices[kept])), shape=rows.shape)
+
+
+def _heard(told: Ids) -> Search:
+    if told.shape != (1, 3):
+        raise ProtocolError(f"silo {FINDER} must tell one threshold; found {len(told)}")
+    digit, prefix, least = told[0].tolist()
+    if not 0 <= digit <= DIGITS or (digit == DIGITS and least == UNKNOWN) or prefix < 0 or least < UNKNOWN:
+        raise ProtocolError(f"silo {FINDER} must tell a threshold, or another of {DIGITS} digits; it does not")
+    return Search(digit, prefix, 0, None if least == UNKNOWN else least)

@@ -1,0 +1,140 @@
+"""Structure embeddings z_v = sum over u of A-bar_vu g(s_u) of one client's nodes (FedStruct, ICLR 2025, Eq. 9).
+
+How they come about is what exchanges differ in: a client holds rows of A-bar and the structure features of all nodes
+(Algorithms 1 and 2), or asks for weighted sums (App. G.1, `queries`), or gets sums over foreign neighbours hop by hop.
+With the same hops all give the same embeddings: z <- A^ z, L times, in which client i adds up its own nodes' rows
+itself, and the sum over a node's neighbours at other clients comes from a scheme for neighbours' sums.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from fgl_secure.methods.fedstruct.row_exchange import EdgeBlocks
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.sparse_products import SparseMatrix
+
+HOP_SUMS = "hop sums"
+"""What clients get of other clients in a hop: (own node, the sum over its foreign neighbours' rows)."""
+
+HOP_GRADIENTS = "hop gradients"
+"""What clients get of other clients in the backward pass of a hop: (own node, the sum over what its row went into)."""
+
+OWN_HOP_ROWS = "own hop embeddings"
+"""What clients have of their own nodes before a hop: (own node, row)."""
+
+
+class Structure(ABC):
+    """Structure embeddings of own nodes, forward and backward.
+
+    Attributes:
+        of_all: whether they are made of the embeddings of all nodes, or of own nodes alone.
+    """
+
+    of_all: ClassVar[bool]
+
+    @abstractmethod
+    def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """The structure embeddings float [m, c] of own nodes, from g(s_u) of the nodes that the client has, [., c]."""
+
+    @abstractmethod
+    def backward(self, loss: torch.Tensor) -> None:
+        """Gradients of all clients' losses, as far as this client computes them, for every parameter that it has."""
+
+
+class NoStructure(Structure):
+    """Clients share nothing of their graphs: f alone, for what FedStruct is compared with."""
+
+    of_all = False
+
+    def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """Never asked for."""
+        raise NotImplementedError
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """Of its own loss."""
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
+
+class HeldRows(NoStructure):
+    """The client holds its rows of A-bar, and the embeddings of all nodes; it says nothing.
+
+    Args:
+        rows: CSR [m, n].
+        device: where model compute runs.
+    """
+
+    of_all = True
+
+    def __init__(self, rows: sparse.csr_array, device: torch.device | None = None) -> None:
+        self._rows = SparseMatrix(rows, device)
+
+    def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """One product, of embeddings [n, c]."""
+        return self._rows(embeddings)
+
+
+class Hopwise(Structure):
+    """Embeddings travel hop by hop, over sums for neighbours at other clients; gradients take the same way back.
+
+    Where the scheme refuses small sums these neighbours are left out, and the degree of a node counts those that it
+    hears of.
+
+    Args:
+        talk: the collectives of the run, whose sums over neighbours cross clients.
+        hops: L_s, at least 1.
+        device: where model compute runs.
+    """
+
+    of_all = False
+
+    def __init__(self, talk: Collectives, hops: int, device: torch.device | None = None) -> None:
+        self._talk, self._hops, self._nodes = talk, hops, talk.silo.nodes
+        inside = EdgeBlocks(talk.silo).inside()
+        self._inside = SparseMatrix(inside, device)
+        degrees = (inside.sum(axis=1) + talk.summed).astype(np.float32)
+        self._degrees = torch.from_numpy(degrees[:, None]).to(device)
+
+    def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
+        """As many rounds of messages along the edges that cross clients as there are hops."""
+        z = embeddings
+        for hop in range(self._hops):
+            sent: torch.Tensor = _Noted.apply(z, self, hop)  # type: ignore[no-untyped-call]
+            self.note(OWN_HOP_ROWS, hop, z)
+            z, foreign = self._talk.neighbours(sent, carry=z, layer=hop)
+            self.note(HOP_SUMS, hop, foreign)
+            z = (self._inside(z) + foreign) / self._degrees
+        return z
+
+    def backward(self, loss: torch.Tensor) -> None:
+        """As many messages, reversed."""
+        self._talk.backward(loss)
+
+    def note(self, name: str, hop: int, rows: torch.Tensor) -> None:
+        """Takes down rows [m, c] behind the numbers of own nodes."""
+        self._talk.note(name, lambda: _by_node(self._nodes, rows), layer=hop)
+
+
+def _by_node(nodes: Array, rows: torch.Tensor) -> Array:
+    return np.column_stack([nodes, rows.detach().cpu().numpy().astype(np.float64)])
+
+
+class _Noted(torch.autograd.Function):
+    """Lets rows through, and has what comes back to them from other clients taken down."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, hops: Hopwise, hop: int) -> torch.Tensor:
+        ctx.at = hops, hop
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        hops, hop = ctx.at
+        hops.note(HOP_GRADIENTS, hop, gradients[0])
+        return gradients[0], None, None

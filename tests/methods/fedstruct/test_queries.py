@@ -1,0 +1,205 @@
+"""Answers to weighted queries give the embeddings that held rows give, as far as they are answered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import ProtocolError
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.adjacency_powers import adjacency_powers
+from fgl_secure.methods.fedstruct.gradients import RowSums, SumsByOwners, SumsByServer
+from fgl_secure.methods.fedstruct.queries import EVERYTHING, Answering, Queries, ask
+from fgl_secure.methods.fedstruct.row_exchange import exchanged_owners
+from fgl_secure.methods.fedstruct.structure import HeldRows
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.query_audit import AuditRule
+from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.runtime.packing import Array
+from fgl_secure.runtime.view import ReceivedRows
+from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.server_sums import grid_for
+from fgl_secure.training.silo import Silo
+from tests.graphs import two_communities
+from tests.methods.fedstruct.passes import Pass, passed
+
+EMBEDDINGS = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def graph() -> FederatedGraph:
+    return two_communities(devices=24, silos=3)
+
+
+@pytest.fixture
+def rows(graph: FederatedGraph) -> sparse.csr_array:
+    return adjacency_powers(graph.graph, 2)[-1]
+
+
+class Run:
+    """One pass under a rule."""
+
+    def __init__(
+        self,
+        graph: FederatedGraph,
+        rows: sparse.csr_array,
+        rule: AuditRule | None,
+        *,
+        pooled: bool = False,
+        width: int = 1,
+        owners: bool = False,
+    ) -> None:
+        self.channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
+
+        def make(talk: Collectives) -> Queries:
+            own, whose = sparse.csr_array(rows[talk.silo.nodes]), exchanged_owners(talk)
+            answering = ask(talk, own, whose, rule, pooled=pooled, width=width)
+            sums: RowSums = SumsByOwners(talk, whose) if owners else SumsByServer(talk)
+            return Queries(talk, own, whose, answering, sums)
+
+        self.found: dict[str, Array]
+        self.clients: tuple[Pass, ...]
+        self.found, self.clients = passed(graph, {}, self.channel, EMBEDDINGS, make)
+
+    @property
+    def answering(self) -> list[Answering]:
+        return [client.structure.answering for client in self.clients]  # type: ignore[attr-defined]  # made above
+
+    @property
+    def refused(self) -> int:
+        return sum(each.refused for each in self.answering)
+
+    @property
+    def answers(self) -> tuple[ReceivedRows, np.ndarray]:
+        (answers,) = self.channel.transcript.views(Role.SILO).messages(Phase.QUERY_ANSWERS)
+        assert answers.payload is not None
+        return answers, answers.payload
+
+
+@pytest.mark.parametrize("owners", [False, True])
+def test_answered_queries_give_what_held_rows_give(graph: FederatedGraph, rows: sparse.csr_array, owners: bool) -> None:
+    """With a rule that refuses nothing, embeddings and gradients are those of A-bar, by way of server or owners."""
+    run, expected = Run(graph, rows, EVERYTHING, owners=owners), torch.from_numpy(EMBEDDINGS).requires_grad_()
+    z = HeldRows(rows).combine(expected)
+    torch.autograd.backward(z.pow(2).sum())
+    assert expected.grad is not None
+    assert np.allclose(run.found["z"], z.detach().numpy(), atol=1e-5)
+    assert np.allclose(run.found["gradient"], expected.grad.numpy(), atol=1e-5)
+
+
+def test_answers_are_the_weighted_sums_of_their_queries(graph: FederatedGraph, rows: sparse.csr_array) -> None:
+    """Client j answers client i's query for node v with the sum of A-bar_vu g(s_u) over its own nodes u."""
+    answers, payload = Run(graph, rows, EVERYTHING).answers
+    dense = rows.toarray()
+    for receiver, sender, answer in zip(answers.receivers, answers.senders, payload, strict=True):
+        node = int(answer[0])
+        theirs = graph.devices_of(int(sender) - 1)
+        assert graph.silo_of[node] == receiver - 1
+        assert np.allclose(answer[1:], dense[node, theirs] @ EMBEDDINGS[theirs], atol=1e-5)
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_what_is_answered_obeys_the_rule(graph: FederatedGraph, rows: sparse.csr_array, pooled: bool) -> None:
+    """Per requester, or for all of them together, no node's leverage exceeds tau among the answered queries."""
+    run = Run(graph, rows, AuditRule(0.6, 2), pooled=pooled)
+    answers, payload = run.answers
+    dense = rows.toarray()
+    assert 0 < run.refused < sum(each.asked for each in run.answering)
+    for owner in range(3):
+        theirs = graph.devices_of(owner)
+        for receivers in [[0, 1, 2]] if pooled else [[0], [1], [2]]:
+            chosen = (answers.senders == owner + 1) & np.isin(answers.receivers - 1, receivers)
+            block = dense[payload[chosen, 0].astype(int)][:, theirs]
+            assert _leverage(block) <= 0.6 + 1e-9
+            assert (np.count_nonzero(block, axis=1) >= 2).all()
+
+
+def _leverage(block: np.ndarray) -> float:
+    if not len(block):
+        return 0.0
+    _, values, right = np.linalg.svd(block, full_matrices=False)
+    return float((right[values > 1e-9 * values[0]] ** 2).sum(axis=0).max())
+
+
+def test_refused_queries_are_missing_forward_and_back(graph: FederatedGraph, rows: sparse.csr_array) -> None:
+    """Embeddings and gradients are those of A-bar without the entries of the queries that were refused."""
+    run = Run(graph, rows, AuditRule(0.6, 2))
+    answers, payload = run.answers
+    kept = rows.toarray()
+    for node in range(graph.num_devices):
+        for owner in range(3):
+            told = ((payload[:, 0] == node) & (answers.senders == owner + 1)).any()
+            if owner != graph.silo_of[node] and not told:
+                kept[node, graph.devices_of(owner)] = 0
+    assert np.allclose(run.found["z"], kept @ EMBEDDINGS, atol=1e-5)
+    assert np.allclose(run.found["gradient"], kept.T @ (2 * kept @ EMBEDDINGS), atol=1e-5)
+
+
+def test_pooled_audits_answer_less(graph: FederatedGraph, rows: sparse.csr_array) -> None:
+    """Assuming that requesters pool their answers leaves fewer to give."""
+    alone, pooled = (Run(graph, rows, AuditRule(0.6, 2), pooled=pooled).refused for pooled in (False, True))
+    assert pooled > alone
+
+
+def test_counting_answers_what_gives_nodes_away(graph: FederatedGraph, rows: sparse.csr_array) -> None:
+    """The published rule answers queries that bring a node's leverage to 1."""
+    run = Run(graph, rows, None, width=256)
+    assert run.refused == 0
+    assert max(each.leverage.max() for each in run.answering) > 1 - 1e-9
+    dense = rows.toarray()
+    exposed = [
+        _leverage(dense[graph.devices_of(i)][:, graph.devices_of(j)]) for i in range(3) for j in range(3) if i != j
+    ]
+    assert max(exposed) > 1 - 1e-9
+
+
+def test_the_published_count_refuses_in_order(graph: FederatedGraph, rows: sparse.csr_array) -> None:
+    """With Eq. 49's limit, m queries over m nodes at most, some clients refuse; labelled nodes have asked first."""
+    run = Run(graph, rows, None)
+    assert run.refused > 0
+    first = [batch for batch in run.channel.transcript.messages if batch.phase is Phase.QUERY_WEIGHTS]
+    assert [set(graph.train_mask[batch.payload[:, 0].astype(int)]) for batch in first if batch.payload is not None] == [
+        {True}, {False},
+    ]  # fmt: skip
+
+
+def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
+    """What client 0 talks through, where the others say what is given."""
+    silo = Silo.of(graph, 0)
+    nobody = np.zeros(len(silo.nodes), dtype=np.int64)
+    talk = Collectives(silo, Setting(nobody, grid_for(Plaintext(), 3), lambda _step: False))
+
+    def ask_others(_call: Call) -> list[Array]:
+        return heard
+
+    talk.start(None, ask_others)
+    return talk
+
+
+@pytest.mark.parametrize("entry", [(1.0, 99.0, 0.5), (-1.0, 0.0, 0.5), (99.0, 0.0, 0.5), (1.0, 0.0, np.nan)])
+def test_queries_that_make_no_sense_are_refused(
+    graph: FederatedGraph, rows: sparse.csr_array, entry: tuple[float, float, float]
+) -> None:
+    """For nodes of others, for nodes that there are not, or with weights that are no numbers."""
+    heard = [np.zeros((0, 3)), np.array([entry]), np.zeros((0, 3))]
+    own = sparse.csr_array(rows[graph.devices_of(0)])
+    with pytest.raises(ProtocolError, match="silo 1 must ask with finite weights"):
+        ask(talking(graph, heard), own, graph.silo_of, None, pooled=False, width=1)
+
+
+@pytest.mark.parametrize("answer", [(99.0, 1.0), (0.0, np.nan)])
+def test_answers_that_make_no_sense_are_refused(
+    graph: FederatedGraph, rows: sparse.csr_array, answer: tuple[float, float]
+) -> None:
+    """For nodes that are not the asker's, or that are no numbers."""
+    nothing = np.zeros((0, 2), dtype=np.float32)
+    talk = talking(graph, [nothing, np.array([answer], dtype=np.float32), nothing])
+    own, nobody = sparse.csr_array(rows[graph.devices_of(0)]), np.zeros(0, dtype=np.int64)
+    answering = Answering(sparse.csr_array((0, own.shape[0])), nobody, nobody, 0, np.zeros(own.shape[0]))
+    queries = Queries(talk, own, graph.silo_of, answering, SumsByServer(talk))
+    with pytest.raises(ProtocolError, match="silo 1 must send one finite answer"):
+        queries.combine(torch.zeros(own.shape[0], 1))

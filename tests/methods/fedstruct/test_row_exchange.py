@@ -1,0 +1,331 @@
+"""FedStruct's exchange gives every client its rows of the central powers, under every way to add terms up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
+from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.graph.adjacency_powers import adjacency_powers, looped_adjacency
+from fgl_secure.methods.fedstruct import row_exchange
+from fgl_secure.methods.fedstruct.row_exchange import (
+    ClearTerms,
+    HopExchange,
+    SummedTerms,
+    TermSums,
+    exchanged_owners,
+    jointly_pruned,
+    term_of,
+)
+from fgl_secure.protocols.hop_adjacency import HopSettings, Pruning, next_rows, term
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.sketched_terms import TermRange
+from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.program import Program
+from fgl_secure.training.server_sums import grid_for
+from fgl_secure.training.silo import Silo
+from tests.training.processes.runs import silo_makes, together
+
+BITS = 24
+Make = Callable[[Collectives], TermSums]
+
+
+def drawn(seed: int, n: int = 30, clients: int = 3, density: float = 0.1) -> FederatedGraph:
+    rng = np.random.default_rng(seed)
+    directed = np.triu(rng.random((n, n)) < density, 1)
+    return dealt(np.stack(np.nonzero(directed | directed.T)), rng.permutation(np.arange(n) % clients))
+
+
+def dealt(edges: Array, client_of: Array) -> FederatedGraph:
+    n = len(client_of)
+    graph = Graph.from_arrays("drawn", np.eye(n), np.zeros(n, dtype=np.int64), edges)
+    everyone = np.ones(n, dtype=np.bool_)
+    return FederatedGraph.from_assignment(graph, client_of, SplitMasks(everyone, ~everyone, ~everyone))
+
+
+class Exchanging(Program):
+    """Nothing but the exchange."""
+
+    def __init__(self, talk: Collectives, chosen: HopSettings, make: Make) -> None:
+        super().__init__(talk)
+        self._chosen, self._make = chosen, make
+
+    def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
+        rows = HopExchange(self.talk, self._chosen, self._make(self.talk)).all_hops()
+        self.kept = {"rows": rows.toarray()}
+        return False
+
+    @property
+    def report(self) -> dict[str, Array]:
+        return self.kept
+
+
+WAYS: dict[str, Make] = {
+    "clear": ClearTerms,
+    "sketches": SummedTerms,
+    "dense": lambda talk: SummedTerms(talk, dense=True),
+}
+
+
+def exchanged(
+    graph: FederatedGraph, chosen: HopSettings, make: Make = SummedTerms, scheme: Scheme | None = None
+) -> tuple[Array, Channel]:
+    """The last power [n, n], each row as its client has it; and the channel."""
+    channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
+    schemes = {"clients": scheme or Plaintext()}
+    process = OneProcess(graph, schemes, channel, lambda talk: Exchanging(talk, chosen, make))
+    process.round(0)
+    power = np.zeros((graph.num_devices, graph.num_devices))
+    for program in process.programs:
+        power[program.silo.nodes] = program.report["rows"]
+    return power, channel
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(seed=st.integers(0, 1000), clients=st.integers(2, 5), hops=st.integers(1, 4))
+@settings(max_examples=8)
+def test_rows_are_those_of_the_central_product(way: str, seed: int, clients: int, hops: int) -> None:
+    """Without pruning the power is the central one, up to (l - 1) 2^-(f + 1) with f bits behind the point."""
+    graph = drawn(seed, clients=clients)
+    found, _ = exchanged(graph, HopSettings(hops), WAYS[way])
+    expected = adjacency_powers(graph.graph, hops)[-1].toarray()
+    assert np.abs(found - expected).max() <= 1e-12 + (hops - 1) * 2.0 ** -(BITS + 1)
+
+
+@pytest.mark.parametrize("pruning", list(Pruning))
+def test_sketches_and_dense_vectors_agree_to_the_last_bit(pruning: Pruning) -> None:
+    """And with a process for each client that is put down after every turn; in the clear but for rounding."""
+    graph, chosen = drawn(1, n=60, clients=4), HopSettings(5, pruning, 6)
+    clear, sketched, dense = (exchanged(graph, chosen, way)[0] for way in WAYS.values())
+    assert np.array_equal(sketched, dense)
+    assert pruning is not Pruning.NONE or np.abs(sketched - clear).max() < 1e-6
+    makes = silo_makes(graph, lambda talk: Exchanging(talk, chosen, SummedTerms), {})
+    reports = together(makes, graph, Plaintext(), put_down=True)
+    for silo, report in reports.items():
+        assert np.array_equal(report["rows"], sketched[graph.devices_of(silo)])
+
+
+def test_wrong_sums_are_noticed_by_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin: a client that normalises with degrees one too small leaves the central product."""
+    graph = drawn(1)
+    monkeypatch.setattr(row_exchange, "next_rows", lambda own, others, degrees: next_rows(own, others, degrees - 0.5))
+    found, _ = exchanged(graph, HopSettings(2), ClearTerms)
+    assert np.abs(found - adjacency_powers(graph.graph, 2)[-1].toarray()).max() > 1e-3
+
+
+def test_pruning_of_shares_keeps_the_largest_entries_of_each() -> None:
+    """Of B_ijk with p = 4 and K = 4 clients, n_i entries are kept for every j, and they are the largest."""
+    graph = drawn(2, n=40, clients=4, density=0.3)
+    looped, own, theirs = looped_adjacency(graph.graph), graph.devices_of(0), graph.devices_of(1)
+    edges, power = sparse.csr_array(looped[own][:, theirs]), sparse.csr_array(looped[theirs])
+    whole = term(edges, power).toarray()
+    kept = term(edges, power, graph.silo_of, len(own)).toarray()
+    for j in range(4):
+        columns = graph.devices_of(j)
+        share, left = kept[:, columns], whole[:, columns]
+        assert np.count_nonzero(share) == min(len(own), np.count_nonzero(left))
+        assert np.array_equal(share[share > 0], left[share > 0])
+        if (left[share == 0] > 0).any():
+            assert share[share > 0].min() >= left[share == 0].max()
+
+
+@pytest.mark.parametrize("kept", [1, 5, 1000])
+def test_joint_pruning_keeps_the_largest_entries_of_all_clients(kept: int) -> None:
+    """No more than n p entries, none smaller than one that is left out, ties aside."""
+    graph = drawn(3, n=60, clients=4, density=0.2)
+    found, _ = exchanged(graph, HopSettings(2, Pruning.MATRIX, kept), ClearTerms)
+    whole = np.sort(adjacency_powers(graph.graph, 2)[-1].data)[::-1]
+    count, most = int((found > 0).sum()), kept * 60
+    assert count <= most
+    left = whole[count:]
+    assert not len(left) or not count or found[found > 0].min() >= left.max() - 1e-12
+    if count < min(most, len(whole)):  # only a tie may leave room
+        rest = whole[count : most + 1]
+        assert rest.max() - rest.min() < 2.0**-35
+
+
+def test_terms_are_seen_by_their_receiver_in_the_clear_and_in_no_other_way() -> None:
+    """Clear terms travel entry by entry; under masks no message shows an entry of a single term."""
+    graph = drawn(4)
+    _, clear = exchanged(graph, HopSettings(3), ClearTerms)
+    assert {batch.phase for batch in clear.transcript.messages} == {Phase.HOP_ENTRIES}
+    _, masked = exchanged(graph, HopSettings(3), SummedTerms, PairwiseMasking())
+    phases = {batch.phase for batch in masked.transcript.messages}
+    assert Phase.MASKED_VECTORS in phases
+    assert not phases & {Phase.HOP_ENTRIES, Phase.VECTORS, Phase.VALUES}
+
+
+class Splitting(Program):
+    """One sum for client 0 of terms that are given."""
+
+    def __init__(self, talk: Collectives, split: dict[int, sparse.csr_array], make: Make) -> None:
+        super().__init__(talk)
+        self._split, self._sums = split, make(talk)
+
+    def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
+        sizes, n = self.silo.facts.sizes, self.silo.facts.nodes
+        terms = {i: sparse.csr_array((sizes[i], n)) for i in self.silo.others}
+        if 0 in terms:
+            terms[0] = self._split[self.silo.silo]
+        self._sums.sum(terms, 2)
+        return False
+
+    @property
+    def report(self) -> dict[str, Array]:
+        return {}
+
+
+def test_sizes_tell_nothing_of_a_single_term() -> None:
+    """However one sum is split among the senders, all vectors have one size; entries in the clear are counted."""
+    graph = drawn(5, n=50, clients=3)
+    whole = sparse.csr_array(looped_adjacency(graph.graph)[graph.devices_of(0)] / 2.0)
+    nothing = sparse.csr_array(whole.shape)
+    traces = []
+    for make in (SummedTerms, ClearTerms):
+        for split in ({1: whole, 2: nothing}, {1: nothing, 2: whole}):
+            channel = Channel(hierarchy_of(graph), SimulationCoins(0))
+            OneProcess(graph, {}, channel, lambda talk, s=split, m=make: Splitting(talk, s, m)).round(0)  # type: ignore[misc]
+            sent = [batch for batch in channel.transcript.messages if batch.phase is not Phase.CAPACITIES]
+            traces.append([(batch.item_bytes, tuple(batch.senders)) for batch in sent])
+    assert traces[0] == traces[1]
+    assert traces[2] != traces[3]  # the broken twin
+
+
+def test_clients_note_what_they_hold() -> None:
+    """After each hop every client holds the rows of its own nodes and no other."""
+    graph = drawn(6)
+    _, run = exchanged(graph, HopSettings(2))
+    view = run.transcript.views(Role.SILO)
+    for rows in (*view.own("hop rows"), *view.own("combined rows")):
+        assert np.array_equal(graph.silo_of[rows.values[:, 0].astype(int)], rows.observers)
+    powers = adjacency_powers(graph.graph, 2)
+    assert [len(rows.values) for rows in view.own("hop rows")] == [power.nnz for power in powers]
+    assert [len(rows.values) for rows in view.own("combined rows")] == [powers[-1].nnz]
+
+
+def test_a_client_without_edges_to_others_gets_its_rows_all_the_same() -> None:
+    """Where no edge crosses clients, terms are empty and every client ends with its own powers."""
+    block = ~np.eye(3, dtype=bool)
+    inside = np.block([[block, ~block & False], [~block & False, block]])
+    graph = dealt(np.stack(np.nonzero(inside)), np.array([0, 0, 0, 1, 1, 1]))
+    found, _ = exchanged(graph, HopSettings(3))
+    assert np.allclose(found, looped_adjacency(graph.graph).toarray() / 3)
+
+
+def test_a_self_loop_counts_once() -> None:
+    """Beside the loop that the exchange adds."""
+    graph = dealt(np.array([[0, 0, 1], [0, 1, 0]]), np.array([0, 1]))
+    found, _ = exchanged(graph, HopSettings(2), ClearTerms)
+    assert np.allclose(found, adjacency_powers(graph.graph, 2)[-1].toarray())
+
+
+@pytest.mark.parametrize(
+    ("make", "rule"),
+    [
+        (lambda: HopSettings(0), "hops must be at least 1; found 0"),
+        (lambda: HopSettings(2, Pruning.SHARES, 0), "kept must be at least 1 entry a node; found 0"),
+        (lambda: TermRange(2**62, 1, 2**40).bits((20, 40), 20, "plaintext"), "fraction_bits must be at most"),
+    ],
+)
+def test_bad_choices_are_refused(make: Callable[[], object], rule: str) -> None:
+    """Each rule is named together with what was found."""
+    with pytest.raises(InputError, match=rule):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule"),
+    [
+        ((0.0, 6.0, 1.0), r"term of client 2 must have entries in \[3, 6\]"),
+        ((0.0, 0.0, np.nan), "finite entries"),
+        ((0.0, 0.0, -1.0), "finite entries"),
+        ((-1.0, 0.0, 1.0), "finite entries"),
+    ],
+)
+def test_bad_terms_are_refused(entry: tuple[float, float, float], rule: str) -> None:
+    """A client that sends an entry outside, NaN or a negative one is named."""
+    with pytest.raises(ProtocolError, match=rule):
+        term_of(np.array([entry]), 2, (3, 6))
+
+
+def small_room(talk: Collectives) -> SummedTerms:
+    sums = SummedTerms(talk)
+    sums.entries = (1, 1)
+    return sums
+
+
+def test_a_receiver_asks_for_more_room_until_the_sum_fits() -> None:
+    """A first table that is far too small costs attempts and changes nothing."""
+    graph = drawn(7, n=200, clients=2, density=0.05)
+    found, run = exchanged(graph, HopSettings(2), small_room)
+    assert np.array_equal(found, exchanged(graph, HopSettings(2))[0])
+    asked = [batch for batch in run.transcript.messages if batch.phase is Phase.CAPACITIES]
+    assert len(asked) > 3
+
+
+def test_a_table_that_never_fits_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After all attempts the error names the client."""
+
+    def overfull(*_: object) -> None:
+        raise SketchOverfullError("full")
+
+    monkeypatch.setattr(row_exchange, "unpacked_sum", overfull)
+    with pytest.raises(SketchOverfullError, match="12 attempts; client 0's was not"):
+        exchanged(drawn(7), HopSettings(2))
+
+
+def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
+    """What client 0 talks through, where the others say what is given."""
+    silo, scheme = Silo.of(graph, 0), Plaintext()
+    nobody = np.zeros(len(silo.nodes), dtype=np.int64)
+    setting = Setting(nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme})
+    talk = Collectives(silo, setting)
+
+    def ask(call: Call) -> Array | list[Array]:
+        return np.zeros(2**12, dtype=np.int64) if call.phase is None else heard
+
+    talk.start(None, ask)
+    return talk
+
+
+@pytest.mark.parametrize("asked", [[[-2]], [[10**9]], [[5], [5]]])
+def test_room_that_makes_no_sense_is_refused(asked: list[list[int]]) -> None:
+    """Less than nothing, more than a dense matrix has, or two answers."""
+    heard = [np.array(asked)] * 3
+    talk = talking(drawn(8), heard)
+    with pytest.raises(ProtocolError, match="must ask for room"):
+        HopExchange(talk, HopSettings(2), SummedTerms(talk)).hop(2)
+
+
+@pytest.mark.parametrize("named", [[0] * 10, list(range(10)), [99] * 10, [-1] * 10, [1]])
+def test_nodes_that_are_not_a_clients_are_refused(named: list[int]) -> None:
+    """One named twice, one of another client, one that there is not, or too few."""
+    graph = dealt(np.array([[0], [29]]), np.arange(30) // 10)
+    with pytest.raises(ProtocolError, match="silo 1 must name 10 nodes of its own"):
+        exchanged_owners(talking(graph, [np.array(named)[:, None]] * 3))
+
+
+@pytest.mark.parametrize("told", [[[4, 0, -1]], [[3, 0, -1]], [[0, -1, -1]], [[0, 0, -2]], [[0, 0, 0], [0, 0, 0]]])
+def test_thresholds_that_make_no_sense_are_refused(told: list[list[int]]) -> None:
+    """More digits than there are, none at the end, below 0, or two."""
+    graph = drawn(8)
+    swapped = replace(graph, silo_of=(graph.silo_of + 1) % 3)
+    talk = talking(swapped, [np.array(told)] * 3)
+    silo = Silo.of(swapped, 1)
+    talk.silo = silo
+    with pytest.raises(ProtocolError, match="silo 0 must tell"):
+        jointly_pruned(talk, sparse.csr_array(np.eye(len(silo.nodes))), 5, 2)
