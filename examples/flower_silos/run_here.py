@@ -13,6 +13,7 @@ Each silo is handed a file with its own part of the graph; the whole graph is in
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -105,7 +106,7 @@ def _make_trouble(federation: LocalFederation, trouble: str, rounds: int) -> Non
         time.sleep(LATE_BY)
         federation.start_node(1)
         print("SuperNode 1 came late", flush=True)
-    while f"silos: {rounds - 1} round" not in federation.log("run"):
+    while not re.search(rf"silos: {rounds - 1} rounds? .*in round {rounds - 1} is due", federation.log("run")):
         time.sleep(0.2)
     time.sleep(MIDDLE)
     federation.kill_node(2)

@@ -68,7 +68,7 @@ class SiloMailbox:
     def __init__(self, grid: Grid, server: SumServer, parties: int, timeout: float | None = None) -> None:
         self._grid, self._server, self._parties, self._timeout = grid, server, parties, timeout
         self._people = _People(grid, server.session)
-        self._due = ""
+        self._due, self._logged = "", (-1, False)
         self.finished: dict[int, dict[str, Array]] = {}
 
     def run(self) -> dict[int, dict[str, Array]]:
@@ -96,7 +96,10 @@ class SiloMailbox:
         self._due = next((turn.due for turn in silos if turn.due), "")
         if all(turn.report for turn in silos):
             self.finished = {silo: named_from_bytes(turn.report) for silo, turn in enumerate(silos)}
-            log(INFO, "silos: %s", self._over)
+        in_round = (len(self.finished.get(0, {}).get("losses", ())), " in round " in self._due)
+        if in_round != self._logged:
+            self._logged = in_round
+            log(INFO, "silos: %s%s", self._over, f"; {self._due} is due" if self._due else "")
         return all(turn.over for turn in silos)
 
     @property

@@ -195,7 +195,7 @@ def test_a_dead_node_is_named_with_what_was_due_and_what_is_over(
     )
     assert ("of round 0, the best so far, test 0." in str(stopped.value)) == bool(over)
     assert [report["losses"].tolist() for report in stopped.value.finished.values()] == [list(losses[:over])] * (
-        SILOS if turn else 0
+        SILOS if over else 0
     )
 
 

@@ -179,9 +179,10 @@ class SiloProcess(Process):
         """After a round: the next one, or None where there is none."""
         assert self._program is not None, "it has just worked"
         goes_on, self._strand, self._given = strand.result, None, []
-        self._found = self._program.report
+        if self._number != BEFORE:
+            self._found = self._program.report
         if not goes_on:
-            self._due, self._report = _Due.NOTHING, self._found
+            self._due, self._report = _Due.NOTHING, self._program.report
             return None
         self._number += 1
         self._kept = self._program.state()
