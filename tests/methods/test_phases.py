@@ -101,7 +101,8 @@ def of_collectives(job: Job) -> Said:
     def make(talk: Collectives, _coins: Coins) -> Rounds:
         return EveryCollective(talk, topologies, between=task.between)
 
-    return said_in(replace(job, task=replace(task, make=make), settle=lambda _: between, driver=OneProcess))
+    alone = replace(job, task=replace(task, make=make), settle=lambda _: between, driver=OneProcess, shown=None)
+    return said_in(alone)
 
 
 class InTheClear(OneProcess):
