@@ -104,15 +104,15 @@ def test_silos_go_on_where_supernodes_are_late_and_restarted(tmp_path: Path) -> 
     done = run([*TROUBLE, "restart"], SILOS, tmp_path)
     assert done.returncode == 0, done.stdout
     for said in ("SuperNode 1 came late", "SuperNode 2 was started again", "RIGHT: the run is that of one process"):
-        assert said in done.stdout
+        assert said in done.stdout, done.stdout
 
 
 def test_silos_that_miss_one_say_which_and_what_was_due(tmp_path: Path) -> None:
     """A SuperNode that is killed for good ends the run by name; the round that was over before is not lost."""
     done = run([*TROUBLE, "dead", "--rounds", "2", "--scheme", "plaintext"], SILOS, tmp_path)
     assert done.returncode == 1, done.stdout
-    assert "in which sum of server in round 1 is due; silent: [2];" in done.stdout
-    assert "STOPPED: 1 of 2 rounds are over, as in one process" in done.stdout
+    assert "in which sum of server in round 1 is due; silent: [2];" in done.stdout, done.stdout
+    assert "STOPPED: 1 of 2 rounds are over, as in one process" in done.stdout, done.stdout
 
 
 def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
