@@ -15,6 +15,7 @@ from fgl_secure.auditing.method import Method
 if TYPE_CHECKING:
     import torch
 
+    from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.rounds import Rounds
     from fgl_secure.training.silo import Facts
@@ -53,6 +54,10 @@ class ProgramMethod(Method):
     @abstractmethod
     def width(self, facts: Facts) -> int:
         """Most entries of a row that devices send their neighbours, from what everybody knows of the graph."""
+
+    def assigned(self, run: Assignment) -> Assignment:
+        """The schemes of a run, by topology, as the method's choices have them: unchanged unless it says otherwise."""
+        return run
 
     def most_rounds(self, facts: Facts) -> int:  # noqa: ARG002  # for those that choose by the graph
         """Most rounds of training: the choice `epochs`, unless a method says otherwise."""

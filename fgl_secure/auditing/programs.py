@@ -71,13 +71,7 @@ def claim_of(rows: Scheme, sums: Topology, server: Scheme, silos: int) -> Claim:
     """
     claim = rows.claim_for(sums)
     models = server.claim_for(server_topology(silos))
-    if not models.guarantees:
-        return claim
-    return Claim(
-        (*claim.guarantees, *models.guarantees),
-        (*claim.leaks_by_design, *models.leaks_by_design),
-        tuple(dict.fromkeys((*claim.assumptions, *models.assumptions))),
-    )
+    return claim.joined(models) if models.guarantees else claim
 
 
 def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
@@ -162,7 +156,9 @@ def program_plan(method: ProgramMethod, asked: Asked) -> Plan:
     """Checks every choice and loads the data; nothing is run."""
     device, graph = compute_device(asked.device), asked.federated()
     subjects = tuple(
-        ProgramSubject(method, graph, filled(named, graph.num_silos), name_of(named), asked.seed, device)
+        ProgramSubject(
+            method, graph, method.assigned(filled(named, graph.num_silos)), name_of(named), asked.seed, device
+        )
         for named in asked.runs
     )
     return Plan(

@@ -88,9 +88,10 @@ def _parser() -> argparse.ArgumentParser:
     inversion.add_arguments(one)
     bench = commands.add_parser("bench", help="how fast the arithmetic is here", formatter_class=style)
     bench.set_defaults(run=_bench)
-    bench.add_argument("part", choices=("field", "lcc", "secmp", "ckks", "hop-adjacency", "secagg"),
-                       help="field arithmetic, Lagrange coded computing, secured training epochs, sums under CKKS, "
-                            "the exchange of adjacency powers, or secure aggregation")  # fmt: skip
+    bench.add_argument("part", choices=("field", "lcc", "secmp", "gradients", "ckks", "hop-adjacency", "secagg"),
+                       help="field arithmetic, Lagrange coded computing, secured training epochs, parameter gradients "
+                            "over relays, sums under CKKS, the exchange of adjacency powers, or secure "
+                            "aggregation")  # fmt: skip
     bench.add_argument("--json", action="store_true", help="print one JSON object")
     _add_reproduce(commands.add_parser("reproduce", help="run a table of a paper again", formatter_class=style))
     museum = commands.add_parser("museum", help="find published flaws without hints", formatter_class=style)

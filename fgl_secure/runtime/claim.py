@@ -117,6 +117,14 @@ class Claim:
     leaks_by_design: tuple[Leak, ...]
     assumptions: tuple[str, ...]
 
+    def joined(self, other: Claim) -> Claim:
+        """This claim and another one, of a run that both are about."""
+        return Claim(
+            (*self.guarantees, *other.guarantees),
+            (*self.leaks_by_design, *other.leaks_by_design),
+            tuple(dict.fromkeys((*self.assumptions, *other.assumptions))),
+        )
+
     def broken_by(self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance) -> Guarantee | None:
         """The first promise that a finding contradicts, or None; see `borne_on`."""
         return next(iter(self.borne_on(secret, coalition, circumstance)), None)

@@ -48,6 +48,9 @@ class Phase(Enum):
     QUERY_WEIGHTS = ("query weights", "rows of the combined adjacency that a client asks another to apply")
     QUERY_ANSWERS = ("query answers", "weighted sums of structure embeddings of one client's nodes")
     MODEL = ("model", "model parameters")
+    ZERO_KEYS = ("keys of zero", "a key that a set of relays draws common shares of zero from")
+    FACTOR_SHARES = ("shares of factors", "a share of each row whose products are a device's gradients, or word of it")
+    PRODUCT_SHARES = ("shares of products", "the sum of products of a silo's devices' shares, plus a share of zero")
     GRADIENT = ("parameter gradient", "one device's gradient of the model parameters, in the clear")
     CORRECT = ("correct predictions", "whether, or how often, a validation or test prediction was right")
 

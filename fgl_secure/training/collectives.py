@@ -288,6 +288,16 @@ class Collectives:
         self._collector = Collector(layers)
         self._collector.collects = self._setting.looks_at(self._gradient_step)
 
+    def unchanging(self, rows: torch.Tensor) -> None:
+        """Says that rows which the watched layers multiply never change: devices need hand them over once.
+
+        Args:
+            rows: float [m, d], kept as long as the program is.
+        """
+        if self._collector is None:
+            raise InputError("layers must be watched before rows are said not to change; found none")
+        self._collector.unchanging(rows)
+
     def gradients(self) -> None:
         """Every device's gradient of the watched model goes to the silo, after `backward`.
 
@@ -371,9 +381,13 @@ class Collectives:
         Returns:
             What each silo sent to this one, [r, w], by its number; of this one none. The sender may have sent
             anything of that type and width.
+
+        Raises:
+            InputError: no silo is named, which says nothing of type and width.
         """
-        (first, *_) = sent.values()
-        nothing = first[:0]
+        if not sent:
+            raise InputError("sent must have rows for at least one other silo, if none of them; found no silo")
+        nothing = next(iter(sent.values()))[:0]
         whole = {silo: sent.get(silo, nothing) for silo in self.silo.others}
         found: list[Array] = self._call(Call(EXCHANGE, self._clock.said(layer), phase=phase, sent=whole))
         return found

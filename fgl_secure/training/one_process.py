@@ -17,13 +17,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.collectives import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
-from fgl_secure.training.device_gradients import (
-    ClearGradients,
-    SummedGradients,
-    gathered,
-    member_sums,
-    sums_members,
-)
+from fgl_secure.training.device_gradients import ClearGradients, gathered
+from fgl_secure.training.gradient_sums import gradient_sums, member_sums, sums_members
 from fgl_secure.training.lockstep import in_lockstep
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
@@ -82,7 +77,7 @@ class OneProcess:
         if between is not None or crossing:  # of as many rows as all processes know of
             code = scheme.fixed_point(most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1))
         self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
-        self._gradients = None if members is None else SummedGradients(members, channel, graph.silo_of)
+        self._gradients = None if members is None else gradient_sums(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)

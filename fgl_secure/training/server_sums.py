@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra.quantization import scaled
 from fgl_secure.protocols.collective import Code, Collective, output_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER, Topology
@@ -155,7 +156,7 @@ class Units:
     def encode(self, rows: Reals) -> Ids:
         """Int64 [k, P] of reals [k, P]."""
         at = rows.shape[-1] - self.counts
-        units = np.ldexp(rows[..., :at], self.grid.fraction_bits)
+        units = scaled(rows[..., :at], self.grid.fraction_bits)
         found: Ids = np.rint(np.concatenate([units, rows[..., at:]], axis=-1)).astype(np.int64)
         return found
 

@@ -123,7 +123,12 @@ class RelayCoded(Scheme):
     @classmethod
     def of_parameters(cls, values: Mapping[str, Any]) -> Self:
         """As many relays as T asks for, unless their number is among the values."""
-        return cls(**{"R": values["T"] + 1, **values} if "T" in values else values)
+        return cls(**{"R": cls.relays_for(values["T"]), **values} if "T" in values else values)
+
+    @staticmethod
+    def relays_for(T: int) -> int:
+        """The fewest relays that do."""
+        return T + 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.T <= LARGEST_T:
@@ -150,19 +155,19 @@ class RelayCoded(Scheme):
 
     @property
     def name(self) -> str:
-        """`relay-coded`, with the parameters that differ from the default in brackets."""
+        """The label, with the parameters that differ from the default in brackets."""
         default = RelayCoded()
         extras = [
             f"p={self.field.modulus}" if self.field != default.field else "",
             f"T={self.T}" if self.T != default.T else "",
-            f"R={self.R}" if self.T + 1 != self.R else "",
+            f"R={self.R}" if self.relays_for(self.T) != self.R else "",
             f"k_min={self.k_min}" if self.k_min != default.k_min else "",
             str(self.profile) if self.profile is not default.profile else "",
             f"padding={self.padding}" if self.padding is not None else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
-        return f"relay-coded[{named}]" if named else "relay-coded"
+        return f"{self.label}[{named}]" if named else self.label
 
     @property
     def anonymous(self) -> bool:

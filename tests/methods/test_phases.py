@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
@@ -17,6 +18,7 @@ from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel, Phase, Role, Step
+from fgl_secure.training.backbones import GCNLayer
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
@@ -52,6 +54,8 @@ class EveryCollective(Rounds):
     def __init__(self, talk: Collectives, topologies: frozenset[str], *, between: bool) -> None:
         super().__init__(talk, 1, None, None)
         self._topologies, self._between = topologies, between
+        self._layer = GCNLayer(1, 1)
+        talk.watch(nn.ModuleList([self._layer]))
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # there is one round
         """Of round 0."""
@@ -62,6 +66,9 @@ class EveryCollective(Rounds):
             talk.backward(talk.neighbours(rows)[1].sum())
         if MEMBERS in self._topologies:
             talk.members(np.zeros((len(self.silo.nodes), 2)))
+            layer, ones = self._layer, torch.ones((len(self.silo.nodes), 1))
+            talk.backward(layer.shift(layer.project(ones, layer.weight), layer.bias).sum())
+            talk.gradients()
         if SERVER in self._topologies:
             talk.server(nothing)
             talk.mean(nothing, 1, 1)

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
+from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product
+from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.topology import TOPOLOGIES, Grouping, Topology
+from fgl_secure.protocols.topology import MEMBERS, TOPOLOGIES, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode, simulate
 
 Array = NDArray[Any]
@@ -29,6 +31,7 @@ VARIABLE = "FGL_SECURE_FUZZ"
 MOST_BYTES = 2**26
 """That may be taken for one of these messages, all of which are below a hundred kilobytes."""
 WIDTH = 3
+PRODUCTS = Layout((Product(1, 3, 2, static=True), Product(1, 2, 2)))
 Prepare = Callable[[Random], Callable[[], object]]
 """Makes a changed message; what it gives has the receiver hear it, and raises where it is refused."""
 EXTREMES = (0, 1, 2, -1, 127, 255, 2**16, 2**31 - 1, 2**32, 2**61 - 1, 2**62, 2**63 - 1, -(2**63))
@@ -85,6 +88,10 @@ class Listening(SumMachine):
         super().__init__(machine.parties)
         self._machine, self._heard = machine, heard
         self.remarks = machine.remarks
+
+    @property
+    def inner(self) -> SumMachine:
+        return self._machine
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         self._machine.begin(step, rows)
@@ -152,7 +159,27 @@ def arrivals(scheme: Scheme) -> list[Arrival]:
         parties, topology = small(name, scheme)
         if scheme.refuses(topology) is None:
             _run(scheme.fitted(topology), parties, topology, found)
+        if isinstance(scheme, CodedProducts) and name == MEMBERS:
+            _run_products(scheme, parties, topology, found)
     return found
+
+
+def _run_products(scheme: CodedProducts, parties: Directory, topology: Topology, heard: list[Arrival]) -> None:
+    coins, machines = count(), list[SumMachine]()
+    for hosted in _hosts(topology):
+        draws = OwnDraws(SimulationCoins(next(coins)))
+        made = scheme.product_machines(topology, PRODUCTS, SESSION, draws, hosted)
+        machines += [Listening(each, heard) for each in made]
+    for number, width in enumerate((PRODUCTS.static + PRODUCTS.fresh, PRODUCTS.fresh)):
+        rows, owners = np.arange(5 * width, dtype=np.int64).reshape(5, width), topology.grouping.row_owner
+        for machine in machines:
+            own = np.isin(owners, machine.parties)
+            machine.begin(Step(number), rows[own] if own.any() and _has_rows(machine) else None)
+        simulate(machines, Channel(parties, SimulationCoins(99)))
+
+
+def _has_rows(machine: SumMachine) -> bool:
+    return isinstance(machine, Listening) and isinstance(machine.inner, Devices)
 
 
 def _run(scheme: Scheme, parties: Directory, topology: Topology, heard: list[Arrival]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.hosting import Due
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -18,7 +19,7 @@ from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, decode, encode
 from tests.protocols.hostile import SESSION, alike, arrivals, in_little_memory, tallied, to_machines, trials
 from tests.protocols.test_roles import ALL
 
-SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3))
+SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3), CodedProducts(k_min=2))
 
 
 @pytest.fixture

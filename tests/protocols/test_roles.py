@@ -20,6 +20,7 @@ from fgl_secure import protocols
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.perturbed import Noisy
@@ -31,6 +32,7 @@ from fgl_secure.protocols.together import Together
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology
 from fgl_secure.runtime import Channel, Directory, Draws, OwnDraws, Role
 from fgl_secure.schemes import IN_TREE
+from tests.protocols.hostile import PRODUCTS
 
 SESSION = bytes(16)
 WRAPPERS = {Together, Noisy}
@@ -127,6 +129,9 @@ def test_no_class_is_left_over() -> None:
     """Every class of machines plays a role in some scheme; one more would be a second one for some role."""
     made = (each.machines(topology, SESSION, draws()) for each in ALL for topology in served(each))
     playing = {each for machines in made for each in apart(machines)}
+    coded = CodedProducts()
+    members = next(topology for topology in served(coded) if topology.name == "members")
+    playing.update(apart(coded.product_machines(members, PRODUCTS, SESSION, draws())))
     assert concrete() == playing
     assert Extra not in concrete()  # a twin counts where it is part of the package
 

@@ -153,6 +153,13 @@ def test_rows_of_another_width_are_refused() -> None:
         together(silo_makes(GRAPH, Uneven, {}), GRAPH, Plaintext())
 
 
+def test_an_exchange_with_nobody_is_refused() -> None:
+    """Of no silo's rows nobody knows type and width."""
+    channel = Channel(hierarchy_of(GRAPH.in_one_silo()), SimulationCoins(0))
+    with pytest.raises(InputError, match="sent must have rows for at least one other silo"):
+        OneProcess(GRAPH.in_one_silo(), {}, channel, Uneven).round(0)
+
+
 class Greedy(Program):
     """Asks for more marks than there are silos."""
 

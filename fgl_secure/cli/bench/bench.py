@@ -13,6 +13,7 @@ import torch
 
 from fgl_secure.cli.bench import ckks as bench_ckks
 from fgl_secure.cli.bench import field as bench_field
+from fgl_secure.cli.bench import gradients as bench_gradients
 from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
 from fgl_secure.cli.bench import lcc as bench_lcc
 from fgl_secure.cli.bench import secagg as bench_secagg
@@ -23,6 +24,7 @@ PARTS: dict[str, Callable[[], Report]] = {
     "field": bench_field.run,
     "lcc": bench_lcc.run,
     "secmp": bench_secmp.run,
+    "gradients": bench_gradients.run,
     "ckks": bench_ckks.run,
     "hop-adjacency": bench_hop_adjacency.run,
     "secagg": bench_secagg.run,

@@ -27,7 +27,7 @@ from fgl_secure.training.parties import helpers_of, hierarchy_of
 DATASETS = ("digits", "Cora", "PubMed")
 PROTOCOLS = ("relay-coded", "secmp", "plaintext")
 EPOCHS = 15
-"""Rounds of each, taking turns; the first, which compiles, agrees on keys and lays out every gradient, is apart."""
+"""Rounds of each, taking turns; the first, which compiles, agrees on keys and shares static rows, is apart."""
 HIDDEN, T = 64, 1
 EPOCH_BOUND, BYTES_BOUND = 3.0, 0.65
 PUBLISHED_BYTES = 4 * (HIDDEN * (T + 1) + 3 * T + 2)
@@ -71,14 +71,14 @@ def _prepared(dataset: str) -> Prepared:
 def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
     name = prepared.graph.graph.name
     named = zip(prepared.runs, prepared.names, strict=True)
-    cases = [_Case("plain PyG", _plain(prepared), None), *(_secured(prepared, *each) for each in named)]
-    first = {case.name: _seconds(case.run, 0) for case in cases}
+    cases = [_Case("plain PyG", plain_epoch(prepared), None), *(_secured(prepared, *each) for each in named)]
+    first = {case.name: seconds_of(case.run, 0) for case in cases}
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     for number in range(1, EPOCHS + 1):
         for case in cases:
-            seconds[case.name].append(_seconds(case.run, number))
-    timings = [_timing(f"{name}: epoch, {case.name}", seconds[case.name]) for case in cases]
-    timings += [_timing(f"{name}: first epoch with set-up, {key}", [value]) for key, value in first.items()]
+            seconds[case.name].append(seconds_of(case.run, number))
+    timings = [timing_of(f"{name}: epoch, {case.name}", seconds[case.name]) for case in cases]
+    timings += [timing_of(f"{name}: first epoch with set-up, {key}", [value]) for key, value in first.items()]
     figures = [
         Figure(
             f"{name}: epoch under {case.name} over plain PyG",
@@ -88,8 +88,7 @@ def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
             Side.AT_MOST,
             EPOCH_BOUND,
             "all parties' work in one process, which expands a mask once for both of its ends and hashes what opens a "
-            "tag once for all relays; from the second round on parameter gradients are summed without laying out their "
-            "masks, to the same bits",
+            "tag once for all relays; parameter gradients are coded products in every round",
         )
         for case in cases[1:]
     ]
@@ -131,7 +130,7 @@ def _secured(prepared: Prepared, run: Assignment, name: str) -> _Case:
     return _Case(name, silos.round, channel)
 
 
-def _plain(prepared: Prepared) -> Round:
+def plain_epoch(prepared: Prepared) -> Round:
     """Full-batch training of PyG's two-layer GCN on the same graph, with the same optimiser."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -151,11 +150,13 @@ def _plain(prepared: Prepared) -> Round:
     return epoch
 
 
-def _seconds(work: Round, number: int) -> float:
+def seconds_of(work: Round, number: int) -> float:
+    """What one round takes."""
     start = time.perf_counter()
     work(number)
     return time.perf_counter() - start
 
 
-def _timing(name: str, seconds: list[float]) -> Timing:
+def timing_of(name: str, seconds: list[float]) -> Timing:
+    """The median of rounds, with the fastest and the slowest."""
     return Timing(name, "cpu", statistics.median(seconds), min(seconds), max(seconds), len(seconds))

@@ -19,7 +19,8 @@ class FedStruct(Method):
     """FedStruct: clients exchange structure beforehand and train on sums over all nodes.
 
     How structure is exchanged follows from the topology that a scheme is named for: terms of powers of the adjacency
-    for "clients", embeddings hop by hop for "neighbours", where nobody holds a power.
+    for "clients", embeddings hop by hop for "neighbours", where nobody holds a power. A scheme for "clients" also adds
+    up gradients for owners; one for "server" what the server is told: gradients, losses and counts of right answers.
 
     Attributes:
         backbone: graph neural network of a client's own features.
@@ -47,14 +48,14 @@ class FedStruct(Method):
     task: ClassVar[str] = "node classification with shared structure features (ICLR 2025)"
     summed: ClassVar[str] = (
         "terms B_ijk of adjacency powers for client i; gradients of the structure features for the server or the "
-        "owners of the rows"
+        "owners of the rows; other gradients, losses and right predictions for the server"
     )
     sees: ClassVar = MappingProxyType({
         "plaintext": "a client every term, the server every gradient",
         "ckks, pairwise-masking": "a client the sum of the terms, the server the sum of the gradients",
         "relay-coded": "a client sums over foreign neighbours hop by hop, and no term",
     })  # fmt: skip
-    topologies: ClassVar[tuple[str, ...]] = ("clients", "neighbours")
+    topologies: ClassVar[tuple[str, ...]] = ("clients", "neighbours", "server")
     usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1, "bound": 1024.0}}
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "ckks", "relay-coded")
     trained: ClassVar[str] = "relay-coded"

@@ -36,7 +36,7 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     exchanged_owners,
     owners_of,
 )
-from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, NoStructure, Structure
+from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, Structure
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives, Ids
@@ -88,7 +88,7 @@ class FedStructTask:
         return self.shares and self.learns and to_owners
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Given:
     """What a client need not find out, in simulations that have the whole graph.
 
@@ -112,11 +112,11 @@ class FedStruct(Rounds):
 
     Attributes:
         model: from the end of what comes before the first round.
-        structure: the same.
+        structure: the same; None where nothing is shared.
     """
 
     model: ClientModel
-    structure: Structure
+    structure: Structure | None
 
     def __init__(
         self,
@@ -168,7 +168,11 @@ class FedStruct(Rounds):
         return features
 
     def _fixed(self) -> Table:
-        return own_features(self.silo, self._task) if self._given.features is None else self._given.features
+        if self._given.features is not None:
+            return self._given.features
+        if self._preset.name == "paper":
+            raise InputError("features must be given under the paper preset, which has those of the whole graph")
+        return own_features(self.silo, self._task)
 
     def _everybodys(self, features: Table) -> Table:
         """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
@@ -200,10 +204,10 @@ class FedStruct(Rounds):
             alone=self._alone,
         )
 
-    def _structure(self) -> Structure:
+    def _structure(self) -> Structure | None:
         exchange = self._task.exchange
         if isinstance(exchange, NoExchange):
-            return NoStructure()
+            return None
         if isinstance(exchange, HopwiseExchange):
             return Hopwise(self.talk, self._preset.hops, self._device)
         rows = self._given.rows
@@ -226,7 +230,10 @@ class FedStruct(Rounds):
         self.model.train()
         self.model.forget()
         loss = self.model.loss(self.scores())
-        self.structure.backward(loss)
+        if self.structure is None:
+            torch.autograd.backward(loss)
+        else:
+            self.structure.backward(loss)
         theta = self.model.gradient()
         told, sums = self.talk.server(np.append(theta[:0] if self._alone else theta, float(loss.detach())), own)
         self.model.step(theta if self._alone else told[:-1], self._structure_step())
@@ -255,9 +262,7 @@ class FedStruct(Rounds):
     def scores(self) -> torch.Tensor:
         """The scores of own nodes, float [m, classes]."""
         scores = self.model.scores()
-        if isinstance(self._task.exchange, NoExchange):
-            return scores
-        return scores + self.structure.combine(self.model.embeddings())
+        return scores if self.structure is None else scores + self.structure.combine(self.model.embeddings())
 
     def _counts(self, number: int) -> Counts:
         """Right predictions after so many rounds, where they are asked for: see `_score`."""

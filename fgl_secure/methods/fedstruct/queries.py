@@ -29,7 +29,7 @@ EVERYTHING = AuditRule(1.0, 1)
 """Refuses nothing, and only keeps account of what is told."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Answering:
     """What one client answers in every round, as it has decided before the first.
 
@@ -159,8 +159,6 @@ class Queries(Structure):
         sums: of gradients of embeddings.
         device: where model compute runs.
     """
-
-    of_all = False
 
     def __init__(
         self,

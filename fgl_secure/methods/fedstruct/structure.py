@@ -9,7 +9,7 @@ itself, and the sum over a node's neighbours at other clients comes from a schem
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,46 +31,28 @@ OWN_HOP_ROWS = "own hop embeddings"
 
 
 class Structure(ABC):
-    """Structure embeddings of own nodes, forward and backward.
-
-    Attributes:
-        of_all: whether they are made of the embeddings of all nodes, or of own nodes alone.
-    """
-
-    of_all: ClassVar[bool]
+    """Structure embeddings of own nodes, forward and backward."""
 
     @abstractmethod
     def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """The structure embeddings float [m, c] of own nodes, from g(s_u) of the nodes that the client has, [., c]."""
+        """The structure embeddings float [m, c] of own nodes, from g(s_u) of the nodes whose features the client has.
 
-    @abstractmethod
-    def backward(self, loss: torch.Tensor) -> None:
-        """Gradients of all clients' losses, as far as this client computes them, for every parameter that it has."""
-
-
-class NoStructure(Structure):
-    """Clients share nothing of their graphs: f alone, for what FedStruct is compared with."""
-
-    of_all = False
-
-    def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
-        """Never asked for."""
-        raise NotImplementedError
+        Args:
+            embeddings: float [n, c] where clients hold the features of all nodes, else [m, c].
+        """
 
     def backward(self, loss: torch.Tensor) -> None:
-        """Of its own loss."""
+        """Gradients for every parameter that the client has: of its own loss, unless gradients travel."""
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
-class HeldRows(NoStructure):
+class HeldRows(Structure):
     """The client holds its rows of A-bar, and the embeddings of all nodes; it says nothing.
 
     Args:
         rows: CSR [m, n].
         device: where model compute runs.
     """
-
-    of_all = True
 
     def __init__(self, rows: sparse.csr_array, device: torch.device | None = None) -> None:
         self._rows = SparseMatrix(rows, device)
@@ -91,8 +73,6 @@ class Hopwise(Structure):
         hops: L_s, at least 1.
         device: where model compute runs.
     """
-
-    of_all = False
 
     def __init__(self, talk: Collectives, hops: int, device: torch.device | None = None) -> None:
         self._talk, self._hops, self._nodes = talk, hops, talk.silo.nodes

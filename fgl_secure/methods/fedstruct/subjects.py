@@ -31,6 +31,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
@@ -40,7 +41,7 @@ SPLIT = (0.1, 0.1, 0.8)
 
 CLEAR = "plaintext"
 MASKING = PairwiseMasking()
-"""Adds up gradients wherever terms are not in the clear."""
+"""Adds up what is for the server wherever terms are not in the clear, unless a run says otherwise."""
 
 OF_ROWS = (
     "pruning", "kept", "sharing", "delivery", "tau", "count_queries", "least_nodes", "pooled", "k_min"
@@ -161,43 +162,54 @@ def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
 
     Args:
         method: the choices.
-        run: a scheme for "clients" or one for "neighbours".
+        run: a scheme for "clients" or one for "neighbours", and perhaps one for "server"; the server's sums are masked
+            unless terms are in the clear.
 
     Raises:
-        InputError: there are both.
+        InputError: there are both, or neither.
     """
-    if len(run) > 1:
-        raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct; found {', '.join(run)}")
-    if "neighbours" in run:
-        return HopwiseExchange(run["neighbours"], MASKING)
-    terms = run["clients"]
-    clear = terms.name == CLEAR
+    if len(run.keys() - {SERVER}) != 1:
+        named = ", ".join(f"{topology}={scheme.name}" for topology, scheme in run.items())
+        raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct, one; found {named}")
+    if NEIGHBOURS in run:
+        return HopwiseExchange(run[NEIGHBOURS], run.get(SERVER, MASKING))
+    terms = None if run[CLIENTS].name == CLEAR else run[CLIENTS]
+    gradients = run.get(SERVER, None if terms is None else MASKING)
+    delivery = GradientDelivery(method.delivery)
+    adding = gradients if delivery is GradientDelivery.SERVER else terms
     return RowExchange(
-        None if clear else terms,
-        None if clear else MASKING,
+        terms,
+        gradients,
         Pruning(method.pruning or Pruning.MATRIX),
         FeatureSharing(method.sharing),
-        GradientDelivery(method.delivery),
+        delivery,
         None if method.count_queries else AuditRule(method.tau, method.least_nodes),
         method.pooled,
-        1 if clear else method.k_min,
+        1 if adding is None or adding.name == CLEAR else method.k_min,
     )
 
 
 def name_of(exchange: Exchange) -> str:
     """What the exchange is called in tables: its scheme, and what differs from the default in brackets."""
     if isinstance(exchange, HopwiseExchange):
-        return f"hopwise[{exchange.sums.name}]"
+        return f"hopwise[{exchange.sums.name}{_server_of(exchange, MASKING, ',')}]"
     queries = exchange.sharing is FeatureSharing.QUERIES
     extras = [
         "queries" if queries else "",
         ("counted" if exchange.rule is None else f"tau={exchange.rule.most_leverage:g}") if queries else "",
         "pooled" if exchange.pooled and queries else "",
         "to owners" if exchange.delivery is GradientDelivery.OWNER else "",
+        _server_of(exchange, None if exchange.terms is None else MASKING),
     ]
     name = CLEAR if exchange.terms is None else exchange.terms.name
     named = ",".join(extra for extra in extras if extra)
     return f"{name}[{named}]" if named else name
+
+
+def _server_of(exchange: Exchange, usual: Scheme | None, before: str = "") -> str:
+    """The scheme of the server's sums, where it is not the usual one."""
+    chosen = exchange.gradients
+    return "" if chosen == usual or chosen is None else f"{before}server={chosen.name}"
 
 
 def _preset(method: FedStruct, chosen: FedStructPreset) -> FedStructPreset:
@@ -220,7 +232,7 @@ def _check_masks(exchange: Exchange, graph: FederatedGraph) -> None:
     """Refuses masked sums for one client with less than two others, whose sum would be one term."""
     if not isinstance(exchange, RowExchange) or graph.num_silos > 2:
         return
-    to_owners = exchange.gradients is not None and exchange.delivery is GradientDelivery.OWNER
+    to_owners = exchange.terms is not None and exchange.delivery is GradientDelivery.OWNER
     if isinstance(exchange.terms, PairwiseMasking) or to_owners:
         raise InputError(
             f"silos must be at least 3 for {name_of(exchange)}, where a client gets the masked sum of the others; "

@@ -18,9 +18,11 @@ from dataclasses import dataclass, replace
 import torch
 
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.presets import Federation, Preset
 
@@ -79,7 +81,8 @@ def train_framework(
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of initial weights and dropout.
-        scheme: how neighbourhood sums are computed; in the clear by default. Its masks come from the system.
+        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
+            default. Its masks come from the system.
         device: where model compute runs; the CPU by default.
         progress: called after each round.
 
@@ -89,5 +92,6 @@ def train_framework(
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
     federated = replace(preset, federation=framework.federation or preset.federation)
-    silos = silos_of(seen, scheme, federated, backbone=backbone, seed=seed, device=device)
+    schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
+    silos = silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device)
     return silos.train(progress=progress)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from fgl_secure.auditing.program_method import ProgramMethod
 from fgl_secure.backbones import maker, names
 from fgl_secure.choices import check_choices, choice, part, required
+from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
     import torch
 
+    from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.presets import Preset
     from fgl_secure.training.rounds import Rounds
@@ -54,6 +56,8 @@ class HiFGL(ProgramMethod):
         preset: "honest" or "paper".
         epochs: most training rounds; None takes the preset's.
         static_first_layer: whether the neighbours' features are summed once and for all.
+        gradients: how relays sum parameter gradients of a silo's devices, where the scheme has relays: "coded" as
+            products of two rows, or "dense", which masks every entry of every device's gradients.
         privacy: of what devices send; None for no noise.
 
     Raises:
@@ -86,6 +90,11 @@ class HiFGL(ProgramMethod):
     static_first_layer: bool = choice(
         False, "sum the neighbours' features once and project the sum anew in every round"
     )
+    gradients: str = choice(
+        "coded",
+        "parameter gradients over relays: coded (products of two rows of each device) or dense (every entry masked)",
+        known=("coded", "dense"),
+    )
     privacy: EmbeddingPrivacy | None = part(
         EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
     )
@@ -104,6 +113,19 @@ class HiFGL(ProgramMethod):
         widths = chosen.widths(facts.features, facts.classes)
         made = widest(maker(self.backbone, published=chosen.published_aggregation), widths)
         return max(made, facts.features if chosen.static_first_layer else 1)
+
+    def assigned(self, run: Assignment) -> Assignment:
+        """With products for members whose scheme is relay-coded, where gradients are to be coded."""
+        from fgl_secure.protocols.coded_products import CodedProducts  # noqa: PLC0415  # numba comes with it
+        from fgl_secure.protocols.relay_coded import RelayCoded  # noqa: PLC0415  # as above
+
+        members = run["members"]
+        if self.gradients == "dense" or type(members) is not RelayCoded:
+            return run
+        try:
+            return {**run, "members": CodedProducts.over(members)}
+        except InputError as error:
+            raise InputError(f'{error}; take fewer, or gradients="dense"') from error
 
     def most_rounds(self, facts: Facts) -> int:
         """See `ProgramMethod.most_rounds`."""

@@ -64,7 +64,7 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
     """
     device = compute_device(asked.device)
     graph = asked.federated()
-    runs = tuple(filled(run, graph.num_silos) for run in asked.runs)
+    runs = tuple(method.assigned(filled(run, graph.num_silos)) for run in asked.runs)
     training = method.training(graph.graph.name)
     check_selection(training.name, training.selection, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph

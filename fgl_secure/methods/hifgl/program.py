@@ -60,6 +60,7 @@ class HiFGL(Rounds):
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
         talk.watch(self.layers)
+        talk.unchanging(self._features)
 
     def _placed(self, array: Array) -> torch.Tensor:
         return torch.tensor(array).to(self._device)
@@ -110,8 +111,13 @@ class HiFGL(Rounds):
         """The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept."""
         if self._static is None:
             raw = part.raw_message(self._features, self._degrees)
-            self._static = self.talk.neighbours(raw, layer=0)[1]
+            self._keep(self.talk.neighbours(raw, layer=0)[1])
+        assert self._static is not None, "it has just been kept"
         return self._static
+
+    def _keep(self, sums: torch.Tensor) -> None:
+        self._static = sums
+        self.talk.unchanging(sums)
 
     def _activate(self, h: torch.Tensor, number: int, *, training: bool) -> torch.Tensor:
         h, rate = torch.relu(h), self._preset.dropout
@@ -175,7 +181,9 @@ class HiFGL(Rounds):
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])
         self._coins.set_state(torch.from_numpy(state["coins"].copy()))
-        self._static = self._placed(state["static"]) if "static" in state else None
+        self._static = None
+        if "static" in state:
+            self._keep(self._placed(state["static"]))
 
 
 def _classes(logits: torch.Tensor) -> NDArray[np.int64]:

@@ -16,11 +16,12 @@ from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
 from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
 from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Claim
+from fgl_secure.runtime import Claim, Secret
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -29,8 +30,8 @@ from fgl_secure.training.parties import neighbour_sums
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
     "training; the claim is the same, so what contradicts it there counts.",
-    "Models, and gradients that are summed under a protocol, are counted by size; from the second round on such "
-    "gradients are added up without laying out their masks, to the same bits.",
+    "Models are counted by size. Gradients that are summed under a protocol are so in every round; what silos get of "
+    "them is recorded.",
 )
 
 
@@ -63,6 +64,10 @@ class HiFGLSubject(Subject):
         """Those of the scheme and its variants."""
         sums = Topology(NEIGHBOURS, neighbour_sums(self.prepared.heard), 1)
         whole = claim_of(self.scheme, sums, self.schemes[SERVER], self.prepared.graph.num_silos)
+        members = self.schemes[MEMBERS]
+        if isinstance(members, CodedProducts):
+            kept = tuple(promise for promise in whole.guarantees if promise.secret is not Secret.PARAMETER_GRADIENT)
+            whole = replace(whole, guarantees=kept).joined(members.products_claim())
         return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}
 
     @property
@@ -83,8 +88,9 @@ class HiFGLSubject(Subject):
         if not isinstance(self.scheme, Perturbed):
             return None
         shorter = replace(self.prepared, preset=self.prepared.preset.with_epochs(result.rounds))
-        quiet = HiFGLSubject(shorter, {**self.schemes, NEIGHBOURS: self.scheme.inner, MEMBERS: self.scheme.inner},
-                             self.scheme.inner.name)  # fmt: skip
+        members = self.scheme.inner if self.schemes[MEMBERS] is self.scheme else self.schemes[MEMBERS]
+        schemes = {**self.schemes, NEIGHBOURS: self.scheme.inner, MEMBERS: members}
+        quiet = HiFGLSubject(shorter, schemes, self.scheme.inner.name)
         without = quiet.train(progress=progress(quiet.name))
         target = self.scheme.settings.target
         found = measured(self.scheme, self.prepared.seed)

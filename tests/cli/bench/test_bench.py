@@ -10,6 +10,7 @@ import pytest
 from fgl_secure.cli.bench import bench
 from fgl_secure.cli.bench import ckks as bench_ckks
 from fgl_secure.cli.bench import field as bench_field
+from fgl_secure.cli.bench import gradients as bench_gradients
 from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
 from fgl_secure.cli.bench import lcc as bench_lcc
 from fgl_secure.cli.bench import secagg as bench_secagg
@@ -32,6 +33,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_field, "LENGTH", 2**12)
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits",))
     monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
+    for name, value in {"DATASETS": ("digits",), "EPOCHS": 2, "DENSE_EPOCHS": 1}.items():
+        monkeypatch.setattr(bench_gradients, name, value)
     for name, value in {"SHAPE": (6, 300), "TERMS": 3, "SAMPLED_ROWS": 2}.items():
         monkeypatch.setattr(bench_ckks, name, value)
     for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():

@@ -22,6 +22,8 @@ from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS
 from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
+from fgl_secure.protocols.lightsecagg import LightSecAgg
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Circumstance, Role, Secret
 from fgl_secure.schemes import assignment
@@ -146,9 +148,9 @@ def test_bad_choices_are_refused_when_they_are_made(choices: dict[str, object], 
         (FedStruct(kept=5), 5, "relay-coded", "kept must go with a scheme for clients; found 5"),
         (FedStruct(delivery="owner"), 5, "relay-coded", "delivery must go with a scheme for clients; found owner"),
         (QUICK, 5, "magic", "scheme must be one of plaintext, secmp"),
-        (QUICK, 5, "ckks-shared-key", "scheme must serve clients or neighbours, .*; ckks-shared-key serves server and"),
+        (QUICK, 5, "ckks-shared-key", "scheme must be for clients or for neighbours .*; found server=ckks-shared-key"),
         (QUICK, 5, "neighbours=ckks", "scheme must serve neighbours, .*; ckks serves clients and not"),
-        (QUICK, 5, "server=ckks", "scheme must be for clients or neighbours here; found server=ckks"),
+        (QUICK, 5, "clients=plaintext,server=ckks", "scheme must serve server, .*; ckks serves clients and not"),
         (QUICK, 5, "ckks[T=2]", "ckks must be named without parameters"),
         (QUICK, 5, "ckks,relay-coded", "scheme must be for clients or for neighbours in a run of fedstruct"),
     ],
@@ -177,6 +179,23 @@ def test_the_topology_says_how_structure_is_exchanged() -> None:
     """Terms for clients, embeddings for neighbours; a name that serves both is for terms."""
     assert isinstance(exchange("plaintext"), RowExchange)
     assert isinstance(exchange("neighbours=plaintext"), HopwiseExchange)
+
+
+def test_a_scheme_for_the_server_may_be_named() -> None:
+    """It adds up what the server is told; else that is masked, unless terms are in the clear."""
+    assert exchange("plaintext").gradients is None
+    assert exchange("ckks").gradients == PairwiseMasking()
+    masked = exchange("clients=plaintext,server=pairwise-masking")
+    assert isinstance(masked, RowExchange)
+    assert (masked.terms, masked.gradients, masked.k_min) == (None, PairwiseMasking(), 2)
+    clear = exchange("clients=ckks,server=plaintext")
+    assert isinstance(clear, RowExchange)
+    assert clear.k_min == 1
+    assert name_of(clear) == "ckks[server=plaintext]"
+    hopwise = exchange("neighbours=relay-coded,server=lightsecagg")
+    assert isinstance(hopwise, HopwiseExchange)
+    assert isinstance(hopwise.gradients, LightSecAgg)
+    assert name_of(hopwise).endswith(",server=lightsecagg]")
 
 
 def test_structure_embeddings_have_room_unless_a_field_was_chosen() -> None:

@@ -12,14 +12,17 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
+from fgl_secure.training import gradient_sums as of_members
 from fgl_secure.training.collectives import Call
-from fgl_secure.training.device_gradients import ClearGradients, Collector, Factors, SummedGradients, gathered
+from fgl_secure.training.device_gradients import ClearGradients, Collector, DeviceFactors, Factors, gathered
+from fgl_secure.training.gradient_sums import CodedGradients, HostedMembers, SummedGradients, gradient_sums
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
 
@@ -64,10 +67,14 @@ def factors_of(backbone: str, preset: Preset) -> Caught:
     return method
 
 
-def summed(scheme: RelayCoded, recording: Recording | None = None) -> tuple[SummedGradients, Channel]:
+SCHEMES = (RelayCoded(k_min=3, T=2, R=3), CodedProducts(k_min=3))
+schemes = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+
+
+def summed(scheme: RelayCoded, recording: Recording | None = None) -> tuple[SummedGradients | CodedGradients, Channel]:
     """The sums of a scheme on a channel of their own."""
     channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(1), recording)
-    return SummedGradients(scheme, channel, GRAPH.silo_of), channel
+    return gradient_sums(scheme, channel, GRAPH.silo_of), channel
 
 
 @models
@@ -82,48 +89,84 @@ def test_factors_sum_to_autograds_gradient(backbone: str, preset: Preset) -> Non
             assert np.abs(ours).max() > 0
 
 
+def answers(channel: Channel) -> list[dict[int, np.ndarray]]:
+    """What silos get of gradients in each recorded round: arrays by round and place."""
+    found: dict[int, list[np.ndarray]] = {}
+    for batch in channel.transcript.messages:
+        if batch.fields is not None and batch.phase in (Phase.SHARE_SUMS, Phase.PRODUCT_SHARES):
+            shares = [value for name, value in batch.fields.items() if name.startswith(SUM)]
+            found.setdefault(batch.step.round, []).extend(map(np.asarray, shares))
+    return [dict(enumerate(found[number])) for number in sorted(found)]
+
+
 @models
-def test_the_shortcut_is_the_scheme_bit_for_bit(backbone: str, preset: Preset) -> None:
-    """Rounds without masks give the very sums of a round with them, and count the same messages and bytes."""
+@schemes
+def test_every_round_runs_the_scheme(backbone: str, preset: Preset, scheme: RelayCoded) -> None:
+    """Equal gradients have equal sums and as many messages in each round, under masks of that round."""
     factors = factors_of(backbone, preset).factors
-    sums, channel = summed(RelayCoded(k_min=3, T=2, R=3))
-    whole = sums.sums(factors, Step(0))
-    first = channel.transcript.message_count, channel.transcript.byte_count
-    keys = [b for b in channel.transcript.messages if b.phase is Phase.KEYS]
-    short = sums.sums(factors, Step(1))
-    for a, b in zip(whole, short, strict=True):
-        assert a.dtype == b.dtype == np.float64
-        assert np.array_equal(a, b)
-    assert channel.transcript.message_count == 2 * first[0] - sum(b.messages for b in keys)
-    assert channel.transcript.byte_count == 2 * first[1] - sum(b.bytes for b in keys)
-    shares = [b for b in channel.transcript.messages if b.phase is Phase.SHARES]
-    assert [b.step.round for b in shares] == sorted(b.step.round for b in shares)
-    sizes = [sum(b.bytes for b in shares if b.step.round == number) for number in (0, 1)]
-    assert sizes[0] == sizes[1] > 0
-
-
-def test_recorded_rounds_run_the_scheme() -> None:
-    """Every round that is recorded has masks of its own: shares of equal gradients differ between rounds."""
-    factors = factors_of("gcn", QUICK).factors
-    sums, channel = summed(RelayCoded(), Recording.everything(rounds=2))
+    sums, channel = summed(scheme, Recording.everything())
     rounds = [sums.sums(factors, Step(r)) for r in range(3)]
-    assert all(np.array_equal(a, b) for a, b in zip(rounds[0], rounds[2], strict=True))
-    kept = [(b.step.round, b.fields) for b in channel.transcript.messages if b.phase is Phase.SHARE_SUMS and b.fields]
-    assert {number for number, _ in kept} == {0, 1}
-    one, other = (next(fields[SUM] for number, fields in kept if number == r) for r in (0, 1))
-    assert (one != other).any()
+    for other in rounds[1:]:
+        assert all(np.array_equal(a, b) and a.dtype == np.float64 for a, b in zip(rounds[0], other, strict=True))
+    first, second, third = answers(channel)
+    assert all((first[at] != second[at]).any() for at in first)
+    assert all((third[at] != second[at]).any() for at in first)
+    sent = [[b for b in channel.transcript.messages if b.step.round == r and b.phase is not Phase.KEYS] for r in (1, 2)]
+    counts = [[(b.phase, b.messages, b.item_bytes) for b in batches] for batches in sent]
+    assert counts[0] == counts[1] != []
+
+
+@models
+def test_coded_sums_are_the_dense_ones_up_to_rounding(backbone: str, preset: Preset) -> None:
+    """Products of rounded factors, and rounded products; biases are rows, and the same bits."""
+    factors = factors_of(backbone, preset).factors
+    dense, coded = (summed(scheme)[0].sums(factors, Step(0)) for scheme in SCHEMES)
+    for each, one, other in zip(factors, dense, coded, strict=True):
+        assert np.array_equal(one, other) if each.is_bias else np.allclose(one, other, atol=0.02)
+        assert one.shape == other.shape
+        assert np.abs(one).max() > 0
+
+
+@pytest.mark.parametrize(
+    ("backbone", "preset", "static"),
+    [(*model, still) for model, still in zip(MODELS, ([0], [0, 1], [0], [0, 1]), strict=True)],
+    ids=NAMES,
+)
+def test_rows_of_the_first_layer_are_static(backbone: str, preset: Preset, static: list[int]) -> None:
+    """They are the features, or sums of them that are kept: devices share them once, and biases have none."""
+    factors = factors_of(backbone, preset).factors
+    assert [number for number, each in enumerate(factors) if each.static] == static
+    assert all(each.layer == 0 for each in factors if each.static)
+
+
+def test_a_silos_process_has_the_bits_of_one_process() -> None:
+    """Whether devices are hosted by their silo or talk to relays: gradients, and other rows."""
+    caught = factors_of("sage", QUICK)
+    sizes = tuple(np.bincount(GRAPH.silo_of).tolist())
+    for scheme in (*SCHEMES, RelayCoded(k_min=13), CodedProducts(k_min=13)):
+        whole = summed(scheme)[0].sums(caught.factors, Step(0))
+        for silo in range(len(sizes)):
+            own = [
+                DeviceFactors(each.layer, each.left[silo], each.right[silo], each.is_bias, each.static)
+                for each in caught.factors
+            ]
+            found = HostedMembers(scheme, sizes, silo).gradients(own)
+            assert found is not None
+            assert all(np.array_equal(mine, theirs[silo]) for mine, theirs in zip(found, whole, strict=True))
 
 
 @models
 def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> None:
     """Under the scheme no device's gradient travels in the clear; the clear path, by the same judge, sends each."""
     recorded = []
-    for scheme in (RelayCoded(), Plaintext()):
-        channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0), Recording.everything())
-        silos_of(GRAPH, scheme, preset, backbone=backbone).opened(channel).round(0)
+    coded = {"neighbours": RelayCoded(), "members": CodedProducts()}
+    for chosen in (coded, {"neighbours": RelayCoded()}, {"neighbours": Plaintext()}):
+        parties = hierarchy_of(GRAPH, helpers_of(chosen.values()))
+        channel = Channel(parties, SimulationCoins(0), Recording.everything())
+        silos_of(GRAPH, chosen, preset, backbone=backbone).opened(channel).round(0)
         recorded.append(sum(b.messages for b in channel.transcript.messages if b.phase is Phase.GRADIENT))
-    assert recorded[0] == 0
-    assert recorded[1] % GRAPH.num_devices == 0 < recorded[1]
+    assert recorded[:2] == [0, 0]
+    assert recorded[2] % GRAPH.num_devices == 0 < recorded[2]
 
 
 @models
@@ -169,54 +212,45 @@ def scaled(factors: list[Factors], by: float) -> list[Factors]:
     return [replace(factors[0], right=tuple(changed)), *factors[1:]]
 
 
-@pytest.mark.parametrize("by", [1e6, np.nan, np.inf])
-def test_values_beyond_the_bound_are_refused_by_both(by: float) -> None:
-    """What the scheme refuses, its shortcut refuses as well, and nothing is clipped."""
+@pytest.mark.parametrize("by", [1e8, np.nan, np.inf])
+@schemes
+def test_values_beyond_the_bound_are_refused(by: float, scheme: RelayCoded) -> None:
+    """Nothing is clipped, and nothing is sent."""
     factors = factors_of("gcn", QUICK).factors
-    sums, _ = summed(RelayCoded())
-    with np.errstate(invalid="ignore"):
-        bad = scaled(factors, by)
-        with pytest.raises(InputError):
-            sums.sums(bad, Step(0))
-        good, _ = summed(RelayCoded())
-        good.sums(factors, Step(0))
-        with pytest.raises(InputError):
-            good.sums(bad, Step(1))
+    sums, _ = summed(scheme)
+    with np.errstate(invalid="ignore"), pytest.raises(InputError):
+        sums.sums(scaled(factors, by), Step(0))
 
 
 @pytest.mark.parametrize("k_min", [12, 13])
-def test_a_silo_below_k_min_gets_zero(k_min: int) -> None:
-    """With k_min above a silo's twelve devices its gradients are zero, in recorded rounds and in others."""
+@schemes
+def test_a_silo_below_k_min_gets_zero(k_min: int, scheme: RelayCoded) -> None:
+    """With k_min above a silo's twelve devices its gradients are zero."""
     factors = factors_of("gcn", QUICK).factors
-    sums, _ = summed(RelayCoded(k_min=k_min))
-    for step in (Step(0), Step(1)):
-        found = sums.sums(factors, step)
-        assert all(bool(part.any()) == (k_min <= 12) for part in found)
+    found = summed(replace(scheme, k_min=k_min))[0].sums(factors, Step(0))
+    assert all(bool(part.any()) == (k_min <= 12) for part in found)
 
 
-def test_a_small_silo_learns_from_the_others_alone() -> None:
+@schemes
+def test_a_small_silo_learns_from_the_others_alone(scheme: RelayCoded) -> None:
     """Of two silos with five and nineteen devices, the smaller below k_min, one gets zero and the other its sum."""
     silo_of = (np.arange(24) >= 5).astype(np.int64)
     rng = np.random.default_rng(0)
     left = tuple(rng.normal(size=(2, n, 3)).astype(np.float32) for n in (5, 19))
     right = tuple(rng.normal(size=(2, n, 2)).astype(np.float32) for n in (5, 19))
     factors = [Factors(0, left, right, np.arange(24), False)]
-    channel = Channel(hierarchy_of(GRAPH, {Role.RELAY: 2}), SimulationCoins(0))
-    sums = SummedGradients(RelayCoded(k_min=6), channel, silo_of)
-    whole, short = (sums.sums(factors, Step(r))[0] for r in range(2))
-    assert np.array_equal(whole, short)
-    assert not whole[0].any()
-    assert np.allclose(whole[1], factors[0].dense(0, 3)[5:].sum(axis=0), atol=1e-4)
+    channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
+    (found,) = gradient_sums(replace(scheme, k_min=6), channel, silo_of).sums(factors, Step(0))
+    assert not found[0].any()
+    assert np.allclose(found[1], factors[0].dense(0, 3)[5:].sum(axis=0), atol=0.02)
 
 
 def test_wide_gradients_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix beyond the largest part is summed row by row of it, each part a step of its own, to the same sums."""
-    from fgl_secure.training import device_gradients
-
     factors = factors_of("gcn", QUICK).factors
     whole, _ = summed(RelayCoded())
     expected = whole.sums(factors, Step(0))
-    monkeypatch.setattr(device_gradients, "LARGEST_PART", 24 * 8)
+    monkeypatch.setattr(of_members, "LARGEST_PART", 24 * 8)
     parted, channel = summed(RelayCoded())
     found = parted.sums(factors, Step(0))
     assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))

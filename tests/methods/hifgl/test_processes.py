@@ -11,6 +11,7 @@ from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -39,13 +40,18 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
     "published aggregation": (replace(HIFGL, published_aggregation=True), "gcn", 1),
 }
-OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded]] = {
-    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1)),
-    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4)),
-    "edges within splits alone": (replace(HIFGL, split_restricted=True), "gcn", RelayCoded(k_min=1)),
-    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4)),
-    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17)),
+OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
+    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1), False),
+    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4), False),
+    "edges within splits alone": (replace(HIFGL, split_restricted=True), "gcn", RelayCoded(k_min=1), False),
+    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4), True),
+    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17), True),
+    "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1), True),
+    "sage, coded": (HIFGL, "sage", RelayCoded(k_min=4), True),
+    "gat, coded": (replace(HIFGL, epochs=2), "gat", RelayCoded(k_min=1), True),
+    "sums of features kept, coded": (replace(HIFGL, static_first_layer=True), "gcn", RelayCoded(k_min=1), True),
 }
+"""The preset, the backbone, the scheme of rows, and whether gradients are coded."""
 Reports = dict[int, dict[str, Array]]
 
 
@@ -84,10 +90,11 @@ def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, nam
 @pytest.mark.parametrize("name", OVER_RELAYS)
 def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
     """The same under the relay-coded scheme with relays as parties of their own, models averaged under masks."""
-    preset, backbone, scheme = OVER_RELAYS[name]
-    schemes: dict[str, Scheme] = {"neighbours": scheme, "server": PairwiseMasking()}
+    preset, backbone, scheme, coded = OVER_RELAYS[name]
+    members = CodedProducts.over(scheme) if coded else scheme
+    schemes: dict[str, Scheme] = {"neighbours": scheme, "members": members, "server": PairwiseMasking()}
     job = silos_of(graph, schemes, preset, backbone=backbone)
-    check(apart(job, put_down=name == "gcn"), in_one_process(job))
+    check(apart(job, put_down=name in ("gcn", "sums of features kept, coded")), in_one_process(job))
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:

@@ -84,7 +84,8 @@ def silo_makes(
 
         def made() -> Process:
             sums = None if rows is None else _neighbour_sums(silo, rows, coins, between, crossing)
-            return SiloProcess(silo, make, company(graph, server, for_silos), coins, sums, rows)
+            members = schemes.get("members", rows)
+            return SiloProcess(silo, make, company(graph, server, for_silos), coins, sums, members)
 
         return made
 

@@ -1,0 +1,125 @@
+"""Products of matrices over small prime fields, and integers from their remainders.
+
+A field below 2^23 lets the fastest product there is, that of float64 matrices, be an exact one: residues of least
+magnitude have 22 bits, and so 512 products of two of them add up to less than 2^53 without an error. What does not fit
+one such field is worked out in several and put together by the Chinese remainder theorem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra.prime_field import Elements, PrimeField
+from fgl_secure.algebra.reduction import compiled
+from fgl_secure.errors import FieldRangeError
+
+MOST_BITS = 23
+ROWS = 2 ** (53 - 2 * (MOST_BITS - 1))
+"""Rows that are added up before sums are reduced."""
+
+NEAR_2_23 = (8388593, 8388587, 8388581)
+"""The three largest primes below 2^23."""
+
+Centred = NDArray[np.float32]
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+
+
+def check_small(field: PrimeField) -> None:
+    """Raises FieldRangeError unless products over a field are exact here."""
+    if field.modulus >= 2**MOST_BITS:
+        raise FieldRangeError(f"modulus must be below 2^{MOST_BITS} for exact products; found {field.modulus}")
+
+
+def centred(field: PrimeField, elements: NDArray[Any]) -> Centred:
+    """The representatives of least magnitude, float32 of the same shape, which holds them exactly.
+
+    Raises:
+        FieldRangeError: the field is too large.
+    """
+    check_small(field)
+    low = np.empty(elements.shape, dtype=np.float32)
+    _centre(np.ascontiguousarray(elements).reshape(-1), field.modulus, low.reshape(-1))
+    return low
+
+
+@compiled
+def _centre(elements: NDArray[Any], modulus: int, out: Centred) -> None:
+    half = modulus // 2
+    for i in numba.prange(elements.size):
+        element = np.int32(elements[i])
+        out[i] = element - np.int32(modulus) if element > half else element
+
+
+def exact_product(field: PrimeField, left: Centred, right: Centred) -> Elements:
+    """The sum over rows of the outer products of two rows.
+
+    Args:
+        field: a small one.
+        left: `centred` elements [*batch, n, d].
+        right: `centred` elements [*batch, n, h].
+
+    Returns:
+        Elements [*batch, d, h]: the product of the transposed left matrix and the right one.
+    """
+    check_small(field)
+    rows = left.shape[-2]
+    total = np.zeros((*left.shape[:-2], left.shape[-1], right.shape[-1]))
+    out = np.empty(total.shape, dtype=field.dtype)
+    parts = max(-(-rows // ROWS), 1)
+    for part in range(parts):  # of equal size, so that none is a few rows
+        here = slice(rows * part // parts, rows * (part + 1) // parts)
+        one, other = (each[..., here, :].astype(np.float64) for each in (left, right))
+        product = np.matmul(np.swapaxes(one, -1, -2), other)
+        if part < parts - 1:
+            _add_reduced(product.reshape(-1), field.modulus, total.reshape(-1))
+        else:
+            _reduce_all(product.reshape(-1), total.reshape(-1), field.modulus, out.reshape(-1))
+    return out
+
+
+@compiled
+def _add_reduced(product: Reals, modulus: int, total: Reals) -> None:
+    """total[i] += product[i] modulo the modulus, near 0: exact, as all are integers below 2^53."""
+    p = np.float64(modulus)
+    for i in numba.prange(product.size):
+        total[i] += product[i] - p * np.rint(product[i] / p)
+
+
+@compiled
+def _reduce_all(product: Reals, total: Reals, modulus: int, out: NDArray[Any]) -> None:
+    """out[i] = product[i] + total[i] as an element."""
+    p = np.float64(modulus)
+    for i in numba.prange(product.size):
+        rest = product[i] - p * np.rint(product[i] / p) + total[i]
+        rest -= p * np.floor(rest / p)
+        out[i] = np.int32(rest)
+
+
+def from_residues(fields: Sequence[PrimeField], residues: Sequence[NDArray[Any]]) -> Integers:
+    """Integers from their remainders, by Garner's algorithm with digits of least magnitude.
+
+    Args:
+        fields: of different primes, two elements of each of which have a product below 2^63.
+        residues: for each field elements, all of one shape.
+
+    Returns:
+        int64 of that shape: the integers of least magnitude, up to half of the product of all primes, if they are below
+        2^63.
+    """
+    digits: list[Integers] = []
+    for field, residue in zip(fields, residues, strict=True):
+        p, rest = field.modulus, residue.astype(np.int64)
+        for before, digit in enumerate(digits):  # takes away a digit, and divides by its prime
+            rest = (rest - digit) % p * pow(fields[before].modulus, -1, p) % p
+        rest = rest % p
+        digits.append(np.where(rest > p // 2, rest - p, rest))
+    total = np.zeros_like(digits[0])
+    for field, digit in zip(reversed(fields), reversed(digits), strict=True):
+        total = total * field.modulus + digit  # whatever wraps on the way comes back: the sum is below 2^63
+    return total

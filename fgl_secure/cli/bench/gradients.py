@@ -1,0 +1,127 @@
+"""Parameter gradients over relays: coded products against dense ones, against none summed, and plain PyG's epoch."""
+
+from __future__ import annotations
+
+import statistics
+from typing import cast
+
+import numpy as np
+import torch
+
+from fgl_secure.algebra.exact_products import Centred
+from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of, timing_of
+from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
+from fgl_secure.errors import DataNotFoundError
+from fgl_secure.methods.hifgl.configuration import HiFGL
+from fgl_secure.methods.hifgl.prepared import Prepared
+from fgl_secure.methods.hifgl.subjects import HiFGLSubject
+from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCode
+from fgl_secure.protocols.coded_products.code import relay_products
+from fgl_secure.protocols.topology import MEMBERS
+from fgl_secure.runtime import Channel, Phase
+from fgl_secure.schemes import Assignment
+
+EPOCHS, DENSE_EPOCHS = 9, 2
+"""Rounds of each; the first, which compiles, agrees on keys and shares what is static, is apart."""
+NUMBERS_BOUND, DENSE_BOUND = 1.0, 1.0
+ROWS = "relay-coded[k_min=1]"
+
+
+def run() -> Report:
+    """Measures every data set that is there, at hidden width 64 and T = 1, with GCN."""
+    timings: list[Timing] = []
+    figures: list[Figure] = []
+    for dataset in DATASETS:
+        try:
+            runs = {name: _prepared(dataset, *choice) for name, choice in CASES.items()}
+        except DataNotFoundError:
+            figures.append(Figure(f"{dataset}: coded over dense epoch", None, Side.AT_MOST, DENSE_BOUND, "no data"))
+            continue
+        measured, found = _measured(runs)
+        timings += measured
+        figures += found
+    copy = copy_timing(2**26)
+    return Report(copy.moved / copy.median, (copy, *timings), tuple(figures))
+
+
+CASES = {
+    "coded gradients": ("coded", ROWS),
+    "gradients in the clear": ("coded", f"{ROWS},members=plaintext"),
+    "dense gradients": ("dense", ROWS),
+}
+
+
+def _prepared(dataset: str, gradients: str, schemes: str) -> Prepared:
+    (subject,) = HiFGL(gradients=gradients).plan(dataset, (schemes,)).subjects
+    return cast(HiFGLSubject, subject).prepared
+
+
+def _measured(runs: dict[str, Prepared]) -> tuple[list[Timing], list[Figure]]:
+    prepared = next(iter(runs.values()))
+    name, seconds, timings = prepared.graph.graph.name, dict[str, list[float]](), list[Timing]()
+    works = {case: _epoch(each, each.runs[0]) for case, each in runs.items()}
+    epochs = {"plain PyG": plain_epoch(prepared)} | {case: work for case, (work, _) in works.items()}
+    for case, work in epochs.items():
+        timings.append(timing_of(f"{name}: first epoch with set-up, {case}", [seconds_of(work, 0)]))
+        rounds = DENSE_EPOCHS if case == "dense gradients" else EPOCHS
+        seconds[case] = [seconds_of(work, number) for number in range(1, rounds + 1)]
+        timings.append(timing_of(f"{name}: epoch, {case}", seconds[case]))
+    scheme = prepared.runs[0][MEMBERS]
+    assert isinstance(scheme, CodedProducts), "gradients are coded"
+    timings.append(_relay(prepared, scheme))
+    medians = {case: statistics.median(each) for case, each in seconds.items()}
+    everything = "all parties' work in one process: three relays, and every device's shares and masks"
+    coded, dense = medians["coded gradients"], medians["dense gradients"]
+    figures = [
+        Figure(f"{name}: coded over dense epoch", coded / dense, Side.AT_MOST, DENSE_BOUND, everything),
+        Figure(f"{name}: coded over plain PyG's epoch", coded / medians["plain PyG"], Side.AT_MOST, 3.0, everything),
+    ]
+    return timings, [*figures, *_sent(prepared, works["coded gradients"][1])]
+
+
+def _epoch(prepared: Prepared, schemes: Assignment) -> tuple[Round, Channel]:
+    job = silos_of(prepared.graph, schemes, prepared.preset, device=torch.device("cpu"))
+    channel = job.channel()
+    return job.opened(channel).round, channel
+
+
+def _sent(prepared: Prepared, channel: Channel) -> list[Figure]:
+    """Numbers of the first layer that a device shares, and bytes that it sends each round, against a dense gradient."""
+    features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
+    name, dense = prepared.graph.graph.name, features * hidden
+    shares = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES]
+    devices = prepared.graph.num_devices
+    sent = {r: sum(b.bytes for b in shares if b.step.round == r) // devices for r in (0, 1)}
+    return [
+        Figure(
+            f"{name}: numbers of the first layer that a device shares, over {dense:,}",
+            (features + hidden) / dense,
+            Side.AT_MOST,
+            NUMBERS_BOUND,
+            f"{features + hidden:,} in the first round and {hidden} in others; a device sends relays {sent[0]:,} bytes "
+            f"of all layers in the first round and {sent[1]:,} in others",
+        )
+    ]
+
+
+def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
+    """One relay's multiplications of the first layer in a round, for all silos."""
+    features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
+    sizes = np.bincount(prepared.graph.silo_of).tolist()
+    layout = Layout((Product(1, features, hidden, static=True),))
+    code = ProductCode.for_sums(left=scheme.left, right=scheme.right, terms=max(sizes), primes=scheme.primes)
+    sides = [[(_shares(f.modulus, n, features), _shares(f.modulus, n, hidden)) for n in sizes] for f in code.fields]
+
+    def work() -> None:
+        for field, silos in zip(code.fields, sides, strict=True):
+            for static, fresh in silos:
+                relay_products(field, layout, static, fresh)
+
+    name = f"{prepared.graph.graph.name}: one relay's products, first layer, {len(code.fields)} primes"
+    return measure(work, name, multiply_adds=len(code.fields) * sum(sizes) * features * hidden)
+
+
+def _shares(modulus: int, rows: int, width: int) -> Centred:
+    half = modulus // 2
+    return np.random.default_rng(rows).integers(-half, half, (rows, width)).astype(np.float32)

@@ -1,0 +1,222 @@
+"""Sums of devices' parameter gradients, of which their silo learns nothing else: dense, or as products of two rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import FixedPoint, Segments
+from fgl_secure.algebra.kernels import rounded_outer_sums
+from fgl_secure.protocols.coded_products import CodedProducts, Layout, ProductCode, ProductCollective
+from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
+from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
+from fgl_secure.training.device_gradients import DeviceFactors, Factors, Floats, product_of
+
+KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.COUNTS, Phase.PRODUCT_SHARES)
+"""What is recorded of sums of devices' rows for their silos: what the silos get; the rest is too large."""
+
+LARGEST_PART = 2**22
+"""Most elements of gradients that one step of a scheme sums: wider gradients go in several parts."""
+
+
+def member_sums(parties: Directory, silo_of: NDArray[np.int64], width: int | None = None) -> Topology:
+    """Sums of a row of each device for their silos.
+
+    Args:
+        parties: of the run.
+        silo_of: int64 [n], the silo of each device.
+        width: most entries of a row; as many as a part of a gradient has unless given.
+    """
+    devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)
+    grouping = Grouping(devices, silos, np.arange(len(devices)), silo_of, silos[silo_of], silos)
+    return Topology(MEMBERS, grouping, width or max(LARGEST_PART // len(devices), 1))
+
+
+def sums_members(scheme: Scheme, topology: Topology) -> bool:
+    """Whether gradients go in under a scheme, and not in the clear: it serves them, and over a field."""
+    return scheme.refuses(topology) is None and scheme.encoding(topology) is not None
+
+
+class SummedGradients:
+    """Devices' gradients as grouped sums with their silo as the group: the silo learns the sum alone.
+
+    Every device masks the numbers of its dense gradients, d h for a layer; see `CodedGradients`.
+
+    Args:
+        scheme: how sums are computed.
+        channel: between the parties of the hierarchy and the relays.
+        silo_of: int64 [n], the silo of each device.
+    """
+
+    def __init__(self, scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> None:
+        topology = member_sums(channel.parties, silo_of)
+        self._part = topology.width
+        self._session = Collective(scheme, topology, channel.keeping_only(*KEPT_OF_MEMBERS))
+
+    def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
+        """The sum over each silo's devices: float64 [silos, elements of the parameter], zero for a silo too small."""
+        part, sums = 0, []
+        for each in factors:
+            done = []
+            tall = max(self._part // each.width, 1)
+            for start in range(0, each.height, tall):
+                dense = each.dense(start, min(start + tall, each.height))
+                done.append(self._session.sum(dense, Step(step.round, -1, part=part)))
+                part += 1
+            sums.append(np.concatenate(done, axis=1))
+        return sums
+
+    def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
+        """The sum over each silo's devices of other rows [n, d], float64 [silos, d], under the same keys."""
+        return self._session.sum(rows, replace(step, evaluation=True))  # so that no step is a gradient's
+
+
+class CodedGradients:
+    """Devices' gradients as coded products: d + h numbers of a device for a layer, and the silo learns the sum alone.
+
+    Rows that never change are shared once. Gradients of biases, which are rows, go in as rows.
+
+    Args:
+        scheme: how sums of rows and of products are computed.
+        channel: between the parties of the hierarchy and the relays.
+        silo_of: int64 [n], the silo of each device.
+    """
+
+    def __init__(self, scheme: CodedProducts, channel: Channel, silo_of: NDArray[np.int64]) -> None:
+        self._scheme, self._topology = scheme, member_sums(channel.parties, silo_of)
+        self._quiet = channel.keeping_only(*KEPT_OF_MEMBERS)
+        self._rows = SummedGradients(scheme, channel, silo_of)
+        self._products: ProductCollective | None = None
+
+    def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
+        """As `SummedGradients.sums` does."""
+        weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
+        found = dict(zip(map(id, biases), self._biases(biases, step), strict=True))
+        if weights:
+            if self._products is None:
+                layout = Layout(tuple(each.product for each in weights))
+                self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
+            lefts, rights = zip(*(each.sides for each in weights), strict=True)
+            sums = self._products.sum(lefts, rights, Step(step.round, -1))
+            found |= {id(each): total.reshape(len(total), -1) for each, total in zip(weights, sums, strict=True)}
+        return [found[id(each)] for each in factors]
+
+    def _biases(self, biases: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
+        """Those of all layers, side by side in one row of each device."""
+        if not biases:
+            return []
+        first, ends = biases[0], np.cumsum([each.width for each in biases])[:-1]
+        rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
+        (sums,) = self._rows.sums([replace(first, right=rights)], step)
+        return np.split(sums, ends, axis=1)
+
+    def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
+        """As `SummedGradients.sum` does."""
+        return self._rows.sum(rows, step)
+
+
+def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients | CodedGradients:
+    """What sums gradients under a scheme of members."""
+    if isinstance(scheme, CodedProducts):
+        return CodedGradients(scheme, channel, silo_of)
+    return SummedGradients(scheme, channel, silo_of)
+
+
+def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
+    """The sum over a silo's devices of their gradients of a parameter, float64 flat, as a scheme over a field has it.
+
+    Args:
+        fixed: the scheme's map into its field.
+        left: float32 [t, m, d_in], see `DeviceFactors`.
+        right: float32 [t, m, d_out].
+        answered: whether the scheme computes a sum over so many devices; 0 if not.
+
+    Raises:
+        InputError: the scheme would refuse a gradient, or might: elements are bounded by the factors' largest.
+    """
+    bounds = np.abs(left).max(axis=2, initial=0) * np.abs(right).max(axis=2, initial=0)
+    fixed.encode(bounds.sum(axis=0))
+    total = np.zeros((left.shape[2], right.shape[2]), dtype=np.int64)
+    if answered:
+        rounded_outer_sums(left, right, 2.0**fixed.fraction_bits, total)
+    return fixed.decode(total.reshape(-1) % fixed.field.modulus)
+
+
+def rounded_products(code: ProductCode, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
+    """The same, float64 flat, as coded products have it.
+
+    Args:
+        code: how factors become integers.
+        left: float32 [t, m, d_in], see `DeviceFactors`.
+        right: float32 [t, m, d_out].
+        answered: whether the scheme computes a sum over so many devices; 0 if not.
+
+    Raises:
+        FieldRangeError: a factor is beyond its bound.
+    """
+    one, other = code.left.encode(left), code.right.encode(right)
+    exact = np.matmul(one.astype(np.float64).swapaxes(1, 2), other.astype(np.float64)).sum(axis=0)  # below 2^53
+    return code.decode((exact * answered).astype(np.int64).reshape(-1))
+
+
+class HostedMembers:
+    """Sums over the devices of a silo that hosts them, to the bits that a scheme between them and the silo gives.
+
+    Args:
+        scheme: what would sum; None leaves rows in the clear.
+        sizes: devices of each silo.
+        silo: whose these are.
+    """
+
+    def __init__(self, scheme: Scheme | None, sizes: tuple[int, ...], silo: int) -> None:
+        self._parties = Directory.hierarchy(len(sizes), sum(sizes))
+        self._silo_of = np.repeat(np.arange(len(sizes)), sizes)
+        topology = member_sums(self._parties, self._silo_of)
+        self._scheme = scheme if scheme is not None and sums_members(scheme, topology) else None
+        self._answered = self._scheme is None or bool((self._scheme.answered(topology.grouping).target == silo).any())
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether gradients of single devices are wanted, for their sums."""
+        return self._scheme is not None
+
+    def sum(self, rows: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """The sum of the devices' rows [m, d]."""
+        fixed = self._encoding(rows.shape[1])
+        if fixed is None:
+            return np.asarray(rows.sum(axis=0, dtype=np.float64))
+        together = Segments.by_group(np.zeros(len(rows), dtype=np.int64), 1)
+        total = fixed.field.grouped_sums(fixed.encode(rows.astype(np.float64)), together)[0]
+        return np.asarray(fixed.decode(total * self._answered))
+
+    def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
+        """The sums of gradients, parameter by parameter; None where they are in the clear."""
+        fixed, weights = self._encoding(None), [each for each in factors if not each.is_bias]
+        if fixed is None:
+            return None
+        code = self._product_code(weights)
+        return [
+            rounded_sums(fixed, each.left, each.right, answered=self._answered)
+            if code is None or each.is_bias
+            else rounded_products(code, each.left, each.right, answered=self._answered)
+            for each in factors
+        ]
+
+    def _product_code(self, weights: Sequence[DeviceFactors]) -> ProductCode | None:
+        if not isinstance(self._scheme, CodedProducts) or not weights:
+            return None
+        layout = Layout(tuple(product_of(each.left, each.right, static=each.static) for each in weights))
+        return self._scheme.product_code(member_sums(self._parties, self._silo_of), layout)
+
+    def _encoding(self, width: int | None) -> FixedPoint | None:
+        if self._scheme is None:
+            return None
+        fixed = self._scheme.encoding(member_sums(self._parties, self._silo_of, width))
+        assert isinstance(fixed, FixedPoint), "only schemes over a field sum rows of devices"
+        return fixed

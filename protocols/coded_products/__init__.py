@@ -1,0 +1,9 @@
+"""Coded products: sums of products of devices' rows, multiplied in shares by relays."""
+
+from __future__ import annotations
+
+from fgl_secure.protocols.coded_products.code import Layout, Product, ProductCode
+from fgl_secure.protocols.coded_products.collective import ProductCollective
+from fgl_secure.protocols.coded_products.scheme import CodedProducts, ProductRoles
+
+__all__ = ["CodedProducts", "Layout", "Product", "ProductCode", "ProductCollective", "ProductRoles"]

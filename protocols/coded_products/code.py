@@ -1,0 +1,294 @@
+"""What the parties of coded products compute, as pure functions, and how real numbers go in and come out.
+
+Lagrange coded computing (Yu et al. 2019, AISTATS, section 3) of a function of degree 2: every device's two rows are on
+polynomials of degree T with the rows at 0, and relay j has their values at j + 1. A product of two such values is on a
+polynomial of degree 2 T, and so is the sum of all devices' products; 2 T + 1 relays determine it, two more for each one
+that lies. The polynomial of a sum of products is not uniform as that of a sum of rows is: what a silo hears would tell
+it more than the value at 0, unless relays add a common polynomial of degree 2 T that is uniform but for a root at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements, PrimeField, Quantizer
+from fgl_secure.algebra.exact_products import NEAR_2_23, Centred, centred, exact_product, from_residues
+from fgl_secure.algebra.interpolation import vanishing_matrix
+from fgl_secure.algebra.shares import Word
+from fgl_secure.coins import Coins
+from fgl_secure.errors import FieldRangeError, InputError
+
+Integers = NDArray[np.int64]
+Residues = tuple[Elements, ...]
+"""Elements of one shape, one array for each field."""
+
+LEAST_BITS = 10
+"""Fewest bits behind the binary point of either factor; another prime is taken before there are fewer."""
+MOST_BITS = 20
+EXACT = 2**52
+"""Largest magnitude of a sum: float64 holds it exactly, and its sums on the way."""
+MOST_STREAMS = 512
+"""Common streams of relays, T for each set of R - T of them; their number grows fast with T."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The shape of one sum of products: over all devices and terms the outer product of a left row and a right one.
+
+    Attributes:
+        terms: pairs of rows that every device has.
+        height: entries of a left row.
+        width: entries of a right row.
+        static: whether left rows are the same in all steps, so that they are shared once.
+    """
+
+    terms: int
+    height: int
+    width: int
+    static: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.terms, self.height, self.width) < 1:
+            raise InputError(f"terms, height and width must be at least 1; found {self}")
+
+    @property
+    def entries(self) -> int:
+        """Of the sum."""
+        return self.height * self.width
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """Numbers of one device: left, right."""
+        return self.terms * self.height, self.terms * self.width
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The products of one step, which is the same in all steps: of a device's numbers the static ones come first.
+
+    Attributes:
+        products: one or more.
+    """
+
+    products: tuple[Product, ...]
+
+    def __post_init__(self) -> None:
+        if not self.products:
+            raise InputError("products must be one or more; found none")
+
+    @property
+    def static(self) -> int:
+        """Numbers of a device that are shared once."""
+        return sum(product.sides[0] for product in self.products if product.static)
+
+    @property
+    def fresh(self) -> int:
+        """Numbers of a device that are shared in every step."""
+        return sum(sum(product.sides) for product in self.products) - self.static
+
+    @property
+    def entries(self) -> int:
+        """Of all sums of one group."""
+        return sum(product.entries for product in self.products)
+
+    @property
+    def terms(self) -> int:
+        """Most products of one device in one entry."""
+        return max(product.terms for product in self.products)
+
+    def rows(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], *, static: bool) -> Integers:
+        """What devices share: int64 [n, static + fresh], or [n, fresh].
+
+        Args:
+            lefts: for each product int64 [terms, n, height]; None for a static one that is not shared again.
+            rights: for each product int64 [terms, n, width].
+            static: whether with what is shared once.
+        """
+        sides = list(zip(self.products, lefts, rights, strict=True))
+        first = [left for product, left, _ in sides if product.static and static]
+        rest = [side for product, left, right in sides for side in (None if product.static else left, right)]
+        whole = [np.swapaxes(each, 0, 1).reshape(each.shape[1], -1) for each in (*first, *rest) if each is not None]
+        return np.concatenate(whole, axis=1)
+
+    def factors(self, static: Centred, fresh: Centred) -> Iterator[tuple[Centred, Centred]]:
+        """The two matrices of each product, [*batch, n terms, height] and [*batch, n terms, width].
+
+        Args:
+            static: [*batch, n, static], what was shared once.
+            fresh: [*batch, n, fresh], what was shared in this step.
+        """
+        at = {True: 0, False: 0}
+
+        def next_of(product: Product, columns: int, *, kept: bool) -> Centred:
+            side, start = static if kept else fresh, at[kept]
+            at[kept] = start + columns
+            part = side[..., start : at[kept]]
+            return part.reshape(*part.shape[:-2], part.shape[-2] * product.terms, columns // product.terms)
+
+        for product in self.products:
+            left, right = product.sides
+            yield next_of(product, left, kept=product.static), next_of(product, right, kept=False)
+
+    def split(self, sums: NDArray[Any]) -> list[NDArray[Any]]:
+        """The sums [..., entries] of each product: [..., height, width]."""
+        ends = np.cumsum([product.entries for product in self.products])[:-1]
+        parts = np.split(sums, ends, axis=-1)
+        return [
+            part.reshape(*part.shape[:-1], each.height, each.width)
+            for part, each in zip(parts, self.products, strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ProductCode:
+    """A map of real factors into integers whose sums of products are exact.
+
+    Attributes:
+        left: of left rows.
+        right: of right rows.
+        fields: those in which sums are worked out; their product is larger than twice any sum.
+    """
+
+    left: Quantizer
+    right: Quantizer
+    fields: tuple[PrimeField, ...]
+
+    @classmethod
+    def for_sums(
+        cls, *, left: float, right: float, terms: int, primes: tuple[int, ...] = NEAR_2_23, least_bits: int = LEAST_BITS
+    ) -> ProductCode:
+        """The one with the fewest primes that leaves both factors enough bits, and the most bits that they leave.
+
+        Args:
+            left: largest magnitude of an entry of a left row.
+            right: of a right row.
+            terms: most products in one sum.
+            primes: among which to take the first ones.
+            least_bits: behind the binary point of either factor.
+
+        Raises:
+            FieldRangeError: all primes together hold no such sums; the message has the figures.
+            InputError: a bound is no positive number.
+        """
+        room = 0
+        for count in range(1, len(primes) + 1):
+            room = min((math.prod(primes[:count]) - 1) // 2, EXACT)
+            bits = _most_bits(left, right, terms, room)
+            if bits >= 2 * least_bits:
+                fields = tuple(PrimeField(prime) for prime in primes[:count])
+                return cls(_quantizer(left, bits // 2, "left rows"), _quantizer(right, bits - bits // 2, "right rows"),
+                           fields)  # fmt: skip
+        raise FieldRangeError(
+            f"terms * left bound * right bound * 2^{2 * least_bits} must stay within {room:,}; found {terms:,} * "
+            f"{left:g} * {right:g} * 2^{2 * least_bits}: take smaller bounds"
+        )
+
+    @property
+    def fraction_bits(self) -> int:
+        """Of a sum."""
+        return self.left.fraction_bits + self.right.fraction_bits
+
+    def decode(self, sums: Integers) -> NDArray[np.float64]:
+        """The reals that sums of products stand for."""
+        return np.ldexp(sums.astype(np.float64), -self.fraction_bits)
+
+
+def _quantizer(bound: float, bits: int, what: str) -> Quantizer:
+    return Quantizer(bound, bits, what, "scale them, or give a larger bound")
+
+
+def _most_bits(left: float, right: float, terms: int, room: int) -> int:
+    """The most bits behind the binary point of a product, of which the right factor takes the odd one."""
+    for bits in range(2 * MOST_BITS, -1, -1):
+        one, other = _quantizer(left, bits // 2, ""), _quantizer(right, bits - bits // 2, "")
+        if terms * one.largest * other.largest <= room:
+            return bits
+    return -1
+
+
+def relay_products(field: PrimeField, layout: Layout, static: Centred, fresh: Centred) -> Elements:
+    """A relay's role: for each product the sum over its rows of shares, multiplied: elements [*batch, entries]."""
+    found = [exact_product(field, left, right) for left, right in layout.factors(static, fresh)]
+    return np.concatenate([each.reshape(*each.shape[:-2], -1) for each in found], axis=-1)
+
+
+def zero_sets(T: int, R: int) -> tuple[tuple[int, ...], ...]:
+    """The sets of relays, from 0, that share a key: all of R - T. Whichever T collude, one set has none of them."""
+    if math.comb(R, T) * T > MOST_STREAMS:
+        raise InputError(
+            f"T times the number of sets of R - T relays must be at most {MOST_STREAMS}; found {math.comb(R, T) * T} "
+            f"for T={T}, R={R}"
+        )
+    return tuple(combinations(range(R), R - T))
+
+
+def zero_weights(field: PrimeField, T: int, R: int, members: tuple[int, ...]) -> Integers:
+    """Values of T polynomials of degree 2 T or less at each relay's point: int64 [R, T].
+
+    They vanish at 0 and at the T relays outside the set, and span all such polynomials (Cramer, Damgard and Ishai 2005,
+    TCC, section 4: pseudo-random zero sharing).
+    """
+    outside = [0, *(j + 1 for j in range(R) if j not in members)]
+    return vanishing_matrix(field, outside, range(1, R + 1), T)
+
+
+def with_zero(field: PrimeField, product: Elements, streams: Sequence[tuple[int, Elements]]) -> Elements:
+    """A relay's role: its products, plus its value of the common polynomials with a root at 0.
+
+    Args:
+        field: of both.
+        product: elements [*batch, entries].
+        streams: the weights that are this relay's, each with uniform elements [*batch, entries].
+    """
+    total = product.astype(np.int64)
+    for weight, stream in streams:  # of at most MOST_STREAMS: sums stay below 2^63
+        total += weight * stream.astype(np.int64)
+    return (total % field.modulus).astype(field.dtype)
+
+
+def silo_decode(
+    fields: Sequence[PrimeField], T: int, points: Sequence[int], answers: Sequence[Residues], coins: Coins
+) -> tuple[Integers, tuple[int, ...]]:
+    """A silo's role: the integers at 0 of the polynomials through the relays' answers, correcting wrong ones.
+
+    With m relays up to (m - 2 T - 1) // 2 wrong ones are corrected and named, and more of them noticed.
+
+    Args:
+        fields: of the answers.
+        T: half the degree of the polynomials.
+        points: of the m relays that answered.
+        answers: of each of them, by field, elements of one shape.
+        coins: for the random combination in which errors are located; they never change the answer.
+
+    Returns:
+        int64 of that shape, and the positions of the relays whose answers are wrong.
+
+    Raises:
+        TooManyErrors: the answers lie on no such polynomials and the wrong ones cannot be told.
+    """
+    found: list[Elements] = []
+    wrong: set[int] = set()
+    for place, field in enumerate(fields):
+        rows = np.stack([answer[place].reshape(-1) for answer in answers])
+        word = Word(field, tuple(points), rows, 2 * T + 1, (len(points) - 2 * T - 1) // 2)
+        values, liars = word.decode((0,), coins)
+        found.append(np.asarray(values).reshape(answers[0][place].shape))
+        wrong |= set(liars)
+    return from_residues(fields, found), tuple(sorted(wrong))
+
+
+def centred_all(fields: Sequence[PrimeField], shares: Sequence[Elements]) -> tuple[Centred, ...]:
+    """`centred` in each field."""
+    return tuple(centred(field, share) for field, share in zip(fields, shares, strict=True))
+
+
+def residues(fields: Sequence[PrimeField], integers: Integers) -> Residues:
+    """The remainders of integers in each field, as elements."""
+    return tuple((integers % field.modulus).astype(field.dtype) for field in fields)

@@ -1,0 +1,104 @@
+"""Sums of products at work in one process, step after step: the machines of all parties over a channel that records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.coded_products.code import Integers, Layout, ProductCode
+from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.scheme import CodedProducts
+from fgl_secure.protocols.coded_products.silos import Silos
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Channel, Role, Step, simulate
+from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.transcript import SECRETS
+
+Floats = NDArray[np.floating]
+
+
+class ProductCollective:
+    """Sums over members of products of their rows, under one scheme.
+
+    Args:
+        scheme: how they are computed.
+        topology: of members.
+        layout: what is multiplied.
+        channel: between all parties; carries and records the messages, and gives the coins.
+
+    Attributes:
+        code: how real factors become integers.
+
+    Raises:
+        InputError: the scheme does not fit the parties of the channel.
+        FieldRangeError: no fields hold the sums.
+    """
+
+    def __init__(self, scheme: CodedProducts, topology: Topology, layout: Layout, channel: Channel) -> None:
+        scheme.check_serves(topology)
+        relays = channel.parties.ids(Role.RELAY)[: scheme.R]
+        topology = replace(topology, helpers=relays)
+        self._topology, self._layout, self._channel = topology, layout, channel
+        self.code: ProductCode = scheme.product_code(topology, layout)
+        self._machines = scheme.product_machines(topology, layout, bytes(SESSION_BYTES), channel)
+        self._static: dict[int, Floats] = {}
+        self._shared = False
+
+    def sum(self, lefts: Sequence[Floats], rights: Sequence[Floats], step: Step) -> list[NDArray[np.float64]]:
+        """Computes the sums of one step.
+
+        Args:
+            lefts: for each product float [terms, n, height], in the order of the topology's rows.
+            rights: for each product float [terms, n, width].
+            step: when; no two sums may have the same.
+
+        Returns:
+            For each product float64 [g, height, width]; zero where a sum is not computed.
+
+        Raises:
+            InputError: a factor has another shape, or changed where it is static.
+            FieldRangeError: an entry is beyond its bound; nothing was sent.
+            ProtocolError: the step was summed before, too few relays answer, or more of them lie than can be told.
+        """
+        self._check(lefts, rights)
+        first = not self._shared
+        sides = [
+            (None if each.static and not first else self.code.left.encode(left), self.code.right.encode(right))
+            for each, left, right in zip(self._layout.products, lefts, rights, strict=True)
+        ]
+        found = self.sum_units([left for left, _ in sides], [right for _, right in sides], step)
+        self._static = {n: left for n, left in enumerate(lefts) if self._layout.products[n].static}
+        return [self.code.decode(each) for each in self._layout.split(found)]
+
+    def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
+        """The same of integers, int64 [terms, n, height or width]: int64 [*tapes, g, entries].
+
+        Args:
+            lefts: None for a static one that was shared before.
+            rights: all of them.
+            step: when.
+        """
+        rows = self._layout.rows(lefts, rights, static=not self._shared)
+        self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, rows)
+        for machine in self._machines:
+            machine.begin(step, rows if isinstance(machine, Devices) else None)
+        self._shared = True
+        simulate(self._machines, self._channel)
+        (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
+        assert silos.sums is not None, "it is left with sums, or without a way on"
+        return silos.sums
+
+    def _check(self, lefts: Sequence[Floats], rights: Sequence[Floats]) -> None:
+        rows = len(self._topology.grouping.row_owner)
+        for n, (each, left, right) in enumerate(zip(self._layout.products, lefts, rights, strict=True)):
+            for side, found, width in (("left", left, each.height), ("right", right, each.width)):
+                if found.shape != (each.terms, rows, width):
+                    raise InputError(
+                        f"{side} factors must be {[each.terms, rows, width]}; found {list(found.shape)} in product {n}"
+                    )
+            if n in self._static and not np.array_equal(self._static[n], left):
+                raise InputError(f"left factors of product {n} must be the same in every step; they have changed")

@@ -1,0 +1,201 @@
+"""What is cryptographic about coded products, as one object: masks of shares, and common streams of relays.
+
+A device's masks are read from streams under the keys that it has with the first T relays, which need not be sent their
+shares. A mask is named by its session, device, relay and step, by its field, and by whether it is of what is shared
+once; its place in the stream is that of the number in the row. A common stream is named by its session, step, the group
+whose sum it goes into, a digest of whose products are in that sum, the field and its number in its set of relays: so
+relays that would add up different devices add unrelated shares of zero, and no two of their answers go together.
+"""
+
+from __future__ import annotations
+
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, RealCryptography, mask_nonce
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
+from fgl_secure.protocols.stepwise import step_bytes
+from fgl_secure.runtime import Draws, Step
+
+Bytes = NDArray[np.uint8]
+Ids = NDArray[np.int64]
+ByField = tuple[Elements, ...]
+
+_ZEROS = b"fgl-secure coded-products/v1 share of zero"
+_NAME = struct.Struct(">QQQBH")
+
+
+class ProductCryptography(ABC):
+    """What the parties that one process hosts can do; secrets are theirs and passed in.
+
+    Args:
+        fields: of shares.
+        T: degree of the polynomials.
+        session: 16 public bytes, the session's name; None where one process hosts everybody, who draw it.
+        agreement: how devices and relays agree on keys.
+
+    Attributes:
+        keys: derives what devices and relays agree on.
+    """
+
+    keys: Cryptography
+
+    def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
+        self._fields, self._T, self._session, self._agreement = tuple(fields), T, session, agreement
+
+    @abstractmethod
+    def masks(
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
+    ) -> list[ByField]:
+        """The values of devices' polynomials at 1 .. T: for each, by field, elements [*batch, n, width].
+
+        Args:
+            draws: coins of the devices.
+            step: when they are used.
+            devices: int64 [n], ascending party identifiers.
+            width: numbers of each.
+            keys: that they have with relays.
+            once: whether for what is shared once.
+        """
+
+    @abstractmethod
+    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> ByField:
+        """What a relay expands into its shares: by field, elements [n, width]."""
+
+    @abstractmethod
+    def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
+        """The keys of sets of relays, each drawn by one of the set: uint8 [sets, 32]."""
+
+    @abstractmethod
+    def streams(
+        self, draws: Draws, key: Bytes, members: Ids, step: Step, group: int, digest: Ids, count: int
+    ) -> list[ByField]:
+        """T common streams of a set of relays: for each, by field, elements [*batch, count].
+
+        Args:
+            draws: coins of the relays.
+            key: uint8 [32], of the set.
+            members: int64, party identifiers of the set.
+            step: when they are used.
+            group: whose sum they go into.
+            digest: int64 [2], of who is in that sum.
+            count: how many elements.
+        """
+
+
+class RealProductCryptography(ProductCryptography):
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode: what users run."""
+
+    def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
+        super().__init__(fields, T, session, agreement)
+        self.keys = RealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
+
+    def masks(
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
+    ) -> list[ByField]:  # fmt: skip
+        """Read from streams at a nonce of step and field."""
+        assert keys is not None, "devices have keys"
+        return [
+            self._read(step, Keys(keys.senders, (secret,), (stream,)), devices, width, once=once)
+            for secret, stream in zip(keys.secrets, keys.streams, strict=True)
+        ]
+
+    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> ByField:
+        """The same, at the relay's end."""
+        return self._read(step, keys, devices, width, once=once)
+
+    def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> ByField:
+        counts = np.where(np.isin(keys.senders, devices), width, 0)
+        return tuple(
+            keys.streams[0]
+            .uniform(field.modulus, counts, self.nonce(step, place, once=once), field.dtype)
+            .reshape(-1, width)
+            for place, field in enumerate(self._fields)
+        )
+
+    def nonce(self, step: Step, place: int, *, once: bool) -> bytes:
+        """The counter block at which the masks of a field begin."""
+        return mask_nonce(step, 2 * place + once)
+
+    def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
+        """Drawn by the dealers."""
+        return draws.draw("keys of sets", dealers, 256, (KEY_BYTES,)).astype(np.uint8)
+
+    def streams(
+        self, draws: Draws, key: Bytes, members: Ids, step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
+    ) -> list[ByField]:  # fmt: skip
+        """Each from a key of its own."""
+        return [
+            tuple(
+                self._stream(key, self.name(step, group, digest, place, number), field, count)
+                for place, field in enumerate(self._fields)
+            )
+            for number in range(self._T)
+        ]
+
+    def name(self, step: Step, group: int, digest: Ids, place: int, number: int) -> bytes:
+        """What a stream is for."""
+        return step_bytes(step) + _NAME.pack(group, *digest.astype(np.uint64).tolist(), place, number)
+
+    def _stream(self, key: Bytes, name: bytes, field: PrimeField, count: int) -> Elements:
+        derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=self._session, info=_ZEROS + name)
+        return FieldStream(derived.derive(key.tobytes())).uniform(field.modulus, count).astype(field.dtype)
+
+
+class IdealProductCryptography(ProductCryptography):
+    """What the ciphers stand in for, for enumeration: masks, which are sent in full, and common streams are coins."""
+
+    def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
+        super().__init__(fields, T, session, agreement)
+        self.keys = IdealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
+        self._drawn: dict[Any, list[ByField]] = {}
+
+    def masks(
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
+    ) -> list[ByField]:  # fmt: skip
+        """Drawn by each device."""
+        return [
+            tuple(draws.draw("masks", devices, f.modulus, (width,), step).astype(f.dtype) for f in self._fields)
+            for _ in range(self._T)
+        ]
+
+    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> ByField:  # noqa: ARG002
+        """Never asked for."""
+        raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
+
+    def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:  # noqa: ARG002  # streams are coins
+        """Nothing to draw."""
+        return np.zeros((len(dealers), KEY_BYTES), dtype=np.uint8)
+
+    def streams(
+        self, draws: Draws, key: Bytes, members: Ids, step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
+    ) -> list[ByField]:  # fmt: skip
+        """Drawn when the first of the set asks; all of it know them."""
+        name = (tuple(members.tolist()), step, group, tuple(digest.tolist()))
+        if name not in self._drawn:
+            self._drawn[name] = self.drawn_streams(draws, members, step, count)
+        return self._drawn[name]
+
+    def drawn_streams(self, draws: Draws, members: Ids, step: Step, count: int) -> list[ByField]:
+        """T streams, as coins of the first of the set and as learnt by all others."""
+        out: list[ByField] = []
+        for _ in range(self._T):
+            found: list[Elements] = []
+            for field in self._fields:
+                coins = draws.draw("streams", members[:1], field.modulus, (count,), step)
+                others = np.broadcast_to(coins, (*draws.batch_shape, len(members) - 1, count))
+                draws.note_learnt("streams", members[1:], others, step)
+                found.append(coins[..., 0, :].astype(field.dtype))
+            out.append(tuple(found))
+        return out

@@ -1,0 +1,163 @@
+"""Devices: they share the rows whose products are their gradients among relays, and hear nothing more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements
+from fgl_secure.errors import InputError, MalformedMessageError
+from fgl_secure.protocols.coded_products import plan as names
+from fgl_secure.protocols.coded_products.code import Residues, residues
+from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
+from fgl_secure.protocols.coded_products.plan import Plan
+from fgl_secure.protocols.relay_coded.agreement import SendersKeys
+from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.silos import within
+from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, Wire
+from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
+from fgl_secure.runtime import Draws, Messages, Phase, Step
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+
+class _Due(IntEnum):
+    NOTHING = 0
+    START = 1
+    AWAIT_KEYS = 2
+    SHARES = 3
+
+
+class Devices(BoundMachine):
+    """The devices that one process hosts.
+
+    Args:
+        parties: int64 [k], ascending identifiers.
+        terms: of the sums.
+        plan: what all parties know.
+        cryptography: what is cryptographic about it.
+        draws: their coins.
+    """
+
+    def __init__(
+        self, parties: Ids, terms: SumTerms, plan: Plan, cryptography: ProductCryptography, draws: Draws
+    ) -> None:
+        super().__init__(parties, terms)
+        self._plan, self._crypto, self._draws = plan, cryptography, draws
+        self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
+        expanding = plan.relays[: cryptography.keys.expanded]
+        self._agreement = SendersKeys(parties, expanding, cryptography.keys, self._wire, draws)
+        self._due, self._shared_once = _Due.NOTHING, not plan.layout.static
+        self._rows: Array = np.empty((0, 0), dtype=np.int64)
+
+    @property
+    def awaited(self) -> int:
+        """How many numbers a device brings to the next step: those that are shared once come with the first."""
+        layout = self._plan.layout
+        return layout.fresh if self._shared_once else layout.static + layout.fresh
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`; rows are int64 [k, awaited], encoded."""
+        self._check_new(step)
+        shape = (len(self.parties), self.awaited)
+        if rows is None or rows.shape != shape or rows.dtype != np.int64:
+            raise InputError(f"rows must be int64 {list(shape)}; found {None if rows is None else list(rows.shape)}")
+        self._step, self._rows, self._due = step, rows, _Due.START
+        self._used_up()
+
+    @property
+    def sums(self) -> Array | None:
+        """None: sums are for silos."""
+        return None
+
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`: relays' public keys alone."""
+        self._check_ends(messages)
+        if messages.phase is not Phase.KEYS:
+            raise MalformedMessageError(f"messages must be for devices; found {messages.phase.label}")
+        self._agreement.take(messages)
+
+    def turn(self) -> Iterable[Messages]:
+        """Keys before the first step; then shares."""
+        if self._due is _Due.START and self._agreement.due:
+            self._due = _Due.AWAIT_KEYS
+            return self._agreement.publish()
+        if self._due is _Due.AWAIT_KEYS:
+            self._due = _Due.SHARES
+            return ()
+        if self._due in (_Due.START, _Due.SHARES):
+            self._due = _Due.NOTHING
+            return self._send()
+        return ()
+
+    def settle(self) -> bool:
+        """Whether something is due."""
+        return self._due is not _Due.NOTHING
+
+    def _send(self) -> Iterator[Messages]:
+        """Shares of every row, for every relay; those that expand theirs are told of it alone."""
+        if self._agreement.due:
+            self._agreement.agree()
+        for party in self._agreement.left_out.tolist():
+            self.remark(self.now, party, "it did not agree on keys with every relay: what it sends is left out")
+        once, self._shared_once = not self._shared_once, True
+        kept = np.flatnonzero(~np.isin(self.parties, self._agreement.left_out))
+        parts = self._parts(once=once)
+        expanded = self._crypto.keys.expanded
+        for j, relay in enumerate(self._plan.relays.tolist()):
+            ends = self.parties[kept], np.full(len(kept), relay)
+            if j < expanded:
+                width = np.broadcast_to(np.uint32(self._rows.shape[1]), (len(kept),))
+                size = width.itemsize + AUTHENTICATION_BYTES
+                yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, {names.WIDTH: width})
+                continue
+            shares = self._shares(parts, j)
+            if len(kept) < len(self.parties):
+                shares = tuple(np.take(share, kept, axis=-2) for share in shares)
+            size = self._plan.size(self._rows.shape[1])
+            yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, self._plan.put(SHARE, shares))
+        self._rows = self._rows[:, :0]
+
+    def _parts(self, *, once: bool) -> list[tuple[Residues, list[Residues]]]:
+        """Rows and masks of what is shared once, where that is due, and of what is fresh."""
+        static, keys = self._plan.layout.static if once else 0, self._agreement.keys
+        sides = [(self._rows[:, :static], True)] if once else []
+        sides.append((self._rows[:, static:], False))
+        return [
+            (
+                residues(self._plan.fields, rows),
+                self._crypto.masks(self._draws, self.now, self.parties, rows.shape[1], keys, once=first),
+            )
+            for rows, first in sides
+            if rows.shape[1]
+        ]
+
+    def _shares(self, parts: list[tuple[Residues, list[Residues]]], j: int) -> Residues:
+        """Relay j's, [*tapes, k, d] by field."""
+        T, out, rows = self._plan.T, [], np.arange(len(self.parties))
+        for place, field in enumerate(self._plan.fields):
+            found: list[Elements] = []
+            for secrets, masks in parts:
+                own = [mask[place] for mask in masks]
+                share = own[j] if j < T else source_shares(field, T, (j + 1,), secrets[place], rows, own)[0]
+                found.append(share)
+            out.append(found[0] if len(found) == 1 else np.concatenate(found, axis=-1))
+        return tuple(out)
+
+    def _arrays(self) -> dict[str, Array]:
+        """Keys, and the rows of the step at hand."""
+        now = np.array([self._due, self._shared_once], dtype=np.int64)
+        agreed = {f"agreement/{name}": value for name, value in self._agreement.state().items()}
+        return {"now": now, "rows": self._rows, **agreed}
+
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """See `BoundMachine._take_arrays`."""
+        self._take_steps(steps)
+        self._due, self._shared_once = _Due(int(arrays["now"][0])), bool(arrays["now"][1])
+        self._rows = arrays["rows"]
+        self._agreement.restore(within("agreement", arrays))

@@ -1,0 +1,396 @@
+"""Relays: they multiply the shares that they hold, add shares of zero that they draw in common, and answer silos."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra.exact_products import Centred
+from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
+from fgl_secure.protocols.coded_products import plan as names
+from fgl_secure.protocols.coded_products.code import (
+    Residues,
+    centred_all,
+    relay_products,
+    with_zero,
+    zero_sets,
+    zero_weights,
+)
+from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
+from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, Plan
+from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
+from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
+from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire, by_value
+from fgl_secure.protocols.stepwise import BoundMachine, SumTerms, step_bytes
+from fgl_secure.runtime import Draws, Messages, Phase, Step
+from fgl_secure.runtime.machine import SETUP
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+class At(IntEnum):
+    """Where a relay is in a step."""
+
+    GATHERING = 0
+    COMPARING = 1
+    ANSWERED = 2
+
+
+class Shares:
+    """What one relay holds of devices: rows of shares by their places in the topology.
+
+    Args:
+        rows: int64 [k], ascending.
+        values: by field, elements [*tapes, k, d].
+    """
+
+    __slots__ = ("rows", "values")
+
+    def __init__(self, rows: Ids, values: Residues) -> None:
+        self.rows, self.values = rows, values
+
+    def of(self, rows: Ids) -> Residues:
+        """Those of some devices, which are all here."""
+        if np.array_equal(rows, self.rows):
+            return self.values
+        place = np.searchsorted(self.rows, rows)
+        return tuple(np.take(value, place, axis=-2) for value in self.values)
+
+
+class Standing:
+    """What one relay knows.
+
+    Attributes:
+        party: identifier.
+        place: among all relays, from 0.
+        at: where it is in the step at hand.
+        arrived: messages with shares of the step.
+        once: what is shared once; None before the first step.
+        fresh: what is shared in this step.
+        heard: by relay, which devices it holds the shares of: bool [n].
+    """
+
+    def __init__(self, party: int, place: int) -> None:
+        self.party, self.place = party, place
+        self.once: Shares | None = None
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets the step."""
+        self.at, self.arrived, self.fresh = At.GATHERING, list[Messages](), Shares(np.empty(0, dtype=np.int64), ())
+        self.heard: dict[int, Flags] = {}
+
+
+class Relays(BoundMachine):
+    """The relays that one process hosts.
+
+    Args:
+        parties: int64 [k], ascending identifiers.
+        terms: of the sums.
+        plan: what all parties know.
+        cryptography: what is cryptographic about it.
+        draws: their coins.
+    """
+
+    def __init__(
+        self, parties: Ids, terms: SumTerms, plan: Plan, cryptography: ProductCryptography, draws: Draws
+    ) -> None:
+        super().__init__(parties, terms)
+        self._plan, self._crypto, self._draws = plan, cryptography, draws
+        self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
+        self._keys = RelaysKeys(parties, cryptography.keys, self._wire, draws)
+        self._sets = zero_sets(plan.T, plan.R)
+        self._set_keys: Array = np.zeros((len(self._sets), KEY_BYTES), dtype=np.uint8)
+        self._has_key: Flags = np.zeros((len(self._sets), plan.R), dtype=np.bool_)
+        self._dealt = False
+        places = np.searchsorted(plan.relays, parties).tolist()
+        self._relays = [Standing(*each) for each in zip(parties.tolist(), places, strict=True)]
+        self._multipliers: dict[tuple[int, int], tuple[Ids, tuple[Centred, ...]]] = {}
+
+    def begin(self, step: Step, rows: Array | None = None) -> None:
+        """See `SumMachine.begin`; relays have no rows."""
+        self._check_new(step)
+        if rows is not None:
+            raise InputError("rows must be those of hosted devices, of which there are none; found some")
+        self._step = step
+        for relay in self._relays:
+            relay.clear()
+
+    @property
+    def sums(self) -> Array | None:
+        """None: relays are entitled to nothing."""
+        return None
+
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`."""
+        self._check_ends(messages)
+        takes = {
+            Phase.KEYS: self._keys.take,
+            Phase.ZERO_KEYS: self._take_set_keys,
+            Phase.FACTOR_SHARES: self._take_shares,
+            Phase.ROSTERS: self._take_rosters,
+        }
+        if messages.phase not in takes:
+            raise MalformedMessageError(f"messages must be for relays; found {messages.phase.label}")
+        takes[messages.phase](messages)
+
+    def _take_set_keys(self, messages: Messages) -> None:
+        if messages.step != SETUP:
+            raise StaleMessageError(f"keys must be told in {SETUP}, for all that follows; they are not")
+        keys = self._wire.read(messages, names.KEY, "|u1", KEY_BYTES)
+        which = self._wire.read(messages, names.SET, "<u4").astype(np.int64)
+        inside = (which < len(self._sets)).all()
+        dealers = [int(self._plan.relays[self._sets[each][0]]) for each in which.tolist()] if inside else []
+        if not inside or dealers != messages.senders.tolist():
+            raise MalformedMessageError("keys of sets must come from the first relay of each; at least one does not")
+        known = self._has_key[which].any(axis=1)
+        if known.any() and (self._set_keys[which[known]] != keys[known]).any():
+            raise StaleMessageError("the first relay of a set must tell it one key; one has told another before")
+        self._set_keys[which] = keys
+        self._has_key[which, np.searchsorted(self._plan.relays, messages.receivers)] = True
+
+    def _take_shares(self, messages: Messages) -> None:
+        self._check_step(messages)
+        relays = {relay.party: relay for relay in self._relays}
+        if not np.isin(messages.senders, self._plan.grouping.row_owner).all():
+            raise MalformedMessageError("shares must be from devices whose products are summed; one is not")
+        for party, rows in by_value(messages.receivers):
+            part = messages if rows is None else messages.rows(rows)
+            relay = relays[party]
+            if relay.at is not At.GATHERING:
+                raise StaleMessageError("shares must arrive before relays compare what they hold; at least one did not")
+            if self._expands(relay):
+                told = np.unique(self._wire.read(part, names.WIDTH, "<u4"))
+                if told.tolist() != [self._awaited(relay)]:
+                    raise MalformedMessageError("shares must be as long as all devices' are; at least one is not")
+            else:
+                self._plan.read(self._wire, part, SHARE, self._awaited(relay))
+        for party, rows in by_value(messages.receivers):
+            relays[party].arrived.append(messages if rows is None else messages.rows(rows))
+        self._used_up()
+
+    def _take_rosters(self, messages: Messages) -> None:
+        self._check_step(messages)
+        n = len(self._plan.grouping.row_owner)
+        held = self._wire.read(messages, names.HELD, "|u1", -(-n // 8))
+        if not np.isin(messages.senders, self._plan.relays).all():
+            raise MalformedMessageError("rosters must be from other relays; at least one is not")
+        for relay in self._relays:
+            for row in np.flatnonzero(messages.receivers == relay.party).tolist():
+                flags = np.unpackbits(held[row], count=n).astype(np.bool_)
+                relay.heard.setdefault(int(messages.senders[row]), flags)
+
+    def _check_step(self, messages: Messages) -> None:
+        if messages.step != self._step:
+            raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
+
+    def _expands(self, relay: Standing) -> bool:
+        return relay.place < self._crypto.keys.expanded
+
+    def turn(self) -> Iterable[Messages]:
+        """What each relay says now."""
+        out = self._keys.answer()
+        if not self._dealt:
+            self._dealt = True
+            out += self._deal()
+        for relay in self._relays:
+            out += self._next(relay)
+        return out
+
+    def _deal(self) -> list[Messages]:
+        """The first relay of every set draws its key and tells the others of it."""
+        own = [n for n, each in enumerate(self._sets) if int(self._plan.relays[each[0]]) in self.parties]
+        dealers = np.array([self._plan.relays[self._sets[n][0]] for n in own], dtype=np.int64)
+        if not own or not self._crypto.keys.keyed:
+            return []
+        keys = self._crypto.draw_keys(self._draws, dealers)
+        self._set_keys[own] = keys
+        self._has_key[own, [self._sets[n][0] for n in own]] = True
+        to = [(place, n, j) for place, n in enumerate(own) for j in self._sets[n][1:]]
+        rows, which, others = (np.array(each, dtype=np.int64) for each in zip(*to, strict=True))
+        fields: dict[str, Array] = {names.KEY: keys[rows], names.SET: which.astype(np.uint32)}
+        size = KEY_BYTES + 4 + AUTHENTICATION_BYTES
+        return [self._wire.say(Phase.ZERO_KEYS, SETUP, (dealers[rows], self._plan.relays[others]), size, fields)]
+
+    def _next(self, relay: Standing) -> Iterator[Messages]:
+        if relay.at is At.GATHERING and relay.arrived:
+            self._gather(relay)
+            relay.at = At.COMPARING
+            yield self._roster(relay)
+        elif relay.at is At.COMPARING:
+            relay.at = At.ANSWERED
+            yield from self._answer(relay)
+
+    def _gather(self, relay: Standing) -> None:
+        """Puts what arrived into the order of rows; what is shared once is kept, and what arrives twice counts once."""
+        owners, arrived = self._plan.grouping.row_owner, relay.arrived
+        senders, first = np.unique(np.concatenate([each.senders for each in arrived]), return_index=True)
+        static = self._awaited(relay) - self._plan.layout.fresh
+        if self._expands(relay):
+            senders = np.intersect1d(senders, self._keys.known(relay.party))
+            once, fresh = self._expanded(relay, senders, static)
+        else:
+            whole = self._given(arrived, first)
+            once, fresh = tuple(each[..., :static] for each in whole), tuple(each[..., static:] for each in whole)
+        rows = np.searchsorted(owners, senders)
+        if static:
+            relay.once = Shares(rows, once)
+        relay.fresh, relay.arrived = Shares(rows, fresh), []
+
+    def _awaited(self, relay: Standing) -> int:
+        """How many numbers of a device are due: those that are shared once come first, and never again."""
+        layout = self._plan.layout
+        return layout.fresh + (layout.static if relay.once is None else 0)
+
+    def _expanded(self, relay: Standing, senders: Ids, static: int) -> tuple[Residues, Residues]:
+        keys, layout = self._keys.of(relay.party), self._plan.layout
+        once = self._crypto.expand(self.now, senders, static, keys, once=True) if static else ()
+        return once, self._crypto.expand(self.now, senders, layout.fresh, keys, once=False)
+
+    def _given(self, arrived: list[Messages], first: Ids) -> Residues:
+        found = []
+        for place in range(len(self._plan.fields)):
+            parts = [each[f"{SHARE} {place}"] for each in arrived]
+            whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
+            in_order = len(first) == whole.shape[-2] and bool((first[1:] > first[:-1]).all())
+            found.append(whole if in_order else np.take(whole, first, axis=-2))
+        return tuple(found)
+
+    def _held(self, relay: Standing) -> Flags:
+        """Of which devices it holds everything that is to be multiplied: bool [n]."""
+        held = np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_)
+        rows = relay.fresh.rows
+        if self._plan.layout.static:
+            rows = rows[:0] if relay.once is None else np.intersect1d(rows, relay.once.rows)
+        held[rows] = True
+        return held
+
+    def _roster(self, relay: Standing) -> Messages:
+        """Tells all other relays whose shares it holds, one bit a device."""
+        others = self._plan.relays[self._plan.relays != relay.party]
+        packed = np.packbits(self._held(relay))
+        fields = {names.HELD: np.broadcast_to(packed, (len(others), len(packed)))}
+        ends = np.full(len(others), relay.party), others
+        return self._wire.say(Phase.ROSTERS, self.now, ends, len(packed) + AUTHENTICATION_BYTES, fields)
+
+    def _answer(self, relay: Standing) -> Iterator[Messages]:
+        """Answers every silo for the devices that all relays hold the shares of."""
+        plan = self._plan
+        if self._crypto.keys.keyed and not self._has_key[self._sets_of(relay), relay.place].all():
+            what = "the relay was not told the key of every set that it is in, and gives no answers"
+            self.remark(self.now, relay.party, what)
+            return
+        if len(relay.heard) + 1 < plan.needed:
+            self.remark(self.now, relay.party, "the relay hears of too few others, and gives no answers in this step")
+            return
+        silent = set(plan.relays.tolist()) - {relay.party, *relay.heard}
+        for other in sorted(silent):
+            self.remark(self.now, other, "the relay is not heard of and is left out of this step")
+        held = np.logical_and.reduce([self._held(relay), *relay.heard.values()])
+        counted = [rows[held[rows]] for rows in map(plan.members, range(len(plan.grouping.group_owner)))]
+        counts = np.array([len(rows) for rows in counted], dtype=np.int64)
+        counts[counts < plan.k_min] = 0
+        digests = np.array([self._digest(rows) for rows in counted], dtype=np.int64).reshape(-1, DIGEST_WORDS)
+        answered, refused = np.flatnonzero(counts), np.flatnonzero(counts == 0)
+        if len(answered):
+            found = [self._product(relay, group, counted[group], digests[group]) for group in answered.tolist()]
+            shares = tuple(np.stack(each, axis=-2) for each in zip(*found, strict=True))
+            size = plan.size(plan.layout.entries) + COUNT_BYTES - AUTHENTICATION_BYTES + 8 * DIGEST_WORDS
+            yield self._told(relay, answered, counts, digests, size, plan.put(SUM, shares))
+        if len(refused):
+            yield self._told(relay, refused, counts, digests, COUNT_BYTES + 8 * DIGEST_WORDS, {})
+
+    def _told(
+        self, relay: Standing, groups: Ids, counts: Ids, digests: Ids, size: int, shares: dict[str, Array]
+    ) -> Messages:
+        ends = np.full(len(groups), relay.party), self._plan.grouping.group_owner[groups]
+        told: dict[str, Array] = {names.COUNT: counts[groups].astype(np.uint32), names.AGREED: digests[groups]}
+        return self._wire.say(Phase.PRODUCT_SHARES, self.now, ends, size, told | shares)
+
+    def _digest(self, rows: Ids) -> Ids:
+        """Of whose products are added up in this step, 126 bits."""
+        told = sha256(step_bytes(self.now) + rows.astype("<i8").tobytes()).digest()
+        return np.frombuffer(told[: 8 * DIGEST_WORDS], dtype="<i8").astype(np.int64) & (2**63 - 1)
+
+    def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
+        """One relay's answer to a silo: by field, elements [*tapes, entries]."""
+        plan = self._plan
+        once, fresh = self._multiplier(relay, group, rows), centred_all(plan.fields, relay.fresh.of(rows))
+        zeros = self.zeros(relay, group, digest)
+        return tuple(
+            with_zero(field, relay_products(field, plan.layout, once[place], fresh[place]), zeros[place])
+            for place, field in enumerate(plan.fields)
+        )
+
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> list[list[tuple[int, Array]]]:
+        """By field: the common streams that a relay adds to its products for a silo, with its weights."""
+        plan = self._plan
+        out: list[list[tuple[int, Array]]] = [[] for _ in plan.fields]
+        for n in self._sets_of(relay):
+            members = self._sets[n]
+            parties = plan.relays[list(members)]
+            streams = self._crypto.streams(
+                self._draws, self._set_keys[n], parties, self.now, group, digest, plan.layout.entries
+            )
+            for place, field in enumerate(plan.fields):
+                weights = zero_weights(field, plan.T, plan.R, members)[relay.place].tolist()
+                out[place] += [(weight, stream[place]) for weight, stream in zip(weights, streams, strict=True)]
+        return out
+
+    def _sets_of(self, relay: Standing) -> list[int]:
+        """The sets that a relay is in."""
+        return [n for n, members in enumerate(self._sets) if relay.place in members]
+
+    def _multiplier(self, relay: Standing, group: int, rows: Ids) -> tuple[Centred, ...]:
+        """What is shared once, as it is multiplied; kept as long as the same devices are in the sum."""
+        key = (relay.party, group)
+        kept = self._multipliers.get(key)
+        if kept is None or not np.array_equal(kept[0], rows):
+            values = tuple(each[..., :0] for each in relay.fresh.of(rows))
+            kept = rows, centred_all(self._plan.fields, values if relay.once is None else relay.once.of(rows))
+            self._multipliers[key] = kept
+        return kept[1]
+
+    def _arrays(self) -> dict[str, Array]:
+        """Keys, what is shared once, and what each relay knows of the step at hand."""
+        arrays: dict[str, Array] = {
+            "dealt": np.array([self._dealt]),
+            "set keys": self._set_keys,
+            "has key": self._has_key,
+        }
+        arrays |= {f"keys/{name}": value for name, value in self._keys.state().items()}
+        for relay in self._relays:
+            lead = f"relay/{relay.party}"
+            arrays[f"{lead}/at"] = np.asarray(relay.at, dtype=np.int64)
+            arrays |= {f"{lead}/arrived{n}": as_array(each) for n, each in enumerate(relay.arrived)}
+            arrays |= {f"{lead}/heard/{party}": flags for party, flags in relay.heard.items()}
+            for name, shares in (("once", relay.once), ("fresh", relay.fresh)):
+                if shares is not None:
+                    arrays[f"{lead}/{name} rows"] = shares.rows
+                    arrays |= {f"{lead}/{name}{place}": value for place, value in enumerate(shares.values)}
+        return arrays
+
+    def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
+        """See `BoundMachine._take_arrays`."""
+        self._take_steps(steps)
+        self._dealt, self._multipliers = bool(arrays["dealt"][0]), {}
+        self._set_keys, self._has_key = arrays["set keys"], arrays["has key"]
+        self._keys.restore(within("keys", arrays))
+        for relay in self._relays:
+            own = within(f"relay/{relay.party}", arrays)
+            relay.at, relay.arrived = At(int(own["at"])), numbered("arrived", own)
+            relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
+            relay.once = self._restored("once", own) if "once rows" in own else None
+            relay.fresh = self._restored("fresh", own)
+
+    def _restored(self, name: str, own: Mapping[str, Array]) -> Shares:
+        fields = range(len(self._plan.fields))
+        return Shares(own[f"{name} rows"], tuple(own[f"{name}{n}"] for n in fields if f"{name}{n}" in own))

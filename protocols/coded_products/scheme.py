@@ -1,0 +1,150 @@
+"""Relay-coded sums of members' rows, and of products of two rows: how devices hand over gradients of a layer.
+
+A device's gradient of a weight matrix is the outer product of its input row and of a gradient at the outputs. Instead
+of the d h numbers of the matrix it shares the d + h of both rows; relays multiply what they hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from dataclasses import field as attribute
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.algebra.exact_products import NEAR_2_23
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.coded_products.claim import products_claim
+from fgl_secure.protocols.coded_products.code import LEAST_BITS, Layout, ProductCode, zero_sets
+from fgl_secure.protocols.coded_products.cryptography import ProductCryptography, RealProductCryptography
+from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.plan import Plan
+from fgl_secure.protocols.coded_products.relays import Relays
+from fgl_secure.protocols.coded_products.silos import Silos
+from fgl_secure.protocols.hosting import hosted_of
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.stepwise import SumTerms
+from fgl_secure.protocols.topology import MEMBERS, Topology
+from fgl_secure.runtime import Claim, Draws
+
+Ids = NDArray[np.int64]
+
+LARGEST_LEFT, LARGEST_RIGHT = 2.0**6, 2.0**8
+"""Bounds of an entry of the row that a layer multiplies, and of a gradient at its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProductRoles:
+    """The machines of sums of products, one class a role; others than these are for tests, which break one of them."""
+
+    devices: type[Devices] = Devices
+    relays: type[Relays] = Relays
+    silos: type[Silos] = Silos
+
+
+HONEST = ProductRoles()
+
+
+@dataclass(frozen=True, slots=True)
+class CodedProducts(RelayCoded):
+    """The scheme: that of rows, with 2 T + 1 relays or more, and products.
+
+    Attributes:
+        R: relays, at least 2 T + 1; each one more lets one fail, every second one more one lie.
+        left: largest magnitude of an entry of a left factor.
+        right: of a right factor.
+        primes: of the fields in which products are worked out; as many are taken as sums ask for.
+        least_bits: behind the binary point of either factor.
+        product_cryptography: what is cryptographic about products, real or ideal.
+        product_roles: the machines of products.
+    """
+
+    R: int = 3
+    left: float = LARGEST_LEFT
+    right: float = LARGEST_RIGHT
+    primes: tuple[int, ...] = NEAR_2_23
+    least_bits: int = LEAST_BITS
+    product_cryptography: type[ProductCryptography] = attribute(default=RealProductCryptography, repr=False)
+    product_roles: ProductRoles = attribute(default=HONEST, repr=False)
+
+    label: ClassVar[str] = "coded-products"
+    summary: ClassVar[str] = "sums of products of members' rows over relays, beside relay-coded sums of rows"
+
+    def __post_init__(self) -> None:
+        RelayCoded.__post_init__(self)
+        least = self.relays_for(self.T)
+        if least > self.R:
+            raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
+        zero_sets(self.T, self.R)
+
+    @classmethod
+    def over(cls, scheme: RelayCoded) -> CodedProducts:
+        """A relay-coded scheme with products: the same relays, or as many as these need."""
+        known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded)}
+        return cls(**{**known, "R": max(scheme.R, cls.relays_for(scheme.T))})
+
+    @staticmethod
+    def relays_for(T: int) -> int:
+        """As many as determine a polynomial of degree 2 T."""
+        return 2 * T + 1
+
+    def refuses(self, topology: Topology) -> str | None:
+        """None for sums for silos."""
+        if topology.name != MEMBERS:
+            return "relays multiply rows for silos alone"
+        return RelayCoded.refuses(self, topology)
+
+    def products_claim(self) -> Claim:
+        """What it promises of factors, beside what it promises of rows."""
+        return products_claim(self.T, self.R, self.k_min, self.keys)
+
+    def product_code(self, topology: Topology, layout: Layout) -> ProductCode:
+        """How real factors become integers.
+
+        Raises:
+            FieldRangeError: no fields hold such sums.
+        """
+        terms = topology.terms * layout.terms
+        return ProductCode.for_sums(
+            left=self.left, right=self.right, terms=terms, primes=self.primes, least_bits=self.least_bits
+        )
+
+    def product_machines(
+        self, topology: Topology, layout: Layout, session: bytes, draws: Draws, hosted: Ids | None = None
+    ) -> tuple[SumMachine, ...]:
+        """The machines of sums of products.
+
+        Args:
+            topology: with its relays; every device is in one sum at most.
+            layout: what is multiplied.
+            session: 16 public bytes, different in every session; not used where one process hosts everybody.
+            draws: coins of the parties hosted.
+            hosted: int64 [k], party identifiers; all that take part unless given.
+
+        Raises:
+            InputError: the run has fewer relays than R, or a device is in several sums.
+            FieldRangeError: no fields hold such sums.
+        """
+        g, relays = topology.grouping, topology.helpers
+        if len(relays) != self.R:
+            raise InputError(f"parties must include R={self.R} relays; found {len(relays)}")
+        for name, owners in (("devices", g.row_owner), ("silos", g.group_owner)):
+            if not (owners[1:] > owners[:-1]).all():
+                raise InputError(f"{name} must be in ascending order, each with one row or sum; they are not")
+        if len(np.unique(g.source)) < len(g.source):
+            raise InputError("devices must be in one sum each; at least one is in several")
+        code = self.product_code(topology, layout)
+        plan = Plan(code.fields, self.T, self.R, self.k_min, layout, g, relays)
+        terms = SumTerms(repr((self, layout)), topology, session, draws.batch_shape)
+        crypto = self.product_cryptography(code.fields, self.T, None if hosted is None else session, self.keys)
+        roles = self.product_roles
+        out: list[SumMachine] = []
+        if len(devices := hosted_of(hosted, g.row_owner)):
+            out.append(roles.devices(devices, terms, plan, crypto, draws))
+        if len(silos := hosted_of(hosted, g.group_owner)):
+            out.append(roles.silos(silos, terms, plan, self.keys.seal_bytes, draws))
+        if len(here := hosted_of(hosted, relays)):
+            out.append(roles.relays(here, terms, plan, crypto, draws))
+        return tuple(out)

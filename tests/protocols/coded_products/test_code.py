@@ -1,0 +1,162 @@
+"""Roles of coded products as functions: ranges, layouts, shares of zero, and decoding with wrong answers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.algebra.exact_products import NEAR_2_23
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
+from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
+from fgl_secure.protocols.coded_products.code import EXACT, residues, silo_decode, zero_sets, zero_weights
+
+SHAPES = [(1, 3), (1, 4), (1, 5), (2, 5), (2, 6), (3, 7)]
+
+
+def rank(field: PrimeField, matrix: list[list[int]]) -> int:
+    """Over the field, by elimination."""
+    rows, found, p = [list(map(int, row)) for row in matrix], 0, field.modulus
+    for column in range(len(rows[0])):
+        pivot = next((row for row in range(found, len(rows)) if rows[row][column] % p), None)
+        if pivot is None:
+            continue
+        rows[found], rows[pivot] = rows[pivot], rows[found]
+        inverse = pow(rows[found][column], -1, p)
+        for row in range(found + 1, len(rows)):
+            factor = rows[row][column] * inverse % p
+            rows[row] = [(a - factor * b) % p for a, b in zip(rows[row], rows[found], strict=True)]
+        found += 1
+    return found
+
+
+@pytest.mark.parametrize(("T", "R"), SHAPES)
+@pytest.mark.parametrize("p", [11, NEAR_2_23[0]])
+def test_shares_of_zero_are_uniform_to_any_T_relays(T: int, R: int, p: int) -> None:  # noqa: N802
+    """They lie on polynomials of degree 2 T with 0 at 0, and T relays know nothing of them but their own shares.
+
+    The streams that a coalition lacks reach T independent polynomials that vanish at its own points: of those with a
+    root at 0 no more are consistent with what it has.
+    """
+    field = PrimeField(p)
+    sets = zero_sets(T, R)
+    assert len(sets) == math.comb(R, T)
+    weights = {members: zero_weights(field, T, R, members) for members in sets}
+    points = range(1, R + 1)
+    for members, values in weights.items():
+        assert all(not values[j].any() for j in range(R) if j not in members)
+        powers = [[pow(x, k, p) for x in points] for k in range(1, 2 * T + 1)]  # with a root at 0
+        for stream in values.T.tolist():
+            assert rank(field, [*powers, stream]) == rank(field, powers) == min(2 * T, R)
+    for coalition in itertools.combinations(range(R), T):
+        unknown = [v for members, values in weights.items() if not set(members) & set(coalition) for v in values.T]
+        assert rank(field, [v.tolist() for v in unknown]) == T
+
+
+def test_sets_that_are_too_many_are_refused() -> None:
+    """Their number grows as binomials do."""
+    with pytest.raises(InputError, match="T times the number of sets of R - T relays must be at most 512; found 10296"):
+        zero_sets(8, 13)
+
+
+def _value(field: PrimeField, coefficients: list[NDArray[np.int64]], at: int) -> Elements:
+    total = np.zeros_like(coefficients[0])
+    for power, each in enumerate(coefficients):
+        total += each % field.modulus * pow(at, power, field.modulus) % field.modulus
+    return (total % field.modulus).astype(field.dtype)
+
+
+@given(st.sampled_from(SHAPES), st.integers(1, 3), st.integers(0, 2**32 - 1), st.data())
+def test_wrong_answers_are_located_up_to_their_number(
+    shape: tuple[int, int], primes: int, seed: int, data: st.DataObject
+) -> None:
+    """Of R answers (R - 2 T - 1) // 2 may be wrong, in any field and any entry; one more is noticed."""
+    T, R = shape
+    fields, rng = [PrimeField(p) for p in NEAR_2_23[:primes]], np.random.default_rng(seed)
+    most = (math.prod(NEAR_2_23[:primes]) - 1) // 2
+    secret = rng.integers(-min(most, 2**60), min(most, 2**60), 6)
+    polynomials = [[secret, *(rng.integers(0, f.modulus, 6) for _ in range(2 * T))] for f in fields]
+    answers = [tuple(_value(f, each, j) for f, each in zip(fields, polynomials, strict=True)) for j in range(1, R + 1)]
+    correctable = (R - 2 * T - 1) // 2
+    liars = sorted(data.draw(st.sets(st.integers(0, R - 1), max_size=correctable)))
+    for liar in liars:
+        place = data.draw(st.integers(0, primes - 1))
+        answers[liar][place][data.draw(st.integers(0, 5))] ^= 1
+    found, named = silo_decode(fields, T, range(1, R + 1), answers, SimulationCoins(0))
+    assert np.array_equal(found, secret)
+    assert list(named) == liars
+    if R > 2 * T + 1:
+        for liar in range(correctable + 1):
+            answers[liar] = residues(fields, rng.integers(0, 2**20, 6))
+        with pytest.raises(TooManyErrors):
+            silo_decode(fields, T, range(1, R + 1), answers, SimulationCoins(0))
+
+
+@given(
+    st.floats(2.0**-10, 2.0**10), st.floats(2.0**-10, 2.0**10), st.integers(1, 2**16), st.integers(1, 12),
+    st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_sums_within_the_bounds_are_exact(left: float, right: float, terms: int, least: int, seed: int) -> None:
+    """Whatever the bounds, terms of the largest entries stay within the fields; decoding is exact."""
+    try:
+        code = ProductCode.for_sums(left=left, right=right, terms=terms, least_bits=least)
+    except FieldRangeError:
+        assert terms * left * right * 4.0**least > EXACT / 4
+        return
+    room = (math.prod(field.modulus for field in code.fields) - 1) // 2
+    assert terms * code.left.largest * code.right.largest <= min(room, EXACT)
+    assert min(code.left.fraction_bits, code.right.fraction_bits) >= least
+    assert 0 <= code.right.fraction_bits - code.left.fraction_bits <= 1
+    a, b = (np.random.default_rng(seed).uniform(-bound, bound, (terms % 7 + 1, 2)) for bound in (left, right))
+    x, d = code.left.encode(a), code.right.encode(b)
+    found = code.decode(x.T @ d)
+    assert np.array_equal(found, (x.astype(object).T @ d.astype(object)).astype(np.float64) / 2.0**code.fraction_bits)
+    error = len(a) * (right * code.left.error + left * code.right.error + code.left.error * code.right.error)
+    assert np.abs(found - a.T @ b).max() <= error * (1 + 1e-9)
+
+
+def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
+    """Two for a silo of Cora, three for one of PubMed, and none hold what is larger: the message has the figures."""
+    cora, pubmed = (ProductCode.for_sums(left=2.0**6, right=2.0**8, terms=terms) for terms in (542, 3944))
+    assert [field.modulus for field in cora.fields] == list(NEAR_2_23[:2])
+    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (10, 11)
+    assert len(pubmed.fields) == 3
+    with pytest.raises(FieldRangeError, match=r"terms \* left bound \* right bound \* 2\^20 must stay within"):
+        ProductCode.for_sums(left=2.0**20, right=2.0**20, terms=2)
+    with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does: scale them"):
+        cora.left.encode(np.array([64.5]))
+    with pytest.raises(InputError, match="right rows must be finite"):
+        cora.right.encode(np.array([np.nan]))
+
+
+def test_layouts_lay_static_numbers_first() -> None:
+    """What a device shares, and the factors that a relay makes of it."""
+    layout = Layout((Product(2, 3, 1), Product(1, 2, 2, static=True)))
+    assert (layout.static, layout.fresh, layout.entries, layout.terms) == (2, 8 + 2, 3 + 4, 2)
+    lefts = [np.arange(24).reshape(2, 4, 3), np.arange(100, 108).reshape(1, 4, 2)]
+    rights = [np.arange(200, 208).reshape(2, 4, 1), np.arange(300, 308).reshape(1, 4, 2)]
+    whole = layout.rows(lefts, rights, static=True)
+    again = layout.rows([lefts[0], None], rights, static=False)
+    assert whole[1].tolist() == [102, 103, 3, 4, 5, 15, 16, 17, 201, 205, 302, 303]
+    assert np.array_equal(whole[:, 2:], again)
+    for found, left, right in zip(
+        layout.factors(*(each.astype(np.float32) for each in (whole[:, :2], again))), lefts, rights, strict=True
+    ):
+        assert np.array_equal(found[0].T @ found[1], sum(a.T @ b for a, b in zip(left, right, strict=True)))
+    first, second = layout.split(np.arange(14).reshape(2, 7))
+    assert (first.shape, second.shape) == ((2, 3, 1), (2, 2, 2))
+
+
+def test_shapes_that_are_none_are_refused() -> None:
+    """Sizes below 1, and layouts of nothing."""
+    with pytest.raises(InputError, match="terms, height and width must be at least 1"):
+        Product(1, 0, 2)
+    with pytest.raises(InputError, match="products must be one or more; found none"):
+        Layout(())

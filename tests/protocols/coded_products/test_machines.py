@@ -1,0 +1,457 @@
+"""The machines of coded products: sums of all silos, in one process or several, with some off and some lying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from fgl_secure.coins import SystemCoins
+from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
+from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCollective
+from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.relays import Relays, Standing
+from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
+from fgl_secure.runtime import Messages, OwnDraws, Phase, Role, Secret, Step, encode, simulate
+from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
+from tests.protocols.coded_products.cases import LAYOUT, Members, factors
+from tests.protocols.coded_products.twins import Streams, lying, with_relays
+from tests.protocols.relay_coded.test_machines import PutDown, nth
+
+Ids = NDArray[np.int64]
+
+WHERE = [0, 1, 1, 0, 1, 1, 0, 1]
+SCHEMES = (CodedProducts(k_min=2), CodedProducts(k_min=2, R=4), CodedProducts(k_min=2, T=2, R=5))
+SESSION = bytes(range(16))
+
+
+def close(found: list[NDArray[Any]], case: Members, given: tuple[list[Any], list[Any]], atol: float = 0.05) -> bool:
+    """Whether sums are those of real factors, up to rounding."""
+    expected = [case.sums(left, right) for left, right in zip(*given, strict=True)]
+    return all(
+        np.allclose(each[silo], theirs, atol=atol)
+        for each, silos in zip(found, expected, strict=True)
+        for silo, theirs in enumerate(silos)
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from(SCHEMES), st.integers(0, 2**32 - 1), st.data())
+def test_sums_are_those_of_integers(scheme: CodedProducts, seed: int, data: st.DataObject) -> None:
+    """Exactly the products of the encoded factors, for any devices, silos and shapes; 0 below k_min."""
+    silos = data.draw(st.integers(1, 3))
+    where = data.draw(st.lists(st.integers(0, silos - 1), min_size=1, max_size=9))
+    case, rng = Members.of(where, scheme.R, silos), np.random.default_rng(seed)
+    sizes, flags = st.integers(1, 4), st.booleans()
+    shapes = data.draw(st.lists(st.tuples(sizes, sizes, sizes, flags), min_size=1, max_size=3))
+    layout = Layout(tuple(Product(*shape) for shape in shapes))
+    sums = case.collective(scheme, layout)
+    lefts = [rng.integers(-(2**16), 2**16, (p.terms, len(where), p.height)) for p in layout.products]
+    for number in range(2):
+        rights = [rng.integers(-(2**16), 2**16, (p.terms, len(where), p.width)) for p in layout.products]
+        given_now = [None if p.static and number else left for p, left in zip(layout.products, lefts, strict=True)]
+        found = layout.split(sums.sum_units(given_now, rights, Step(number)))
+        for each, left, right in zip(found, lefts, rights, strict=True):
+            for silo, expected in enumerate(case.sums(left, right)):
+                answered = where.count(silo) >= scheme.k_min
+                assert np.array_equal(each[silo], expected if answered else np.zeros_like(each[silo]))
+
+
+def test_a_device_sends_both_rows_and_not_their_product() -> None:
+    """In the first step d + h numbers to each relay that cannot expand its share, then h; the silo gets d h."""
+    case = Members.of(WHERE, 3)
+    channel = case.channel()
+    sums = case.collective(CodedProducts(k_min=1), Layout((Product(1, 1433, 64, static=True),)), channel)
+    rng = np.random.default_rng(0)
+    left = rng.normal(size=(1, 8, 1433))
+    for number in range(2):
+        sums.sum([left], [rng.normal(size=(1, 8, 64))], Step(number))
+    sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and b.item_bytes > 100]
+    assert [(b.step.round, (b.item_bytes - 16) // 8) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
+    answers = [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES]
+    assert {(b.messages, (b.item_bytes - 16) // 8) for b in answers} == {(2, 91_712 + 2)}
+
+
+class Processes:
+    """One process a silo, with its devices, and one a relay."""
+
+    def __init__(self, scheme: CodedProducts, *, put_down: bool = True) -> None:
+        self.case = Members.of(WHERE, scheme.R)
+        parties = self.case.directory
+        self.channel, self.code = self.case.channel(), scheme.product_code(self.case.topology, LAYOUT)
+        topology = replace(self.case.topology, helpers=parties.ids(Role.RELAY))
+        self.machines: list[Any] = []
+        devices, silos = parties.ids(Role.DEVICE), parties.ids(Role.SILO)
+        hosts = [np.append(silo, devices[self.case.silo_of == s]) for s, silo in enumerate(silos)]
+        for hosted in (*hosts, *parties.ids(Role.RELAY)[:, None]):
+            draws = OwnDraws(SystemCoins())
+
+            def made(hosted: Ids = hosted, draws: OwnDraws = draws) -> tuple[Any, ...]:
+                return scheme.product_machines(topology, LAYOUT, SESSION, draws, hosted)
+
+            for n in range(len(made())):
+                make = partial(nth, made, n)
+                self.machines.append(PutDown(make) if put_down else make())
+        self._shared = False
+
+    def sum(self, given: tuple[list[Any], list[Any]], step: Step) -> list[NDArray[Any]]:
+        lefts = [self.code.left.encode(left) for left in given[0]]
+        rights = [self.code.right.encode(right) for right in given[1]]
+        rows = LAYOUT.rows(lefts, rights, static=not self._shared)
+        owners, self._shared = self.case.topology.grouping.row_owner, True
+        for machine in self.machines:
+            own = np.isin(owners, machine.parties)
+            machine.begin(step, rows[own] if own.any() else None)
+        simulate(self.machines, self.channel)
+        found = [machine.sums for machine in self.machines if machine.sums is not None]
+        return [self.code.decode(each) for each in LAYOUT.split(np.concatenate(found))]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_processes_that_are_put_down_after_all_they_do_give_the_same_bits(scheme: CodedProducts) -> None:
+    """A process for each silo and relay, made anew from bytes each time, and everything in one process."""
+    apart, case = Processes(scheme), Members.of(WHERE, scheme.R)
+    together = case.collective(scheme, LAYOUT)
+    for number in range(2):
+        given_now = factors(number, len(WHERE))
+        found, whole = apart.sum(given_now, Step(number)), together.sum(*given_now, Step(number))
+        assert all(np.array_equal(a, b) for a, b in zip(found, whole, strict=True))
+        assert close(found, case, given_now)
+    assert not apart.channel.transcript.incidents
+
+
+def test_states_are_of_one_machine_alone() -> None:
+    """A state goes back into the machine that it is of, and into no other."""
+    apart = Processes(CodedProducts(k_min=2), put_down=False)
+    apart.sum(factors(0, len(WHERE)), Step(0))
+    for machine in apart.machines:
+        state = named_to_bytes(machine.state())
+        machine.restore(named_from_bytes(state))
+        assert named_to_bytes(machine.state()) == state
+        for other in apart.machines:
+            if other is not machine:
+                with pytest.raises(MalformedMessageError, match="state must be"):
+                    other.restore(named_from_bytes(state))
+
+
+@pytest.mark.parametrize("liars", [(0,), (2,), (4,)])
+def test_a_relay_that_lies_is_named_and_corrected(liars: tuple[int, ...]) -> None:
+    """With 2 T + 3 relays a wrong product is located by every silo; the sums are right."""
+    scheme = with_relays(lying(*liars))(CodedProducts(k_min=2, R=5))
+    case = Members.of(WHERE, 5)
+    channel, given_now = case.channel(), factors(0, len(WHERE))
+    assert close(case.collective(scheme, LAYOUT, channel).sum(*given_now, Step(0)), case, given_now)
+    said = [(incident.party.index, incident.what) for incident in channel.transcript.incidents]
+    assert said == [(liar, "the relay answered with wrong products, which are corrected") for liar in liars] * 2
+
+
+@pytest.mark.parametrize(("R", "liars"), [(4, (1,)), (5, (1, 3))])
+def test_more_liars_than_can_be_told_are_noticed(R: int, liars: tuple[int, ...]) -> None:
+    """No silo takes wrong sums for right ones as long as 2 T + 1 relays and one are honest enough to disagree."""
+    scheme = with_relays(lying(*liars))(CodedProducts(k_min=2, R=R))
+    case = Members.of(WHERE, R)
+    with pytest.raises(ProtocolError, match="must lie on one polynomial of degree 2; more than"):
+        case.collective(scheme, LAYOUT).sum(*factors(0, len(WHERE)), Step(0))
+
+
+def off(*parties: int, since: int = 1) -> Callable[..., NDArray[np.bool_]]:
+    """A network on which nothing of some parties arrives from some round on."""
+    return lambda _, step, senders, __: ~np.isin(senders, parties) | (step.round < since)
+
+
+def test_a_relay_that_is_off_is_done_without() -> None:
+    """Four relays, one of which expands shares or is sent them: three answers are enough, and it is named."""
+    for place in (1, 3):
+        case = Members.of(WHERE, 4)
+        relay = int(case.directory.ids(Role.RELAY)[place])
+        channel = case.channel(off(relay))
+        sums = case.collective(CodedProducts(k_min=2, R=4), LAYOUT, channel)
+        for number in range(2):
+            given_now = factors(number, len(WHERE))
+            assert close(sums.sum(*given_now, Step(number)), case, given_now)
+        found = {(i.party.index, i.what) for i in channel.transcript.incidents}
+        assert found == {(place, "the relay did not answer"), (place, "the relay is not heard of and is left out of "
+                         "this step")}  # fmt: skip
+
+
+def test_too_few_relays_give_no_sum() -> None:
+    """Two of three are no 2 T + 1: silos hear of it, and are told who is missing."""
+    case = Members.of(WHERE, 3)
+    relay = int(case.directory.ids(Role.RELAY)[2])
+    sums = case.collective(CodedProducts(k_min=2), LAYOUT, case.channel(off(relay)))
+    sums.sum(*factors(0, len(WHERE)), Step(0))
+    with pytest.raises(ProtocolError, match=r"2 T \+ 1 = 3 relays must answer silo 0 .* found 0 in round 1") as error:
+        sums.sum(*factors(1, len(WHERE)), Step(1))
+    assert any("hears of too few others" in note for note in error.value.__notes__)
+
+
+def test_a_relay_that_is_off_before_keys_are_told_stops_the_run() -> None:
+    """Sets without their keys draw no shares of zero, and without those nobody answers."""
+    case = Members.of(WHERE, 5)
+    relay = int(case.directory.ids(Role.RELAY)[1])
+    sums = case.collective(CodedProducts(k_min=2, R=5), LAYOUT, case.channel(off(relay, since=0)))
+    with pytest.raises(ProtocolError, match="relays must answer silo 0") as error:
+        sums.sum(*factors(0, len(WHERE)), Step(0))
+    assert any("the key of every set" in note for note in error.value.__notes__)
+
+
+def test_a_relay_without_its_keys_answers_nobody() -> None:
+    """It would add no share of zero that fits the others', or one that anybody could work out."""
+    case = Members.of(WHERE, 4)
+    relay = int(case.directory.ids(Role.RELAY)[2])
+    channel = case.channel(lambda phase, _, __, receivers: (phase is not Phase.ZERO_KEYS) | (receivers != relay))
+    given_now = factors(0, len(WHERE))
+    sums = case.collective(CodedProducts(k_min=2, R=4), LAYOUT, channel)
+    assert close(sums.sum(*given_now, Step(0)), case, given_now)
+    assert not [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES and relay in b.senders]
+    assert [i.what for i in channel.transcript.incidents if i.party.index == 2 and i.party.role is Role.RELAY] == [
+        "the relay was not told the key of every set that it is in, and gives no answers",
+        "the relay did not answer",
+    ]
+
+
+def test_a_device_that_is_off_is_left_out_of_its_silos_sum() -> None:
+    """The others' sum is right, the silo hears how many are missing; what is shared once is not shared again."""
+    case = Members.of(WHERE, 3)
+    device = int(case.directory.ids(Role.DEVICE)[1])
+    channel = case.channel(
+        lambda phase, step, senders, _: (phase is Phase.KEYS) | (senders != device) | (step.round == 1)
+    )
+    sums, without = case.collective(CodedProducts(k_min=2), LAYOUT, channel), np.arange(len(WHERE)) != 1
+    others = Members(case.directory, case.silo_of[without], case.topology)
+    for number in range(2):  # it is back in the second round, without the row that it shared in the first
+        lefts, rights = factors(number, len(WHERE))
+        found = sums.sum(lefts, rights, Step(number))
+        assert close(found, others, ([left[:, without] for left in lefts], [right[:, without] for right in rights]))
+    lacking = [i for i in channel.transcript.incidents if "its sum lacks 1 devices" in i.what]
+    assert [(i.party.role, i.party.index, i.step.round) for i in lacking] == [(Role.SILO, 1, 0), (Role.SILO, 1, 1)]
+
+
+def test_shares_that_reach_some_relays_count_nowhere() -> None:
+    """Relays compare what they hold: a device whose share one of them lacks is in no answer."""
+    case = Members.of(WHERE, 5)
+    device, relay = (int(case.directory.ids(role)[0]) for role in (Role.DEVICE, Role.RELAY))
+    channel = case.channel(
+        lambda phase, _, senders, receivers: (
+            (phase is not Phase.FACTOR_SHARES) | (senders != device) | (receivers != relay)
+        )
+    )
+    given_now, without = factors(0, len(WHERE)), np.arange(len(WHERE)) != 0
+    others = Members(case.directory, case.silo_of[without], case.topology)
+    kept = tuple([each[:, without] for each in side] for side in given_now)
+    found = case.collective(CodedProducts(k_min=2, R=5), LAYOUT, channel).sum(*given_now, Step(0))
+    assert close(found, others, (kept[0], kept[1]))
+
+
+def test_devices_that_are_too_few_get_their_silo_nothing() -> None:
+    """k_min counts those whose shares are there, not those that are meant to be."""
+    case = Members.of(WHERE, 3)
+    device = int(case.directory.ids(Role.DEVICE)[0])
+    channel = case.channel(lambda phase, _, senders, __: (phase is Phase.KEYS) | (senders != device))
+    found = case.collective(CodedProducts(k_min=3), LAYOUT, channel).sum(*factors(0, len(WHERE)), Step(0))
+    assert not any(each[0].any() for each in found)
+    assert all(each[1].any() for each in found)
+    assert [i.what for i in channel.transcript.incidents] == [
+        "too few devices are left for its sum, which is not computed"
+    ]
+
+
+class Noted(Relays):
+    """Relays whose shares of zero are noted, by step."""
+
+    found: dict[tuple[int, int, int], list[Ids]]
+
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+        streams = super().zeros(relay, group, digest)
+        at = self.now.round, relay.place, group
+        kept = self.__dict__.setdefault("found", {})
+        for field, each in zip(self._plan.fields, streams, strict=True):
+            total = np.asarray(sum(weight * stream.astype(np.int64) for weight, stream in each) % field.modulus)
+            kept.setdefault(at, []).append(total)
+        return streams
+
+
+def noted(scheme: CodedProducts, rounds: int) -> dict[tuple[int, int, int], list[Ids]]:
+    """Shares of zero by round, relay and silo, one array for each field."""
+    case = Members.of(WHERE, scheme.R)
+    sums = case.collective(with_relays(Noted)(scheme), LAYOUT)
+    for number in range(rounds):
+        sums.sum(*factors(0, len(WHERE)), Step(number))
+    (relays,) = (machine for machine in sums._machines if isinstance(machine, Noted))
+    return relays.found
+
+
+@pytest.mark.parametrize("scheme", [CodedProducts(k_min=2), CodedProducts(k_min=2, T=2, R=6)], ids=lambda s: s.name)
+def test_shares_of_zero_are_fresh_and_of_degree_2_T(scheme: CodedProducts) -> None:  # noqa: N802
+    """Of other rounds, silos and fields they are others; 2 T + 1 of them interpolate to 0, and 2 T do not."""
+    found = noted(scheme, rounds=2)
+    fields = scheme.product_code(Members.of(WHERE, scheme.R).topology, LAYOUT).fields
+    for number in range(2):
+        for silo in range(2):
+            for place, field in enumerate(fields):
+                shares = [found[number, relay, silo][place] for relay in range(scheme.R)]
+                assert not interpolated(field.modulus, shares[: 2 * scheme.T + 1]).any()
+                assert not interpolated(field.modulus, shares[-2 * scheme.T - 1 :], scheme.R).any()
+                assert interpolated(field.modulus, shares[: 2 * scheme.T]).any()
+    for relay in range(scheme.R):
+        several = [each for (_, j, _), by_field in found.items() if j == relay for each in by_field]
+        assert len({each.tobytes() for each in several}) == len(several) == 2 * 2 * len(fields)
+
+
+def interpolated(modulus: int, shares: list[Ids], last: int = 0) -> Ids:
+    """The value at 0 of the polynomial through shares at 1, 2 and so on, or up to a last point."""
+    from fgl_secure.algebra import PrimeField, lagrange_matrix
+
+    first = last - len(shares) + 1 if last else 1
+    (weights,) = lagrange_matrix(PrimeField(modulus), range(first, first + len(shares)), (0,))
+    return np.asarray(sum(int(w) * share for w, share in zip(weights, shares, strict=True)) % modulus)
+
+
+def test_relays_that_count_others_draw_other_shares_of_zero() -> None:
+    """The name of a stream has the step, the silo, who is counted, the field and its number, each in its place."""
+    crypto = CodedProducts().product_cryptography(
+        CodedProducts().product_code(Members.of(WHERE, 3).topology, LAYOUT).fields, 1, None, CodedProducts().keys
+    )
+    digest = np.array([1, 2])
+    names = [
+        crypto.name(Step(0), 0, digest, 0, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(1), 0, digest, 0, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 1, digest, 0, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest + 1, 0, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest, 1, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest, 0, 1),  # type: ignore[attr-defined]
+    ]
+    assert len(set(names)) == len(names)
+
+
+class Masked(Devices):
+    """Devices that share zeros, so that what they send are the masks, weighted."""
+
+    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
+        super().begin(step, None if rows is None else np.zeros_like(rows))
+
+
+def test_masks_are_fresh_for_every_number_field_device_and_round() -> None:
+    """Devices that share zeros send masks alone: what is shared once, what is fresh, and both fields differ."""
+    scheme = CodedProducts(k_min=2)
+    scheme = replace(scheme, product_roles=replace(scheme.product_roles, devices=Masked))
+    case = Members.of(WHERE, 3)
+    channel = case.channel()
+    sums = case.collective(scheme, LAYOUT, channel)
+    for number in range(2):
+        sums.sum(*factors(number, len(WHERE)), Step(number))
+    sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and "share 0" in (b.fields or {})]
+    to_second = [b for b in sent if (b.receivers == case.directory.ids(Role.RELAY)[1]).all()]
+    numbers = np.concatenate([np.asarray(b[f"share {place}"]).ravel() for b in to_second for place in range(2)])
+    assert len(np.unique(numbers)) > 0.99 * len(numbers) > 400
+
+
+def test_refusals_say_what_is_wrong() -> None:
+    """Parameters, parties, factors and ranges that do not fit."""
+    with pytest.raises(InputError, match=r"R must be at least 2 T \+ 1 = 5, or nobody can decode products; found 3"):
+        CodedProducts(T=2)
+    case = Members.of(WHERE, 2)
+    with pytest.raises(InputError, match="parties must include R=3 relays; found 2"):
+        case.collective(CodedProducts(), LAYOUT)
+    case = Members.of(WHERE, 3)
+    with pytest.raises(FieldRangeError, match="take smaller bounds"):
+        case.collective(CodedProducts(left=2.0**30, right=2.0**30), LAYOUT)
+    sums, (lefts, rights) = case.collective(CodedProducts(), LAYOUT), factors(0, len(WHERE))
+    with pytest.raises(InputError, match=r"left factors must be \[1, 8, 5\]; found \[1, 7, 5\] in product 0"):
+        sums.sum([lefts[0][:, 1:], lefts[1]], rights, Step(0))
+    large = [lefts[0] * 2.0**10, lefts[1]]
+    with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does"):
+        sums.sum(large, rights, Step(0))
+    sums.sum(lefts, rights, Step(0))
+    with pytest.raises(InputError, match="left factors of product 0 must be the same in every step; they have changed"):
+        sums.sum([lefts[0] + 1, lefts[1]], rights, Step(1))
+    with pytest.raises(ProtocolError, match="a step must be summed once"):
+        sums.sum(lefts, rights, Step(0))
+
+
+def test_devices_in_several_sums_are_refused() -> None:
+    """Whose products are in two sums, or in no order that all can tell."""
+    case, scheme = Members.of(WHERE, 3), CodedProducts()
+    g = case.topology.grouping
+    twice = replace(g, source=np.append(g.source, 0), target=np.append(g.target, 1))
+    for grouping, what in ((twice, "in one sum each"), (replace(g, row_owner=g.row_owner[::-1]), "ascending order")):
+        with pytest.raises(InputError, match=what):
+            ProductCollective(scheme, Topology(MEMBERS, grouping, 1), LAYOUT, case.channel())
+
+
+def test_schemes_of_rows_become_schemes_of_products() -> None:
+    """Everything of a relay-coded scheme stays, with relays enough; it serves members alone, and says what it hides."""
+    rows = RelayCoded(T=2, R=3, k_min=4, bound=3.0)
+    found = CodedProducts.over(rows)
+    assert (found.T, found.R, found.k_min, found.bound) == (2, 5, 4, 3.0)
+    assert CodedProducts.over(replace(rows, R=9)).R == 9
+    assert found.name == "coded-products[T=2,k_min=4]"
+    assert found.refuses(Topology.example(MEMBERS)) is None
+    assert "silos alone" in str(found.refuses(Topology.example(NEIGHBOURS)))
+    claim = found.products_claim()
+    assert [guarantee.secret for guarantee in claim.guarantees] == [Secret.PARAMETER_GRADIENT]
+    assert claim.guarantees[0].coalition[Role.RELAY] == 2
+    assert "to name one that does not takes 7 relays" in " ".join(claim.assumptions)
+    assert "up to 2 of R = 9 relays" in " ".join(CodedProducts.over(replace(rows, R=9)).products_claim().assumptions)
+
+
+def changed(messages: Messages, **fields: Any) -> Messages:
+    """Messages with other fields."""
+    return replace(messages, fields={**messages.fields, **fields})
+
+
+class Overheard(Relays):
+    """Relays that are given changed messages before the genuine ones, and must refuse all of them as they were."""
+
+    refused: list[str]
+
+    def take(self, messages: Messages) -> None:
+        for other in wrong(messages):
+            before = encode_state(self.state())
+            with pytest.raises((MalformedMessageError, StaleMessageError)) as error:
+                super().take(other)
+            self.__dict__.setdefault("refused", []).append(str(error.value))
+            assert encode_state(self.state()) == before
+        super().take(messages)
+
+
+def encode_state(state: Mapping[str, NDArray[Any]]) -> bytes:
+    """Bytes of a state, to be compared."""
+    return named_to_bytes(state)
+
+
+def wrong(messages: Messages) -> Iterable[Messages]:
+    """What relays must refuse, made of what they must take."""
+    encode(messages)
+    if messages.phase is Phase.KEYS:
+        return
+    yield replace(messages, step=Step(9))
+    yield replace(messages, senders=np.zeros_like(messages.senders))
+    yield replace(messages, phase=Phase.TAGS)
+    if "share 0" in messages.fields:
+        yield changed(messages, **{"share 0": messages["share 0"][:, 1:]})
+        yield changed(messages, **{"share 1": messages["share 1"] * 0 - 1})
+    if "width" in messages.fields:
+        yield changed(messages, width=messages["width"] + np.uint32(1))
+    if "held" in messages.fields:
+        yield changed(messages, held=messages["held"][:, :0])
+    if "set" in messages.fields:
+        yield changed(messages, set=messages["set"] + np.uint32(9))
+
+
+def test_relays_refuse_what_no_honest_party_sends() -> None:
+    """Of another step or sender, of wrong widths, beyond the field: refused, and nothing has changed."""
+    case = Members.of(WHERE, 3)
+    given_now = factors(0, len(WHERE))
+    sums = case.collective(with_relays(Overheard)(CodedProducts(k_min=2)), LAYOUT)
+    assert close(sums.sum(*given_now, Step(0)), case, given_now)
+    (relays,) = (machine for machine in sums._machines if isinstance(machine, Overheard))
+    assert len(set(relays.refused)) >= 9

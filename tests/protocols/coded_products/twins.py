@@ -1,0 +1,162 @@
+"""Coded products with one flaw at a time: other cryptography, or another machine, given to the scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fgl_secure.algebra import Elements
+from fgl_secure.protocols.coded_products import CodedProducts
+from fgl_secure.protocols.coded_products.code import Residues, zero_sets
+from fgl_secure.protocols.coded_products.cryptography import (
+    ByField,
+    IdealProductCryptography,
+    Ids,
+    RealProductCryptography,
+)
+from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.relays import Relays, Standing
+from fgl_secure.protocols.relay_coded.cryptography import Keys
+from fgl_secure.runtime import Draws, Step
+
+Twin = Callable[[CodedProducts], CodedProducts]
+Streams = list[list[tuple[int, Elements]]]
+
+
+def under(cryptography: type[Any]) -> Twin:
+    """The scheme under another cryptography of products."""
+    return lambda scheme: replace(scheme, product_cryptography=cryptography)
+
+
+def with_relays(relays: type[Relays]) -> Twin:
+    """The scheme with other relays."""
+    return lambda scheme: replace(scheme, product_roles=replace(scheme.product_roles, relays=relays))
+
+
+def with_devices(devices: type[Devices]) -> Twin:
+    """The scheme with other devices."""
+    return lambda scheme: replace(scheme, product_roles=replace(scheme.product_roles, devices=devices))
+
+
+class NoZero(Relays):
+    """Relays that add no share of zero to what they multiply."""
+
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+        return [[] for _ in super().zeros(relay, group, digest)]
+
+
+class LowZero(Relays):
+    """Shares of zero on polynomials of degree T, where products are of degree 2 T."""
+
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+        plan = self._plan
+        members = plan.relays[list(zero_sets(plan.T, plan.R)[0])]
+        count = plan.layout.entries
+        streams = self._crypto.streams(self._draws, self._set_keys[0], members, self.now, group, digest, count)
+        point = relay.place + 1
+        return [
+            [(point ** (number + 1) % field.modulus, stream[place]) for number, stream in enumerate(streams)]
+            for place, field in enumerate(plan.fields)
+        ]
+
+
+class UniformZero(Relays):
+    """No flaw: shares of zero as an ideal functionality draws them, 2 T coins an entry where sets of relays draw more.
+
+    What tests of the code prove is that to any T relays the streams of sets look like this.
+    """
+
+    _drawn: dict[Any, list[list[Elements]]]
+
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:  # noqa: ARG002  # all hold the same
+        plan, kept, name = self._plan, self.__dict__.setdefault("_drawn", {}), (self.now, group)
+        if name not in kept:
+            shape, degrees = (plan.layout.entries,), range(2 * plan.T)
+            kept[name] = [[self._draws.coins.uniform(f.modulus, shape) for _ in degrees] for f in plan.fields]
+        point = relay.place + 1
+        out = [
+            [(point ** (degree + 1) % field.modulus, stream) for degree, stream in enumerate(streams)]
+            for field, streams in zip(plan.fields, kept[name], strict=True)
+        ]
+        for field, streams in zip(plan.fields, out, strict=True):
+            own = sum(weight * stream for weight, stream in streams) % field.modulus
+            self._draws.note_learnt("share of zero", self.parties[[relay.place]], own[..., None, :], self.now)
+        return out
+
+
+class OneMaskForBothRows(IdealProductCryptography):
+    """One mask for the numbers of a device's rows."""
+
+    def masks(
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
+    ) -> list[ByField]:
+        found = super().masks(draws, step, devices, 1, keys, once=once)
+        return [tuple(np.repeat(mask, width, axis=-1) for mask in each) for each in found]
+
+
+class OneMaskForAllDevices(IdealProductCryptography):
+    """One mask for the rows of all devices."""
+
+    def masks(
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
+    ) -> list[ByField]:
+        found = super().masks(draws, step, devices[:1], width, keys, once=once)
+        return [tuple(np.repeat(mask, len(devices), axis=-2) for mask in each) for each in found]
+
+
+class MasksKept(IdealProductCryptography):
+    """Masks that are those of the first step in all later ones."""
+
+    _kept: dict[bool, list[ByField]]
+
+    def masks(
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
+    ) -> list[ByField]:
+        kept = self.__dict__.setdefault("_kept", {})
+        if once not in kept:
+            kept[once] = super().masks(draws, step, devices, width, keys, once=once)
+        found: list[ByField] = kept[once]
+        return found
+
+
+class ZeroKept(UniformZero):
+    """Shares of zero that are those of the first step in all later ones."""
+
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+        step, self._step = self._step, Step(0)
+        try:
+            return super().zeros(relay, group, digest)
+        finally:
+            self._step = step
+
+
+class NoRoundInMasks(RealProductCryptography):
+    """Masks from streams whose nonce lacks the round."""
+
+    def nonce(self, step: Step, place: int, *, once: bool) -> bytes:
+        return super().nonce(replace(step, round=0), place, once=once)
+
+
+class SmallSumsAnswered(Relays):
+    """Relays that answer for any number of devices."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        object.__setattr__(self, "_plan", replace(self._plan, k_min=1))
+
+
+def lying(*places: int) -> type[Relays]:
+    """Relays of which some add one to the first entry of what they answer."""
+
+    class Lying(Relays):
+        def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
+            found = super()._product(relay, group, rows, digest)
+            if relay.place in places:
+                for field, each in zip(self._plan.fields, found, strict=True):
+                    each[..., 0] = (each[..., 0].astype(np.int64) + 1 + relay.place) % field.modulus
+            return found
+
+    return Lying
