@@ -4,8 +4,8 @@
     python run_here.py --method hifgl               # HiFGL, with two relays as SuperNodes too
     python run_here.py --method fedavg              # federated averaging
     python run_here.py --engine simulation          # the same in Flower's simulation engine
-    python run_here.py --trouble restart            # one SuperNode comes late, another is killed and started again
-    python run_here.py --trouble dead               # one is killed for good: the run stops, and says where
+    python run_here.py --trouble late restart       # one SuperNode comes late, another is killed and started again
+    python run_here.py --trouble dead --rounds 20   # one is killed for good: the run stops, and says where
 
 Each silo is handed a file with its own part of the graph; the whole graph is in this script alone, for the check.
 """
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,10 @@ from fgl_secure.training.loop import TrainingResult
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
-LATE_BY, MIDDLE, DEAD_AFTER = 5.0, 3.0, 40.0
-"""Seconds: what a node is late by, what a round is well within after, and what a turn may take where a node dies."""
+LATE_BY, DEAD_AFTER = 2.0, 40.0
+"""Seconds: what a node is late by, and what a turn may take where a node dies."""
+LATE, KILLED = 1, 2
+"""The SuperNodes that trouble is made with."""
 FEWEST = 3
 """Silos; two know each other by their sum."""
 PRELOAD = (
@@ -53,7 +56,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--scheme", default=task.MASKS, help="adds silos' vectors up; pairwise-masking unless given")
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds until all is given up")
-    parser.add_argument("--trouble", choices=("none", "restart", "dead"), default="none", help="of the processes")
+    parser.add_argument("--trouble", nargs="+", choices=("late", "restart", "dead"), default=[], help="with processes")
     options = parser.parse_args()
     if options.silos < FEWEST or options.rounds < 1:
         print(f"--silos must be at least {FEWEST} and --rounds at least 1; found {options.silos} and {options.rounds}",
@@ -74,19 +77,21 @@ def main() -> int:
     return _verdict(found, _job(config).train())
 
 
-def _processes(folder: Path, config: dict[str, str | int], timeout: float, trouble: str) -> dict[str, np.ndarray]:
+def _processes(
+    folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
+) -> dict[str, np.ndarray]:
     result = folder / "result.npz"
     save_shares(_job(config), folder)
     nodes: list[dict[str, str | int | float | bool]] = [
         {"partition-id": number, "share": str(folder / f"silo{number}"), "state": str(folder / f"state{number}")}
         for number in range(task.run_of(config).parties)
     ]
-    variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [1] if trouble == "restart" else []
+    variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
     with LocalFederation(nodes, variables, PRELOAD, late) as federation:
         print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
-        waits = {"timeout": DEAD_AFTER} if trouble == "dead" else {}
+        waits = {"timeout": DEAD_AFTER} if "dead" in trouble else {}
         process = federation.start(HERE, {**config, **waits, "result": str(result)})
-        _make_trouble(federation, trouble, int(config["rounds"]))
+        _make_trouble(federation, process, trouble)
         try:
             process.wait(timeout)
         except subprocess.TimeoutExpired as error:
@@ -98,23 +103,36 @@ def _processes(folder: Path, config: dict[str, str | int], timeout: float, troub
         return dict(file)
 
 
-def _make_trouble(federation: LocalFederation, trouble: str, rounds: int) -> None:
-    """A node that comes late; and one that is killed within the last round."""
-    if trouble == "none":
-        return
-    if trouble == "restart":
+def _make_trouble(federation: LocalFederation, process: subprocess.Popen[bytes], trouble: Sequence[str]) -> None:
+    """A node that comes late; one that is killed in the last but one round or before, and started again or not."""
+    if "late" in trouble:
         time.sleep(LATE_BY)
-        federation.start_node(1)
-        print("SuperNode 1 came late", flush=True)
-    while not re.search(rf"silos: {rounds - 1} rounds? .*in round {rounds - 1} is due", federation.log("run")):
+        federation.start_node(LATE)
+        print(f"SuperNode {LATE} came late", flush=True)
+    for what in ("restart", "dead"):
+        if what not in trouble or not _next_round(federation, process):
+            continue
+        federation.kill_node(KILLED)
+        print(f"SuperNode {KILLED} was killed", flush=True)
+        if what == "restart":
+            time.sleep(LATE_BY)
+            federation.start_node(KILLED)
+            print(f"SuperNode {KILLED} was started again", flush=True)
+
+
+def _next_round(federation: LocalFederation, process: subprocess.Popen[bytes]) -> bool:
+    """Waits until one round more is over, and another one has begun; false where the run ends before."""
+    before = _begun(federation)
+    while process.poll() is None:
+        if _begun(federation) > max(before, 0):
+            return True
         time.sleep(0.2)
-    time.sleep(MIDDLE)
-    federation.kill_node(2)
-    print("SuperNode 2 was killed", flush=True)
-    if trouble == "restart":
-        time.sleep(LATE_BY)
-        federation.start_node(2)
-        print("SuperNode 2 was started again", flush=True)
+    return False
+
+
+def _begun(federation: LocalFederation) -> int:
+    """The round that was the last one to begin, as the run's log has it; -1 before any."""
+    return max(map(int, re.findall(r"silos: .* in round (\d+) is due", federation.log("run"))), default=-1)
 
 
 def _simulation(config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:

@@ -27,6 +27,8 @@ from fgl_secure.training.processes.sealing import carried
 from fgl_secure.training.processes.sum_server import SumServer
 
 MOST_TURNS = 10**6
+FIRST_POLL_SECONDS = 0.02
+"""Until replies of a turn are asked for a second time; each further pause is twice as long, up to POLL_SECONDS."""
 LOOK_SECONDS = 1.0
 """Between two looks at which nodes there are, and before a message that got lost is sent once more."""
 CRASHES = 3
@@ -146,11 +148,12 @@ class SiloMailbox:
         """
         asked = {party: Turn(self._server.session, number, posts.get(party, {})) for party in range(self._parties)}
         asking = _Asking(self._grid, self._people, asked)
-        end = self._end()
+        end, pause = self._end(), FIRST_POLL_SECONDS
         while asking.waiting and not asking.failed and time.monotonic() < end:
             asking.go_on()
             if asking.waiting and not asking.failed:
-                time.sleep(POLL_SECONDS)
+                time.sleep(pause)
+                pause = min(2 * pause, POLL_SECONDS)
         if asking.failed or asking.waiting:
             silent = [] if asking.failed else asking.waiting
             due = f", in which {self._due} is due" if self._due else ""

@@ -1,18 +1,14 @@
-"""Methods with a SuperNode for each silo in Flower's simulation engine, in a process of its own; prints JSON."""
+"""HiFGL with a SuperNode for each silo in Flower's simulation engine, in a process of its own; prints JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
 
 import fgl_secure
-from fgl_secure.auditing.method import Method
 from fgl_secure.flower.training import train_on_flower
-from fgl_secure.methods import FedAvg, HiFGL
+from fgl_secure.methods import HiFGL
 from fgl_secure.training.loop import TrainingResult
 from tests.graphs import two_communities
-
-METHODS: dict[str, Method] = {"fedavg": FedAvg(epochs=1), "hifgl": HiFGL(epochs=1)}
 
 
 def figures(result: TrainingResult) -> list[object]:
@@ -20,6 +16,6 @@ def figures(result: TrainingResult) -> list[object]:
 
 
 if __name__ == "__main__":
-    method, graph = METHODS[sys.argv[1]], two_communities(devices=36, silos=3)
+    method, graph = HiFGL(epochs=1), two_communities(devices=36, silos=3)
     found = figures(train_on_flower(method, graph, timeout=300.0).result)
     print(json.dumps({"found": found, "expected": figures(fgl_secure.train(method, graph).result)}), flush=True)
