@@ -92,6 +92,8 @@ class Setting:
         rows: how many rows it adds to sums over neighbours, where it adds up beforehand what its nodes send to a node
             of another silo; None where it has one for each of its devices.
         wanted: bool [e], along which of its edges these rows are sums.
+        partners: int64 [m], from how many others each own device hears, where these are not all of its neighbours, or
+            not its neighbours alone.
     """
 
     summed: Ids
@@ -100,6 +102,7 @@ class Setting:
     largest: int = LARGEST
     rows: int | None = None
     wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    partners: Ids | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -180,6 +183,11 @@ class Collectives:
     def summed(self) -> Ids:
         """int64 [m]: how many messages are in the sum of each own device; 0 where the scheme computes none."""
         return self._setting.summed
+
+    @property
+    def partners(self) -> Ids:
+        """int64 [m]: from how many others each own device hears."""
+        return self.silo.heard if self._setting.partners is None else self._setting.partners
 
     @property
     def wanted(self) -> NDArray[np.bool_]:

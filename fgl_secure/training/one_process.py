@@ -24,6 +24,7 @@ from fgl_secure.training.device_gradients import (
     sums_members,
 )
 from fgl_secure.training.lockstep import in_lockstep
+from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
@@ -72,12 +73,16 @@ class OneProcess:
         self._clients = schemes.get(CLIENTS, Plaintext())
         self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
         scheme = schemes.get(NEIGHBOURS, Plaintext())
-        sums = neighbour_sums(heard or graph) if between is None else between.grouping
-        code = None if between is None else scheme.fixed_point(most_rows(graph.num_silos))
-        self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
+        if between is None:
+            self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
+        else:
+            code = scheme.fixed_point(most_rows(graph.num_silos))
+            self._neighbours = Collective(scheme, Topology(NEIGHBOURS, between.grouping, width), channel, code)
+        sums = self._neighbours.topology.grouping
         self._gradients = None if members is None else SummedGradients(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
+        partners = np.bincount(sums.target, minlength=graph.num_devices)
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
         grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
         shares = [Silo.of(graph, silo, heard) for silo in range(graph.num_silos)]
@@ -87,7 +92,7 @@ class OneProcess:
         self._talks = [
             Collectives(
                 silo,
-                Setting(summed[silo.nodes], grid, self._looks_at, most)
+                Setting(summed[silo.nodes], grid, self._looks_at, most, partners=partners[silo.nodes])
                 if between is None
                 else Setting(summed[silo.nodes], grid, self._looks_at, most, len(rows), between.along(silo.edges)),
             )
