@@ -19,6 +19,8 @@ class Phase(Enum):
     DECODED = ("decoded", "the decoded sum of the neighbours' embeddings or gradients")
     KEYS = ("public keys", "public keys, and secrets wrapped for them, between devices and relays")
     WANTED = ("wanted messages", "which messages go into sums that are computed, told by the silo of their receivers")
+    PARTNERS = ("partner choices", "by which neighbours agree on who exchanges rows with whom")
+    REQUESTS = ("partner requests", "a device with few partners is looked after: a request that is passed on")
     TAGS = ("tags", "the fresh tag of a target's sum, to its neighbours")
     SHARE_HEADERS = ("share headers", "tag, slot and attempt of a message whose share the relay expands by itself")
     SHARE_SEEDS = ("share seeds", "tag and seed of a message whose share the relay expands by itself")

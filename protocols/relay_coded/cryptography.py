@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import KeyedStreams, SeededStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
@@ -256,7 +256,7 @@ class Keys:
 
 
 class RealCryptography(Cryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random tags: what users run."""
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode or SHAKE-128, random tags: what users run."""
 
     def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
         super().__init__(field, T, **known)
@@ -327,9 +327,9 @@ class RealCryptography(Cryptography):
         return alike and np.array_equal(known.secrets, secrets)
 
     def _from_seeds(self, step: Step, seeds: Ids, width: int) -> Elements:
-        field, counts = self._field, np.full(len(seeds), width)
-        streams = KeyedStreams([row.tobytes() for row in np.ascontiguousarray(seeds)])
-        return streams.uniform(field.modulus, counts, self.nonce(step), field.dtype).reshape(len(seeds), width)
+        rows = np.ascontiguousarray(seeds).reshape(len(seeds), -1)
+        streams = SeededStreams(rows.view(f"V{KEY_BYTES}").ravel().tolist())
+        return streams.uniform(self._field.modulus, width, self.nonce(step), self._field.dtype)
 
     def _read(self, step: Step, streams: KeyedStreams, ends: Ids, width: int) -> Elements:
         """The masks of so many messages of each sender: elements [sum of ends, width]."""

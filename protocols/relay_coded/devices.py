@@ -44,6 +44,7 @@ class _Due(IntEnum):
     KEYS = 3
     SHARES = 4
     ANSWERS = 5
+    PASSING = 6
 
 
 class Devices(BoundMachine):
@@ -99,7 +100,7 @@ class Devices(BoundMachine):
         self._askers: Ids = np.empty(0, dtype=np.int64)
         self._answers: list[Answers] = []
         self._sums: Array | None = None
-        self._silent = 0
+        self._silent = self._passes = 0
 
     def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
         scheme, grouping = self._scheme, self._topology.grouping
@@ -116,7 +117,8 @@ class Devices(BoundMachine):
                 self._shuffles[direction] = known
                 return known
 
-            found[direction] = Plan.of(way, kept, self.parties, shuffle, self._padding(way))
+            padding, circuits = self._padding(way), self._topology.circuits
+            found[direction] = Plan.of(way, kept, self.parties, shuffle, padding, circuits)
         return found
 
     def _padding(self, way: Grouping) -> int | None:
@@ -158,6 +160,9 @@ class Devices(BoundMachine):
         acts = {_Due.START: self._start, _Due.KEYS: self._hand_out, _Due.SHARES: self._send}
         if self._due is _Due.AWAIT_KEYS:
             self._due = _Due.KEYS
+        elif self._due is _Due.PASSING:
+            self._passes -= 1
+            self._due = _Due.PASSING if self._passes else _Due.SHARES
         elif self._due in acts:
             return chain(forwarded, acts[self._due]())
         elif self._due is _Due.ANSWERS and self._answers and all(each.complete for each in self._answers):
@@ -194,12 +199,22 @@ class Devices(BoundMachine):
         tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
         self._tags[plan.own], self._told[plan.own] = tags[plan.out.groups[plan.own]], True
-        self._due = _Due.SHARES
-        if not len(plan.handed):
-            return ()
-        handed = plan.handed
-        fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
-        return [self._wire.say(Phase.TAGS, step, (handed.owners, handed.senders), wire.TAG_BYTES, fields)]
+        self._passes = self._topology.circuits.hops
+        self._due = _Due.PASSING if self._passes else _Due.SHARES
+        return self._told_tags(tags)
+
+    def _told_tags(self, tags: Ids) -> Iterator[Messages]:
+        """Tags for those who are known, and for those behind somebody else, who hands them on."""
+        handed, on = self._plan.handed, self._plan.handed_on
+        if len(handed):
+            fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
+            yield self._wire.say(Phase.TAGS, self.now, (handed.owners, handed.senders), wire.TAG_BYTES, fields)
+        if len(on):
+            yield self._on_a_way((on.owners, self._plan.next_to), tags[on.groups], on.places)
+
+    def _on_a_way(self, ends: tuple[Ids, Ids], tags: Ids, tickets: Ids) -> Messages:
+        fields: dict[str, Array] = {wire.TAG: tags, wire.TICKET: tickets}
+        return self._wire.say(Phase.TAGS, self.now, ends, wire.TAG_BYTES + wire.TICKET_BYTES, fields)
 
     def _ask_in_order(self, tags: Ids) -> None:
         """Sums are asked for in the order of their tags, which tells nothing."""
@@ -376,13 +391,32 @@ class Devices(BoundMachine):
 
     def _take_tags(self, messages: Messages) -> None:
         tags = self._wire.read(messages, wire.TAG, "<i8", 2)
+        if self._due not in (_Due.PASSING, _Due.SHARES):
+            raise StaleMessageError("tags must come before shares are sent; at least one did not")
+        if wire.TICKET in messages.fields:
+            self._take_on_a_way(messages, tags)
+            return
         places = self._wire.read(messages, wire.PLACE, "<u4")
         plan = self._plan
         which = plan.heard_at(messages.senders, messages.receivers, places.astype(np.int64))
-        if self._due is not _Due.SHARES or (which < 0).any():
+        if (which < 0).any():
             raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
         at = plan.of_heard[which]
         self._tags[at], self._told[at] = tags, True
+
+    def _take_on_a_way(self, messages: Messages, tags: Ids) -> None:
+        """Tags that come by way of others: for hosted senders, or to be handed on."""
+        tickets, plan = self._wire.read(messages, wire.TICKET, "<i8"), self._plan
+        onward = self._topology.circuits.onward(tickets, messages.senders, messages.receivers)
+        here, on = np.flatnonzero(onward < 0), np.flatnonzero(onward >= 0)
+        which = plan.heard_of_at(messages.receivers[here], tickets[here])
+        if (which < 0).any() or (len(on) and self._due is not _Due.PASSING):
+            raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
+        at = plan.of_heard_of[which]
+        self._tags[at], self._told[at] = tags[here], True
+        if len(on):
+            ends = messages.receivers[on], onward[on]
+            self._forwarding.queue([self._on_a_way(ends, tags[on], tickets[on])])
 
     def _take_answers(self, messages: Messages) -> None:
         if self._due is not _Due.ANSWERS:
@@ -459,7 +493,7 @@ class Devices(BoundMachine):
             "tags": self._tags,
             "told": self._told,
             "numbers": self._numbers,
-            "silent": np.asarray(self._silent, dtype=np.int64),
+            "silent": np.array([self._silent, self._passes], dtype=np.int64),
         }
         arrays |= {f"agreement/{name}": value for name, value in self._agreement.state().items()}
         arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
@@ -477,7 +511,7 @@ class Devices(BoundMachine):
         self._q, self._openings = arrays["q"], arrays["openings"]
         self._tags, self._told = arrays["tags"], arrays["told"]
         self._numbers, self._sums = arrays["numbers"], arrays.get("sums")
-        self._silent = int(arrays["silent"])
+        self._silent, self._passes = arrays["silent"].tolist()
         self._drawn = within("drawn", arrays)
         self._plans = self._planned({d: arrays.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         if len(self._openings):

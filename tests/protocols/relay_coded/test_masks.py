@@ -347,7 +347,7 @@ def repeated_shares(scheme: RelayCoded) -> int:
 
 @pytest.mark.parametrize(
     "scheme",
-    [RelayCoded(k_min=1), RelayCoded(k_min=1, T=2, R=4), RelayCoded(k_min=1, profile=Profile.ANON, padding=3)],
+    [RelayCoded(k_min=1), RelayCoded(k_min=1, T=2, R=4), RelayCoded(k_min=1, profile=Profile.ANON, max_degree=3)],
     ids=lambda scheme: scheme.name,
 )
 def test_no_two_messages_are_under_one_mask(scheme: RelayCoded) -> None:
