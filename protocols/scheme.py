@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partners import Partnering
+from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 

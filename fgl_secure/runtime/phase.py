@@ -31,6 +31,7 @@ class Phase(Enum):
     COUNTS = ("counts", "how many messages a sum of shares has; 0 where it is refused")
     RESENDS = ("resend requests", "a relay asks a sender for a message that another relay holds")
     SEALED = ("sealed", "a ciphertext on its way between a device and a relay")
+    MIXED = ("mixed", "a ciphertext on its way between a device and a relay, from one silo to another")
     HOP_ENTRIES = ("hop entries", "entries of a client's share of a power of the adjacency, in the clear")
     VECTORS = ("vectors", "a client's term of a sum over clients, in the clear")
     VECTOR_SUMS = ("vector sums", "the sum of clients' vectors, in the clear")

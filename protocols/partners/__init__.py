@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from fgl_secure.protocols.partners.agreement import Partners, agree
-from fgl_secure.protocols.partners.settings import Partnering, SmallGroups
 
-__all__ = ["Partnering", "Partners", "SmallGroups", "agree"]
+__all__ = ["Partners", "agree"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.protocols.partnering import REACH, Partnering
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
-from fgl_secure.protocols.partners.settings import REACH, Partnering
 from fgl_secure.protocols.topology import Circuits, Grouping
 from fgl_secure.runtime import Channel, simulate
 

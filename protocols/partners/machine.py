@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
+from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
 from fgl_secure.protocols.partners.links import FULL, Links
 from fgl_secure.protocols.partners.requests import Answer, Ask, Requests
-from fgl_secure.protocols.partners.settings import REACH, ROUNDS, Partnering
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP, Machine

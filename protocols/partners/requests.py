@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.protocols.partnering import REACH
 from fgl_secure.protocols.partners.links import Links
-from fgl_secure.protocols.partners.settings import REACH
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]

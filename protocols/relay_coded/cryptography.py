@@ -163,6 +163,17 @@ class Cryptography(ABC):
         """int64 [count], by which messages are put in order once a session; None leaves them in that of groups."""
 
     @abstractmethod
+    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:
+        """By way of whom silos hand messages on, and in which order: int64 [m, 2], see `Mixing`.
+
+        Args:
+            draws: coins of the silos.
+            step: when.
+            silos: int64 [m], whose message each is.
+            before: how many messages came before these.
+        """
+
+    @abstractmethod
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
         """Fresh openings of tags: int64 [g, 2], one for each group, known to its owner alone."""
 
@@ -283,6 +294,10 @@ class RealCryptography(Cryptography):
     def shuffle(self, draws: Draws, count: int) -> Ids | None:
         """Random."""
         return draws.coins.uniform(2**63, (count,))
+
+    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:  # noqa: ARG002  # all are drawn alike
+        """Drawn by each silo."""
+        return draws.draw("ways", silos, 2**63, (2,), step)
 
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
         """Drawn by each owner."""

@@ -50,14 +50,13 @@ class _Due(IntEnum):
 class Devices(BoundMachine):
     """The owners of rows and of sums that one process hosts.
 
-    Those of them that administer others forward for them as well, see `Forwarding`.
-
     Args:
         parties: int64 [k], ascending identifiers.
         terms: of the sums; the helpers of their topology are the relays.
         scheme: its parameters.
         cryptography: what is cryptographic about it.
         draws: their coins.
+        forwarding: how those of them that administer others forward for these.
         alone: whether one process hosts everybody, so that a pass without messages needs none.
 
     Raises:
@@ -71,6 +70,7 @@ class Devices(BoundMachine):
         scheme: Parameters,
         cryptography: Cryptography,
         draws: Draws,
+        forwarding: Forwarding,
         *,
         alone: bool = True,
     ) -> None:
@@ -80,7 +80,7 @@ class Devices(BoundMachine):
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._shuffles: dict[Direction, Ids | None] = {}
         self._plans = self._planned()
-        self._forwarding = Forwarding(self._wire)
+        self._forwarding = forwarding
         senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
         expanding = self._relays[: cryptography.expanded]
         self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
@@ -155,7 +155,7 @@ class Devices(BoundMachine):
 
     def turn(self) -> Iterable[Messages]:
         """See the module's description."""
-        forwarded = self._forwarding.leave()
+        forwarded = self._forwarding.leave(self._step)
         self._silent = max(self._silent - 1, 0)
         acts = {_Due.START: self._start, _Due.KEYS: self._hand_out, _Due.SHARES: self._send}
         if self._due is _Due.AWAIT_KEYS:
@@ -235,7 +235,7 @@ class Devices(BoundMachine):
         self._due, plan = _Due.ANSWERS, self._plan
         self._leave_out()
         self._answers = [Answers(int(relay), len(plan.groups)) for relay in self._relays]
-        self._forwarding.queue(self._fetches(proxied=False))
+        self._forwarding.queue_behind(self._fetches(proxied=False))
         return chain(self._shares(), self._fetches(proxied=True))
 
     def _leave_out(self) -> None:
@@ -253,18 +253,14 @@ class Devices(BoundMachine):
         if not len(plan.out):
             return
         self._drawn = self._crypto.drawn(self._draws, self.now, plan.out.senders, self._q.shape[1])
-        order = np.arange(len(plan.out))
         if self._scheme.anonymous:
             self._numbers = self._crypto.numbers(self._draws, self.now, plan.out.senders)
-            order = np.lexsort((self._numbers, plan.out.proxies))
-        sent = order[self._told[order]]
-        yield from self._packets(range(len(self._relays)), self._bundles(sent))
+        yield from self._packets(range(len(self._relays)), self._bundles())
 
-    def _bundles(self, sent: Ids) -> tuple[Ids, Ids]:
-        """The messages that leave, in their order, and the slots under which relays know them."""
-        plan = self._plan
-        slots = ranks_of_sorted(plan.out.proxies[sent]) if self._scheme.anonymous else plan.out.slots[sent]
-        return sent, slots
+    def _bundles(self) -> tuple[Ids, Ids]:
+        """The messages that leave, and their slots."""
+        sent = np.flatnonzero(self._told)
+        return sent, self._plan.out.slots[sent]
 
     def masks(self) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot."""
@@ -301,15 +297,9 @@ class Devices(BoundMachine):
             yield from self._packet(j, sent, slots, share)
 
     def _remember(self, j: int, sent: Ids, slots: Ids, masks: Elements) -> None:
-        relay, names = int(self._relays[j]), names_of(self._named[sent], slots)
-        keys = self._agreement.keys
-        secrets = self._drawn[SEEDS][j][sent] if keys is None else keys.secrets[j]
-        self._crypto.remember(self.now, relay, names, secrets, masks)
-
-    @property
-    def _named(self) -> Ids:
-        """int64 [m]: who hands each message to the relays: its sender, or the silo."""
-        return self._plan.out.proxies if self._scheme.anonymous else self._plan.out.senders
+        relay, names, keys = int(self._relays[j]), names_of(self._plan.out.senders[sent], slots), self._agreement.keys
+        if keys is not None:
+            self._crypto.remember(self.now, relay, names, keys.secrets[j], masks)
 
     def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
         """What one relay is sent."""
@@ -347,7 +337,7 @@ class Devices(BoundMachine):
     def _fetches(self, *, proxied: bool) -> Iterator[Messages]:
         """Every sum is asked for from every relay, by way of the owner's silo where it has one.
 
-        Owners that are their own silos ask a turn later, when proxies do.
+        Owners that are their own silos ask later, when proxies do.
         """
         plan = self._plan
         owners, custodians = self._askers, plan.custodians[self._order]
@@ -376,7 +366,7 @@ class Devices(BoundMachine):
             return
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
-        if self._forwarding.is_for(messages, anonymous=self._scheme.anonymous):
+        if self._forwarding.is_for(messages):
             self._forwarding.take(messages)
             return
         takes = {
@@ -463,7 +453,7 @@ class Devices(BoundMachine):
 
     def _take_request(self, messages: Messages) -> None:
         slots = self._wire.read(messages, wire.SLOT, "<u2").astype(np.int64)
-        sent, known = self._bundles(np.flatnonzero(self._told))
+        sent, known = self._bundles()
         at = wire.found_among(names_of(messages.receivers, slots), names_of(self._plan.out.senders[sent], known))
         if self._due is not _Due.ANSWERS or (at < 0).any():
             raise MalformedMessageError("messages must be asked for again that were sent; at least one was not")
@@ -482,7 +472,6 @@ class Devices(BoundMachine):
         sums = np.zeros_like(found)
         sums[..., self._order, :] = found
         self._sums, self._answers = sums, []
-        self._forwarding.clear()
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, the order of messages, what was summed, and the sum at hand."""
@@ -532,8 +521,3 @@ def field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:
     if rows.dtype.kind not in "iu" or (rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < modulus)):
         raise InputError(f"rows must hold integers in 0..{modulus - 1}; found {rows.dtype}")
     return np.ascontiguousarray(rows, dtype=kind)
-
-
-def ranks_of_sorted(values: Ids) -> Ids:
-    """int64 [m]: how many equal values stand before each of ascending ones."""
-    return np.arange(len(values)) - np.searchsorted(values, values)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,14 +24,15 @@ from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partners import Partnering, SmallGroups
+from fgl_secure.protocols.partnering import Partnering, SmallGroups
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.mixing import Mixing
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
-from fgl_secure.protocols.relay_coded.silos import Silos
+from fgl_secure.protocols.relay_coded.silos import Forwarding, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
@@ -288,12 +290,22 @@ class RelayCoded(Scheme):
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
-            out.append(self.roles.devices(owners, terms, self._parameters, crypto, draws, alone=hosted is None))
+            through = self._forwarding(g, crypto, draws)
+            out.append(
+                self.roles.devices(owners, terms, self._parameters, crypto, draws, through, alone=hosted is None)
+            )
         if len(silos):
-            out.append(self.roles.silos(silos, terms, anonymous=self.anonymous, seal_bytes=self.keys.seal_bytes))
+            out.append(self.roles.silos(silos, terms, self._forwarding(g, crypto, draws)))
         if len(relays):
             out.append(self.roles.relays(relays, terms, self._parameters, crypto, draws))
         return tuple(out)
+
+    def _forwarding(self, grouping: Grouping, crypto: Cryptography, draws: Draws) -> Forwarding:
+        wire_ = wire.Wire(draws.batch_shape, self.keys.seal_bytes)
+        if not self.anonymous:
+            return Forwarding(wire_)
+        silos = np.union1d(grouping.row_custodian, grouping.group_custodian)
+        return Mixing(wire_, silos, partial(crypto.ways, draws))
 
 
 def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:

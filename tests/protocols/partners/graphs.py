@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.protocols.partners import Partnering
+from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Directory, OwnDraws, Recording, Role, decode, encode

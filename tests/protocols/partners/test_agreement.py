@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import TapeCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.partners import Partnering, Partners, SmallGroups, agree
+from fgl_secure.protocols.partnering import Partnering, SmallGroups
+from fgl_secure.protocols.partners import Partners, agree
 from fgl_secure.protocols.partners.agreement import circuits_of
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.machine import PartnerDevices

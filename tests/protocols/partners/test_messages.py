@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.partners import Partnering, agree
+from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
+from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.partners.settings import REACH, ROUNDS
 from fgl_secure.protocols.topology import Circuits
 from fgl_secure.runtime import Channel, Messages, OwnDraws, Phase, Step
 from fgl_secure.runtime.machine import SETUP

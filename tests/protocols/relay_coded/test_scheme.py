@@ -180,12 +180,15 @@ class TestAnon(RelayConformance):
         shares = ((R - T) * sent, (R - T) * sent * size)
         abroad = int((grouping.source != grouping.target).sum())
         sealed = (seeds[0] + headers[0], seeds[1] + headers[1] + shares[1])
+        direct = self.agreed_and_fetched(n, width, sealed)
+        there, back = (direct[Phase.SEALED, *ends] for ends in ((Role.DEVICE, Role.SILO), (Role.RELAY, Role.SILO)))
         return {
             (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
             (Phase.SHARE_SEEDS, Role.SILO, Role.RELAY): seeds,
             (Phase.SHARE_HEADERS, Role.SILO, Role.RELAY): headers,
             (Phase.SHARES, Role.SILO, Role.RELAY): shares,
-            **self.agreed_and_fetched(n, width, sealed),
+            (Phase.MIXED, Role.SILO, Role.SILO): (there[0] + back[0], there[1] + back[1]),
+            **direct,
         }
 
     @pytest.mark.parametrize("lost", range(8))
