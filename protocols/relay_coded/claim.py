@@ -17,7 +17,7 @@ def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool) -> Clai
         T: most relays that may pool their views.
         k_min: least messages of a sum that is computed.
         keys: how they are agreed on.
-        anonymous: whether silos forward messages and all counts are padded.
+        anonymous: whether silos forward messages and everybody sends equally many.
     """
     return Claim(
         _guarantees(T, k_min, anonymous=anonymous),
@@ -91,7 +91,7 @@ def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]
                 secret,
                 {Role.RELAY: T, Role.SERVER: 1},
                 Strength.COMPUTATIONAL,
-                "relays see D messages under every tag, whatever the graph, of each the silo that forwards it, and no "
+                "relays see D messages under every tag, whatever the graph, each from a silo that was drawn, and no "
                 "sender",
                 _OWN,
             )
@@ -153,11 +153,11 @@ def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
         "channels are confidential and authenticated; who watches the network between devices sees who talks to whom",
         *(
             (
-                "silos forward what they are given, in random order; whoever sends to a target of fewer than k_min "
+                "silos hand on what they are given to silos that they draw, in random order; whoever sends to a target of fewer than k_min "
                 "neighbours sends zero, as told, and relays answer for tags of which no message is missing",
                 "the number of all edges is public where nobody says how many messages everybody sends",
-                "every silo has many devices: relays see how many messages under a tag come by way of which silo and "
-                "which silo fetches its sum, so a device that is alone in its silo is known by that",
+                "relays and silos pool nothing that tells who sends to whom: a silo knows whose the messages are that it "
+                "hands to relays for its own devices, one in as many as there are silos",
             )
             if anonymous
             else ()

@@ -58,9 +58,9 @@ class Profile(StrEnum):
     BASE = "base"
     """Relays know who sends, but not to whom."""
     ANON = "anon"
-    """Silos forward what their devices send, sealed for the relays, and everybody sends equally many messages.
+    """Everybody sends equally many messages, sealed for the relays, and silos hand them on by way of drawn silos.
 
-    Padding without proxies would tell which tag is a sender's own, proxies without padding would leave the counts; so
+    Covers without proxies would tell which tag is a sender's own, proxies without covers would leave the counts; so
     there is no way to have one of them alone.
     """
 
