@@ -117,6 +117,8 @@ class Setting:
         wanted: bool [e], along which of its edges these rows are sums.
         schemes: public, by topology: what adds up for clients and for the server.
         note: keeps what silos know in recordings.
+        partners: int64 [m], from how many others each own device hears, where these are not all of its neighbours, or
+            not its neighbours alone.
     """
 
     summed: Ids
@@ -127,6 +129,7 @@ class Setting:
     wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     schemes: Mapping[str, Scheme] = field(default_factory=dict)
     note: Note = unnoted
+    partners: Ids | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -210,6 +213,11 @@ class Collectives:
     def summed(self) -> Ids:
         """int64 [m]: how many messages are in the sum of each own device; 0 where the scheme computes none."""
         return self._setting.summed
+
+    @property
+    def partners(self) -> Ids:
+        """int64 [m]: from how many others each own device hears."""
+        return self.silo.heard if self._setting.partners is None else self._setting.partners
 
     @property
     def wanted(self) -> NDArray[np.bool_]:
