@@ -55,14 +55,14 @@ class Subject(ABC):
             raise NotImplementedError(f"{type(self).__name__} must have a job, or train by itself; it does neither")
         return job.train(job.channel(coins, recording), progress)
 
-    @abstractmethod
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002  # of those that add noise
         """What noise gives and costs, for which training runs once more without it; None where there is none.
 
         Args:
             result: of the training.
             progress: given a name, what to call after each round.
         """
+        return None
 
     @abstractmethod
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:

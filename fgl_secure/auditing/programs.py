@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import cast
 
@@ -13,7 +13,6 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked, loaded
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.program_method import ProgramMethod
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
@@ -25,7 +24,7 @@ from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Claim, PublicParameters
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
@@ -123,10 +122,6 @@ class ProgramSubject(Subject):
             method.width(facts),
         )
         return Job(task, self.graph)
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training."""

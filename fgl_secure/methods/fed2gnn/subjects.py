@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -29,7 +28,7 @@ from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Claim
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import check_selection
 
 AVERAGING: Scheme = PairwiseMasking()
@@ -96,10 +95,6 @@ class Fed2GNNSubject(Subject):
             seed=self.seed,
             device=self.device,
         )
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
         """The exchange of hop sums."""

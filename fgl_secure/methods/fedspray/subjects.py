@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -24,7 +23,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_schemes
 
 SPLIT = (0.4, 0.3, 0.3)
@@ -75,10 +74,6 @@ class FedSpraySubject(Subject):
         return clients_of(
             self.graph, self.scheme, chosen.preset, backbone=chosen.backbone, seed=chosen.seed, device=chosen.device
         )
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, and rounds of clients with few labelled nodes."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -34,7 +33,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult, compute_device
 
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test (FedStruct, section 6)."""
@@ -98,10 +97,6 @@ class FedStructSubject(Subject):
         """The clients, each with its nodes and the edges with an end in it."""
         task = FedStructTask(self.preset, self.exchange, self.method.features, self.seed)
         return clients_of(self.graph, task, device=self.device, shown=self.models.see)
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
 from fgl_secure.graph.graph_sets import GraphSets
@@ -20,7 +19,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_schemes
 
 NOTES = (
@@ -61,10 +60,6 @@ class FedVNSubject(Subject):
     def job(self) -> Job:
         """The clients, each with its own graphs."""
         return self.setting.job(self.scheme)
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # its record is of one round alone
         """The first rounds of training."""

@@ -16,7 +16,6 @@ from fgl_secure.runtime import Channel
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
-from fgl_secure.training.processes.mailbox import Mailbox
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
 from fgl_secure.training.processes.program_run import ProgramRun
@@ -27,6 +26,7 @@ from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
+from tests.training.processes.mailbox import Mailbox
 
 SESSION = bytes(range(16))
 WIDEST = 1000
