@@ -16,7 +16,8 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.collectives import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.device_gradients import ClearGradients, gathered
 from fgl_secure.training.gradient_sums import gradient_sums, member_sums, sums_members
 from fgl_secure.training.lockstep import in_lockstep

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.runtime import Transcript
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Selection

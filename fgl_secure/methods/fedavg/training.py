@@ -27,7 +27,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
-from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.presets import Preset

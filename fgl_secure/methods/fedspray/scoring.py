@@ -16,7 +16,8 @@ from fgl_secure.methods.fedspray.subgraph import Subgraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
 from fgl_secure.training.scoring import COUNTS, counts_of, share_of

@@ -22,7 +22,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.collectives import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.gradient_sums import HostedMembers
 from fgl_secure.training.lockstep import Strand
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums

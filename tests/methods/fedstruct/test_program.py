@@ -30,7 +30,8 @@ from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
-from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
