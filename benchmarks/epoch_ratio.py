@@ -67,12 +67,11 @@ def _silos(prepared: Prepared, run: Assignment) -> OneProcess:
     return silos_of(
         prepared.graph,
         run,
-        channel,
         prepared.preset,
         backbone=prepared.method.backbone,
         seed=prepared.seed,
         device=prepared.device,
-    )
+    ).opened(channel)
 
 
 def _seconds(silos: OneProcess, number: int) -> float:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -144,6 +145,18 @@ class Scheme(ABC):
             FieldRangeError: the field cannot hold such sums.
         """
         return self.fixed_point(topology.terms)
+
+    def partnering(self, grouping: Grouping) -> Partnering | None:  # noqa: ARG002  # for those that bound degrees
+        """The rules by which devices choose partners among their neighbours; None where all neighbours are partners.
+
+        Args:
+            grouping: who has whom as neighbour.
+        """
+        return None
+
+    def among(self, partners: Partnering) -> Scheme:  # noqa: ARG002  # the same
+        """The scheme as it runs between such partners."""
+        return self
 
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""

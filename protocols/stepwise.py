@@ -203,7 +203,8 @@ class SumTerms:
         found.update(hashlib.sha256(self.session).digest())
         g = topology.grouping
         ends = (g.row_owner, g.group_owner, g.source, g.target, g.row_custodian, g.group_custodian)
-        for ids in (*ends, backward.source, backward.target, topology.helpers):
+        ways = topology.circuits.tickets, topology.circuits.paths.ravel()
+        for ids in (*ends, backward.source, backward.target, topology.helpers, *ways):
             found.update(struct.pack(">Q", len(ids)))
             found.update(np.ascontiguousarray(ids, dtype="<i8").tobytes())
         return found.digest()

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, Segments
-from fgl_secure.errors import FglSecureError, InputError
+from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
 from fgl_secure.runtime import Direction, Directory, Role
 
 Ids = NDArray[np.int64]
@@ -137,6 +137,78 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Circuits:
+    """Ways between devices that exchange rows and don't know each other: those on a way hand tags on.
+
+    Attributes:
+        tickets: int64 [c], a number of each way that all on it know.
+        paths: int64 [c, L], the devices on it from one end to the other, -1 behind the last one.
+    """
+
+    tickets: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    paths: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.tickets)
+
+    @property
+    def lengths(self) -> Ids:
+        """int64 [c], how many devices are on each."""
+        lengths: Ids = (self.paths >= 0).sum(axis=1)
+        return lengths
+
+    @property
+    def ends(self) -> tuple[Ids, Ids]:
+        """int64 [c] each: the first and the last device of each."""
+        return self.paths[:, 0], self.paths[np.arange(len(self)), self.lengths - 1]
+
+    @property
+    def hops(self) -> int:
+        """Most devices between two ends."""
+        return int((self.lengths - 2).max(initial=0))
+
+    @property
+    def both_ways(self) -> Circuits:
+        """Each way twice, once from each end."""
+        back, lengths = np.full_like(self.paths, -1), self.lengths
+        for length in np.unique(lengths).tolist():
+            which = lengths == length
+            back[which, :length] = self.paths[which, length - 1 :: -1]
+        return Circuits(np.tile(self.tickets, 2), np.concatenate([self.paths, back]))
+
+    def onward(self, tickets: Ids, senders: Ids, receivers: Ids) -> Ids:
+        """Where devices hand on what has come to them on a way.
+
+        Args:
+            tickets: int64 [m], of the ways.
+            senders: int64 [m], who it has come from.
+            receivers: int64 [m], the devices.
+
+        Returns:
+            int64 [m]: who is next, -1 at the end of a way.
+
+        Raises:
+            MalformedMessageError: there is no such way, or the two are not next to each other on it.
+        """
+        order = np.argsort(self.tickets)
+        known, length = self.tickets[order], self.paths.shape[1]
+        place = np.minimum(np.searchsorted(known, tickets), max(len(known) - 1, 0))
+        fits = np.zeros(len(tickets), dtype=np.bool_)
+        onward: Ids = np.full(len(tickets), -1, dtype=np.int64)
+        if len(known):
+            way = np.pad(self.paths[order[place]], ((0, 0), (1, 1)), constant_values=-1)
+            at = np.argmax(way == receivers[:, None], axis=1)
+            rows, inside = np.arange(len(tickets)), (at > 0) & (at <= length)
+            before, behind = way[rows, np.maximum(at - 1, 0)], way[rows, np.minimum(at + 1, length + 1)]
+            fits = inside & (known[place] == tickets) & (senders >= 0) & ((before == senders) | (behind == senders))
+            onward = np.where(before == senders, behind, before).astype(np.int64)
+        if not fits.all():
+            raise MalformedMessageError("what is handed on must come along a known way; at least one message does not")
+        found: Ids = onward
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Topology:
     """One collective, as data.
 
@@ -147,6 +219,7 @@ class Topology:
         bound: largest magnitude of an entry where rows are integers; None where they are reals or field elements.
         aggregator: the party that may add up, where there is one; it may be entitled to the sum.
         helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
+        circuits: ways between owners of rows and of groups that don't know each other.
     """
 
     name: str
@@ -155,6 +228,7 @@ class Topology:
     bound: int | None = None
     aggregator: int | None = None
     helpers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    circuits: Circuits = field(default_factory=Circuits)
 
     def __post_init__(self) -> None:
         if self.name not in TOPOLOGIES:

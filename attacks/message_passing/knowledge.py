@@ -33,6 +33,7 @@ CLEAR_GRADIENTS = "parameter gradients of single devices in the clear"
 UNMASKED_SHARES = "shares without masks"
 SHARED_MASKS = "shares under one mask for all senders"
 FRESH_TAGS = "messages under fresh tags, at relays that see who sends"
+OWN_SILOS = "messages of unnamed devices, which their own silos hand to relays"
 """Controls, as HiFGL makes them."""
 
 

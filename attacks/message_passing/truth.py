@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import Truth
 from fgl_secure.attacks.truth import sent_rows
 from fgl_secure.graph import FederatedGraph, within_silos
-from fgl_secure.runtime import Directory, Phase, Step, Transcript
+from fgl_secure.runtime import Directory, Phase, Role, Step, Transcript
 
 Ids = NDArray[np.int64]
 
@@ -28,6 +28,7 @@ class MessageTruth(Truth):
         embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
         labels: int64 [n], the label of each device.
         rows: for each layer, [n, d], the row by which each device multiplied the weights.
+        tags: int64 [k, 3], a device, and a tag that it gave its neighbours.
     """
 
     parties: Directory
@@ -36,6 +37,7 @@ class MessageTruth(Truth):
     embeddings: Mapping[Step, NDArray[Any]]
     labels: Ids
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
+    tags: Ids = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
 
     @classmethod
     def of(cls, transcript: Transcript, graph: FederatedGraph) -> MessageTruth:
@@ -45,7 +47,8 @@ class MessageTruth(Truth):
             InputError: the transcript does not hold one input row a device.
         """
         rows, layers = sent_rows(transcript), _input_rows(transcript)
-        return cls(transcript.parties, graph.silo_of, graph.edges, rows, graph.labels, layers)
+        tags = _tags(transcript)
+        return cls(transcript.parties, graph.silo_of, graph.edges, rows, graph.labels, layers, tags)
 
     def permuted(self, seed: int) -> MessageTruth:
         """The devices of each silo shuffled among themselves."""
@@ -57,6 +60,17 @@ class MessageTruth(Truth):
             labels=self.labels[swap],
             rows={layer: values[swap] for layer, values in self.rows.items()},
         )
+
+
+def _tags(transcript: Transcript) -> Ids:
+    """The tags of the first step, each from the device whose it is: others hand it on under a ticket."""
+    batches = [b for b in transcript.messages if b.phase is Phase.TAGS and b.fields is not None]
+    first = [b for b in batches if b.step == batches[0].step and "ticket" not in b.fields]  # type: ignore[operator]
+    if not first:
+        return np.empty((0, 3), dtype=np.int64)
+    owners = np.concatenate([transcript.parties.index_of(b.senders, Role.DEVICE) for b in first])
+    found: Ids = np.unique(np.column_stack([owners, np.concatenate([b["tag"] for b in first])]), axis=0)
+    return found
 
 
 def _input_rows(transcript: Transcript) -> dict[int, NDArray[Any]]:

@@ -2,7 +2,10 @@
 
     python run_here.py                              # FedStruct, each silo a SuperNode of its own, over TLS
     python run_here.py --method hifgl               # HiFGL, with two relays as SuperNodes too
+    python run_here.py --method fedavg              # federated averaging
     python run_here.py --engine simulation          # the same in Flower's simulation engine
+    python run_here.py --trouble late restart       # one SuperNode comes late, another is killed and started again
+    python run_here.py --trouble dead --rounds 20   # one is killed for good: the run stops, and says where
 
 Each silo is handed a file with its own part of the graph; the whole graph is in this script alone, for the check.
 """
@@ -10,138 +13,155 @@ Each silo is handed a file with its own part of the graph; the whole graph is in
 from __future__ import annotations
 
 import argparse
+import re
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
 from silos_app import task
-from silos_app.client_app import number_of
 
-from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import FglSecureError
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
-from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
-from fgl_secure.methods.fedstruct.training import train_fedstruct
-from fgl_secure.methods.hifgl.training import train_hifgl
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
-from fgl_secure.runtime import Channel
+from fgl_secure.flower.programs import run_in_simulation, save_shares
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.processes.sum_server import SumServer
-from fgl_secure.training.silo import Silo
 
 HERE = Path(__file__).parent
 TOLERANCE = 1e-5
+LATE_BY, DEAD_AFTER = 2.0, 40.0
+"""Seconds: what a node is late by, and what a turn may take where a node dies."""
+LATE, KILLED = 1, 2
+"""The SuperNodes that trouble is made with."""
 FEWEST = 3
 """Silos; two know each other by their sum."""
-PRELOAD = ("torch", "torch._dynamo", "fgl_secure.methods.fedstruct.program", "fgl_secure.methods.hifgl.program")
+PRELOAD = (
+    "torch",
+    "torch._dynamo",
+    "fgl_secure.methods.fedstruct.program",
+    "fgl_secure.methods.hifgl.program",
+    "fgl_secure.methods.fedavg.training",
+)
 
 
 def main() -> int:
     """Returns 0 if the losses and accuracies are those of one process, 1 otherwise, 2 for options out of range."""
-    parser = argparse.ArgumentParser(description="HiFGL or FedStruct with silos as SuperNodes, on this machine.")
-    parser.add_argument("--method", choices=("fedstruct", "hifgl"), default="fedstruct")
+    parser = argparse.ArgumentParser(description="Methods with silos as SuperNodes, on this machine.")
+    parser.add_argument("--method", choices=("fedavg", "fedstruct", "hifgl"), default="fedstruct")
     parser.add_argument("--engine", choices=("processes", "simulation"), default="processes")
     parser.add_argument("--silos", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--scheme", default=task.MASKS, help="adds silos' vectors up; pairwise-masking unless given")
     parser.add_argument("--timeout", type=float, default=1200.0, help="seconds until all is given up")
+    parser.add_argument("--trouble", nargs="+", choices=("late", "restart", "dead"), default=[], help="with processes")
     options = parser.parse_args()
     if options.silos < FEWEST or options.rounds < 1:
         print(f"--silos must be at least {FEWEST} and --rounds at least 1; found {options.silos} and {options.rounds}",
               file=sys.stderr)  # fmt: skip
         return 2
-    config = {"method": options.method, "silos": options.silos, "rounds": options.rounds}
+    config = {name: getattr(options, name) for name in ("method", "silos", "rounds", "scheme")}
     start = time.perf_counter()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            run = _processes if options.engine == "processes" else _simulation
-            found = run(Path(folder), config, options.timeout)
+            if options.engine == "processes":
+                found = _processes(Path(folder), config, options.timeout, options.trouble)
+            else:
+                found = _simulation(config, options.timeout)
     except FglSecureError as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{options.engine}: {time.perf_counter() - start:.0f} s", flush=True)
-    return _verdict(found, _expected(options.method, options.silos, options.rounds))
+    return _verdict(found, _job(config).train())
 
 
-def _shares(folder: Path, silos: int) -> list[str]:
-    """A file for each silo."""
-    graph = task.federated(silos)
-    for silo in range(silos):
-        Silo.of(graph, silo).save(folder / f"silo{silo}")
-    return [str(folder / f"silo{silo}") for silo in range(silos)]
-
-
-def _processes(folder: Path, config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
-    silos, result = int(config["silos"]), folder / "result.npz"
-    shares = _shares(folder, silos)
+def _processes(
+    folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
+) -> dict[str, np.ndarray]:
+    result = folder / "result.npz"
+    save_shares(_job(config), folder)
     nodes: list[dict[str, str | int | float | bool]] = [
-        {"partition-id": number, "share": shares[number] if number < silos else ""}
-        for number in range(task.parties(str(config["method"]), silos))
+        {"partition-id": number, "share": str(folder / f"silo{number}"), "state": str(folder / f"state{number}")}
+        for number in range(task.run_of(config).parties)
     ]
-    with LocalFederation(nodes, {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, PRELOAD) as federation:
-        print(f"SuperLink and {len(nodes)} SuperNodes run over TLS, port {federation.port}", flush=True)
-        print(federation.run(HERE, {**config, "result": str(result)}, timeout))
+    variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
+    with LocalFederation(nodes, variables, PRELOAD, late) as federation:
+        print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
+        waits = {"timeout": DEAD_AFTER} if "dead" in trouble else {}
+        process = federation.start(HERE, {**config, **waits, "result": str(result)})
+        _make_trouble(federation, process, trouble)
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired as error:
+            raise LocalProcessError(f"run must end within {timeout} s; it did not\n{federation.log('run')}") from error
+        print(federation.log("run"))
     if not result.exists():
         raise LocalProcessError("the run must leave a result; it did not")
     with np.load(result) as file:
         return dict(file)
 
 
-def _simulation(folder: Path, config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
-    from flwr.simulation import run_simulation  # noqa: PLC0415  # for this engine alone
-
-    method, silos, rounds = str(config["method"]), int(config["silos"]), int(config["rounds"])
-    shares, parties = _shares(folder, silos), task.parties(method, silos)
-    found: dict[str, np.ndarray] = {}
-    server = ServerApp()
-
-    def party(context: Context, session: bytes) -> SealedParty:
-        number = number_of(context)
-        return task.party(method, silos, rounds, number, session, shares[number] if number < silos else "")
-
-    @server.main()
-    def serve(grid: Grid, _context: Context) -> None:
-        sums = SumServer(task.company(silos, fresh_session()), SystemCoins())
-        for silo, report in SiloMailbox(grid, sums, parties, timeout).run().items():
-            found.update({f"{silo}/{name}": value for name, value in report.items()})
-
-    run_simulation(
-        server,
-        silo_app(number_of, party, silos=lambda _context: silos),
-        parties,
-        backend_config={
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-            "init_args": {"num_cpus": 1, "include_dashboard": False, "log_to_driver": False},
-        },
-    )
-    if not found:
-        raise LocalProcessError("the run must leave a result; it did not")
-    return found
+def _make_trouble(federation: LocalFederation, process: subprocess.Popen[bytes], trouble: Sequence[str]) -> None:
+    """A node that comes late; one that is killed in the last but one round or before, and started again or not."""
+    if "late" in trouble:
+        time.sleep(LATE_BY)
+        federation.start_node(LATE)
+        print(f"SuperNode {LATE} came late", flush=True)
+    for what in ("restart", "dead"):
+        if what not in trouble or not _next_round(federation, process):
+            continue
+        federation.kill_node(KILLED)
+        print(f"SuperNode {KILLED} was killed", flush=True)
+        if what == "restart":
+            time.sleep(LATE_BY)
+            federation.start_node(KILLED)
+            print(f"SuperNode {KILLED} was started again", flush=True)
 
 
-def _expected(method: str, silos: int, rounds: int) -> TrainingResult:
-    graph = task.federated(silos)
-    if method == "hifgl":
-        channel = Channel(hierarchy_of(graph, task.RELAYS.helpers), SimulationCoins(0))
-        schemes = {NEIGHBOURS: task.RELAYS, SERVER: PairwiseMasking()}
-        return train_hifgl(graph, schemes, channel, task.hifgl(rounds))
-    chosen = task.fedstruct(rounds)
-    return train_fedstruct(graph, chosen.preset, chosen.exchange, Channel(hierarchy_of(graph), SimulationCoins(0)))
+def _next_round(federation: LocalFederation, process: subprocess.Popen[bytes]) -> bool:
+    """Waits until one round more is over, and another one has begun; false where the run ends before."""
+    before = _begun(federation)
+    while process.poll() is None:
+        if _begun(federation) > max(before, 0):
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def _begun(federation: LocalFederation) -> int:
+    """The round that was the last one to begin, as the run's log has it; -1 before any."""
+    return max(map(int, re.findall(r"silos: .* in round (\d+) is due", federation.log("run"))), default=-1)
+
+
+def _simulation(config: dict[str, str | int], timeout: float) -> dict[str, np.ndarray]:
+    reports = run_in_simulation(_job(config), timeout)
+    return {f"{silo}/{name}": value for silo, report in reports.items() for name, value in report.items()}
+
+
+def _job(config: dict[str, str | int]) -> Job:
+    return Job(task.run_of(config).task, task.federated(int(config["silos"])))
 
 
 def _verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:
-    off = float(np.abs(found["0/losses"] - np.array(expected.losses)).max())
-    print(f"losses are off by {off:.1e} from those of one process")
+    """Compares what came of the run with one process: all of it, or the rounds before it stopped."""
+    rounds = len(found.get("0/losses", ()))
+    if rounds < expected.rounds:
+        same = rounds == 0 or _off(found, expected) <= TOLERANCE
+        words = "as in one process" if same else "and they are not those of one process"
+        print(f"STOPPED: {rounds} of {expected.rounds} rounds are over, {words}", flush=True)
+        return 1
+    print(f"losses are off by {_off(found, expected):.1e} from those of one process")
     print(f"accuracy on test nodes {float(found['0/test']):.4f}, in one process {expected.accuracy.test:.4f}")
-    right = off <= TOLERANCE and float(found["0/test"]) == expected.accuracy.test
+    right = _off(found, expected) <= TOLERANCE and float(found["0/test"]) == expected.accuracy.test
     print("RIGHT: the run is that of one process" if right else "WRONG", flush=True)
     return 0 if right else 1
+
+
+def _off(found: dict[str, np.ndarray], expected: TrainingResult) -> float:
+    losses = found["0/losses"]
+    return float(np.abs(losses - np.array(expected.losses[: len(losses)])).max())
 
 
 if __name__ == "__main__":

@@ -58,13 +58,13 @@ def accuracy_figures(result: TrainingResult) -> dict[str, object]:
 
 
 def cost_figures(result: TrainingResult) -> dict[str, object]:
-    """Messages, bytes, rounds and seconds; where they went, by phase."""
+    """Messages, bytes, rounds and seconds; where they went, by phase. None where nobody could count them."""
     phases: dict[str, int] = {}
     for traffic in result.transcript.traffic():
         phases[traffic.phase.label] = phases.get(traffic.phase.label, 0) + traffic.bytes
     return {
-        "messages": result.transcript.message_count,
-        "bytes": result.transcript.byte_count,
+        "messages": result.transcript.message_count or None,
+        "bytes": result.transcript.byte_count or None,
         "rounds": result.rounds,
         "seconds": result.seconds,
         "seconds_per_round": result.seconds_per_round,

@@ -65,6 +65,7 @@ class Method(ABC):
         task: what is learnt, and where that was published.
         summed: what its sums add up, and for whom.
         sees: by scheme, or group of schemes, what parties see beside their own.
+        tells: what parties tell each other beside sums, by kind of message, role of the sender and of the receiver.
         topologies: names of its collectives; a scheme that is named alone is for the first of them that it serves.
         usual: by topology, parameters that its schemes take where a caller names none of them.
         demonstrated: schemes of an audit where none is named; the first heads the report, as the first named one does.
@@ -80,6 +81,7 @@ class Method(ABC):
     task: ClassVar[str]
     summed: ClassVar[str]
     sees: ClassVar[Mapping[str, str]]
+    tells: ClassVar[Mapping[tuple[str, str, str], str]] = {}
     topologies: ClassVar[tuple[str, ...]]
     usual: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     demonstrated: ClassVar[tuple[str, ...]]

@@ -15,6 +15,7 @@ from fgl_secure.auditing.schema import Score
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Claim, Recording
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 
 RECORDED_ROUNDS = 1
@@ -34,26 +35,34 @@ class Subject(ABC):
     def claims(self) -> Mapping[str, Claim]:
         """What is promised, by the name of the run and of each of its variants; its own comes first."""
 
-    @abstractmethod
+    @property
+    def job(self) -> Job | None:
+        """What every silo does, and who holds what; None for methods that are no programs of one silo."""
+        return None
+
     def train(
         self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
     ) -> TrainingResult:
-        """Trains to the end.
+        """Trains to the end, in one process; methods that are no programs of one silo have a loop of their own.
 
         Args:
             coins: where masks come from; the operating system's entropy unless given.
             recording: what the channel keeps; sizes unless given.
             progress: called after each round.
         """
+        job = self.job
+        if job is None:
+            raise NotImplementedError(f"{type(self).__name__} must have a job, or train by itself; it does neither")
+        return job.train(job.channel(coins, recording), progress)
 
-    @abstractmethod
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
+    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002  # of those that add noise
         """What noise gives and costs, for which training runs once more without it; None where there is none.
 
         Args:
             result: of the training.
             progress: given a name, what to call after each round.
         """
+        return None
 
     @abstractmethod
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Protocol, cast, runtime_checkable
+from typing import cast
 
 import torch
 
@@ -13,22 +13,19 @@ from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import Asked, loaded
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.program_method import ProgramMethod
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Channel, Claim, PublicParameters, Recording
+from fgl_secure.runtime import Claim, PublicParameters
 from fgl_secure.schemes import Assignment
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import helpers_of, hierarchy_of, neighbour_sums
-from fgl_secure.training.rounds import run
+from fgl_secure.training.job import Job, Task
+from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
 
@@ -83,13 +80,6 @@ def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
     return scheme.public if fixed is None else replace(scheme.public, fraction_bits=fixed.fraction_bits)
 
 
-@runtime_checkable
-class WithSchemes(Protocol):
-    """A subject that says which schemes its topologies have."""
-
-    schemes: Assignment
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramSubject(Subject):
     """A program under the schemes of one run.
@@ -121,26 +111,17 @@ class ProgramSubject(Subject):
         sums = Topology(NEIGHBOURS, neighbour_sums(self.graph), 1)
         return {self.label: claim_of(self.schemes[NEIGHBOURS], sums, self.schemes[SERVER], self.graph.num_silos)}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Trains all silos in one process."""
-        channel = Channel(
-            hierarchy_of(self.graph, helpers_of(self.schemes.values())), coins or SystemCoins(), recording
-        )
-        facts = facts_of(self.graph)
-        process = OneProcess(
-            self.graph,
+    @property
+    def job(self) -> Job:
+        """The program of each silo."""
+        method, facts, seed, device = self.method, facts_of(self.graph), self.seed, self.device
+        task = Task(
+            lambda talk, _: method.program(talk, seed=seed, device=device),
             self.schemes,
-            channel,
-            lambda talk: self.method.program(talk, seed=self.seed, device=self.device),
-            width=self.method.width(facts),
+            method.most_rounds(facts),
+            method.width(facts),
         )
-        return run(process, self.method.most_rounds(facts), channel.transcript, progress)
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
+        return Job(task, self.graph)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training."""

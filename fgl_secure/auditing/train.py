@@ -77,11 +77,12 @@ def train(
     if len(plan.subjects) != 1:
         raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")
     (subject,) = plan.subjects
-    bars = progress or _silent
+    bars = progress or silent
     result = subject.train(coins=coins, progress=bars(f"training under {subject.name}"))
     cost = subject.privacy_cost(result, lambda name: bars(f"training under {name}"))
     return Trained(plan, subject.name, result, cost)
 
 
-def _silent(_name: str) -> Progress:
+def silent(_name: str) -> Progress:
+    """Tells nobody how far a run is."""
     return lambda _done, _most: None

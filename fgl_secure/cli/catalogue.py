@@ -19,6 +19,7 @@ def lines_of(each: type[Method]) -> Rows:
     """The lines of one method: first column and second; the first column is empty but on the first line."""
     lines = [(each.name, f"{each.title}: {each.task}"), ("", f"sums      {each.summed}")]
     lines += [("", f"sees      {under}: {what}") for under, what in each.sees.items()]
+    lines += [("", f"tells     {kind}, {there} to {back}: {what}") for (kind, there, back), what in each.tells.items()]
     lines.append(("", f"schemes   {'; '.join(_served(topology) for topology in each.topologies)}"))
     lines.append(("", f"backbones {', '.join(each.backbones()) or 'its own'}"))
     lines.append(("", f"tables    {', '.join(table.name for table in each.tables()) or 'none'}"))

@@ -13,7 +13,7 @@ def describe(done: Trained) -> str:
     plan, result = done.plan, done.result
     graph, accuracy, transcript = plan.graph, result.accuracy, result.transcript
     shown = _percent if plan.score is Score.ACCURACY else _value
-    per_silo = "  ".join(shown(share) for share in accuracy.per_silo)
+    per_silo = "  ".join(shown(share) for share in accuracy.per_silo) or "known to each silo alone"
     rows = {
         "method": f"{plan.method}, {plan.backbone}, {plan.preset} preset",
         "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
@@ -24,8 +24,8 @@ def describe(done: Trained) -> str:
         "per silo": per_silo,
         "validation": shown(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",
-        "messages": f"{transcript.message_count:,}",
-        "bytes": f"{transcript.byte_count:,}",
+        "messages": _counted(transcript.message_count),
+        "bytes": _counted(transcript.byte_count),
         "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {plan.device}",
     }
     rows |= {} if done.privacy is None else _privacy_rows(done.privacy, result)
@@ -47,6 +47,11 @@ def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
 
 def _percent(share: float | None) -> str:
     return "not measured" if share is None else f"{share:.2%}"
+
+
+def _counted(number: int) -> str:
+    """There is no run without messages, but there are runs that nobody has all messages of."""
+    return f"{number:,}" if number else "not counted"
 
 
 def _value(error: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import shake_128
 from typing import Any
 
 import numba
@@ -83,6 +84,63 @@ class KeyedStreams:
         for stream in np.unique(np.searchsorted(ends, rejected, side="right")):
             count = int(counts[stream])
             out[ends[stream] - count : ends[stream]] = FieldStream(self._keys[stream], nonce).uniform(modulus, count)
+
+
+class SeededStreams:
+    """SHAKE-128 (FIPS 202) of a seed and a nonce, a stream a seed, cut into field elements.
+
+    For seeds that are used once: a hash needs no key to be set up, which costs AES more than a short stream does.
+
+    Args:
+        seeds: secret, of 32 bytes.
+    """
+
+    __slots__ = ("_seeds",)
+
+    def __init__(self, seeds: Sequence[bytes]) -> None:
+        wrong = next((seed for seed in seeds if len(seed) != KEY_BYTES), None)
+        if wrong is not None:
+            raise InputError(f"seeds must have {KEY_BYTES} bytes each; found {len(wrong)}")
+        self._seeds = tuple(seeds)
+
+    def __repr__(self) -> str:
+        return f"SeededStreams(<{len(self._seeds)} secret seeds>)"
+
+    def uniform(self, modulus: int, count: int, nonce: bytes, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
+        """Reads the first elements of every stream under one nonce.
+
+        Args:
+            modulus: size of the range, 1 to 2^63.
+            count: how many elements to read from each stream.
+            nonce: names the read; other streams under other nonces.
+            dtype: of the result, a signed type that holds modulus - 1; int64 unless given.
+
+        Returns:
+            [seeds, count], uniform on 0 .. modulus - 1.
+        """
+        word, mask = word_of(modulus)
+        size = count * word.itemsize
+        read = b"".join([shake_128(seed + nonce).digest(size) for seed in self._seeds])
+        words = np.frombuffer(read, dtype=word)
+        out = np.empty(len(words), dtype=dtype or np.int64)
+        if len(words) and _masked(words, mask, np.uint64(modulus), out):
+            rejected = np.flatnonzero((words & mask) >= modulus) // count
+            for stream in np.unique(rejected).tolist():
+                found = self._without_rejections(self._seeds[stream] + nonce, word, int(mask), modulus, count)
+                out[stream * count : (stream + 1) * count] = found
+        return out.reshape(len(self._seeds), count)
+
+    @staticmethod
+    def _without_rejections(name: bytes, word: np.dtype[Any], mask: int, modulus: int, count: int) -> NDArray[Any]:
+        """A stream in which the words behind a rejected one move up: read further until there are enough."""
+        length = count
+        while True:
+            length *= 2
+            words = np.frombuffer(shake_128(name).digest(length * word.itemsize), dtype=word) & word.type(mask)
+            kept = words[words < modulus]
+            if len(kept) >= count:
+                found: NDArray[Any] = kept[:count]
+                return found
 
 
 def counter_blocks(nonce: bytes, count: int) -> memoryview:

@@ -13,7 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -54,6 +54,7 @@ class LocalFederation:
         preload: modules that ClientApps need; with any, their processes are forked from one that has loaded them
             (`warm_executor`), which saves seconds a message. Without, and with a version of Flower that this was not
             tested with (`FORKED_WITH`), Flower starts each from nothing.
+        late: numbers of SuperNodes that `start_node` starts, and not the block.
 
     Example:
         with LocalFederation([{"partition-id": i} for i in range(4)]) as federation:
@@ -65,8 +66,10 @@ class LocalFederation:
         nodes: Sequence[Mapping[str, str | int | float | bool]],
         environment: Mapping[str, str] | None = None,
         preload: Sequence[str] = (),
+        late: Collection[int] = (),
     ) -> None:
-        self._nodes = [dict(node) for node in nodes]
+        self._nodes, self._late = [dict(node) for node in nodes], frozenset(late)
+        self._ports: list[int] = []
         self._preload = tuple(preload) if version("flwr").startswith(FORKED_WITH) else ()
         self._environment = dict(environment or {})
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -86,9 +89,12 @@ class LocalFederation:
         try:
             self._certificates = make_certificates(self.folder)
             self._start_link()
-            addresses = [self._start_node(index) for index in range(len(self._nodes))]
+            self._ports = [free_port() for _ in self._nodes]
+            for index in range(len(self._nodes)):
+                if index not in self._late:
+                    self.start_node(index)
             if self.forks:
-                self._start_executor(addresses)
+                self._start_executor([f"127.0.0.1:{port}" for port in self._ports])
         except BaseException:
             self.close()
             raise
@@ -141,6 +147,21 @@ class LocalFederation:
         if f"node{index}" not in self._processes:
             raise LocalProcessError(f"node must be one that was started and not yet killed; found {index}")
         self._kill(f"node{index}")
+
+    def start_node(self, index: int) -> None:
+        """Starts a SuperNode that is late, or once more one that was killed; Flower gives it a number of its own.
+
+        Raises:
+            LocalProcessError: it is up.
+        """
+        if self.node_is_up(index):
+            raise LocalProcessError(f"node must not be up before it is started; {index} is")
+        files, port = self._files(), self._ports[index]
+        config = " ".join(f"{key}={as_toml(value)}" for key, value in self._nodes[index].items())
+        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1"]
+        command += ["--port", str(port), "--root-certificates", str(files.authority), *serving_options(files)]
+        command += ["--isolation", "process"] if self.forks else []
+        self._spawn(f"node{index}", [*command, *(["--node-config", config] if config else [])])
 
     def node_is_up(self, index: int) -> bool:
         """Whether a SuperNode's process still runs."""
@@ -197,16 +218,6 @@ class LocalFederation:
             time.sleep(POLL_SECONDS)
         raise LocalProcessError(f"SuperLink must start within {START_SECONDS} s; it did not\n{self.log('link')}")
 
-    def _start_node(self, index: int) -> str:
-        """Starts a SuperNode and returns the address that its ClientApps talk to."""
-        files, port = self._files(), free_port()
-        config = " ".join(f"{key}={as_toml(value)}" for key, value in self._nodes[index].items())
-        command = ["flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1"]
-        command += ["--port", str(port), "--root-certificates", str(files.authority), *serving_options(files)]
-        command += ["--isolation", "process"] if self.forks else []
-        self._spawn(f"node{index}", [*command, *(["--node-config", config] if config else [])])
-        return f"127.0.0.1:{port}"
-
     def _start_executor(self, addresses: Sequence[str]) -> None:
         command = [Path(sys.executable).name, "-m", "fgl_secure.flower.warm_executor", *addresses]
         trust = ["--root-certificates", str(self._files().authority)]
@@ -221,7 +232,7 @@ class LocalFederation:
         """A process that leads a group of its own, so that all it starts can be killed with it."""
         self._files()
         binary = str(Path(sys.executable).parent / command[0])
-        with (self.folder / f"{name}.log").open("wb") as log:
+        with (self.folder / f"{name}.log").open("ab" if name.startswith("node") else "wb") as log:
             self._processes[name] = subprocess.Popen(  # noqa: S603  # our own command
                 [binary, *command[1:]],
                 stdout=log,

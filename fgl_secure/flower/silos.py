@@ -1,32 +1,30 @@
-"""Methods whose silos are SuperNodes: the app of a node, and the server that is their mailbox.
+"""Methods whose silos are SuperNodes: the app of a node.
 
-A node's process ends after each message, so a silo's program is put into the node's context after each turn, as arrays
-by name, and taken up from there. The server carries what silos send each other without being able to read it, and
-leads the sums that they open; it knows nothing else of what they do.
+A node's process ends after each message, so a silo's program is kept after each turn, as arrays by name, and taken up
+from there: in the node's context, or in a file that `state` of its configuration names, with which a SuperNode that was
+killed goes on. What it answered is kept with it, and given again where the same turn is asked for once more.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from logging import ERROR
+from pathlib import Path
 
+import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.logger import log
-from flwr.serverapp import Grid
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.exchange import POLL_SECONDS, Patience, exchange
+from fgl_secure.flower.kept import KEY, Keeper
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
-from fgl_secure.training.processes.sealing import Post, SealedParty, carried
-from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.runtime.packing import Array, Arrays, named_to_bytes, under, within
+from fgl_secure.training.processes.program_run import LEAST_SILOS
+from fgl_secure.training.processes.sealing import Post, SealedParty
 
-KEY = "fgl-secure.silos"
 WHO = -1
 """Number of the turn in which nodes say which party they are."""
 
@@ -39,18 +37,23 @@ class Turn:
         session: 16 public bytes, different in every run.
         number: of the turn, from 0; WHO asks for the number of the node's party.
         post: by the other end.
-        report: what the server is told of what a program found in the end; empty until then.
+        report: what the server is told of what a program has found, where a round has ended; empty otherwise.
+        over: whether the program has ended.
+        due: the collective that the party waits for, in words; empty where there is none.
     """
 
     session: bytes
     number: int
     post: Post
     report: bytes = b""
+    over: bool = False
+    due: str = ""
 
     def content(self) -> RecordDict:
         """As a record of a message."""
         record = ConfigRecord({"session": self.session, "number": self.number, "report": self.report})
         record["ends"], record["post"] = list(self.post), list(self.post.values())
+        record["over"], record["due"] = self.over, self.due
         return RecordDict({KEY: record})
 
     @classmethod
@@ -61,19 +64,40 @@ class Turn:
             MalformedMessageError: it has no such record.
         """
         record = content.get(KEY)
-        values = [record.get(n) for n in ("session", "number", "ends", "post", "report")] if record else [None]
+        values = [record.get(name) for name in _FIELDS] if record else [None]
         match values:
-            case [bytes(session), int(number), list(ends), list(post), bytes(report)] if len(session) == SESSION_BYTES:
+            case [bytes(session), int(number), list(ends), list(post), bytes(report), bool(over), str(due)] if (
+                len(session) == SESSION_BYTES and len(due) <= MOST_DUE and (not due or due.isprintable())
+            ):
                 who, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
                 if len(who) == len(set(who)) == len(ends) == len(what) == len(post):
-                    return cls(session, number, dict(zip(who, what, strict=True)), report)
+                    return cls(session, number, dict(zip(who, what, strict=True)), report, over, due)
         raise MalformedMessageError(f"message must hold a turn under {KEY!r}; it does not")
 
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All but the session, as a state keeps it."""
+        texts = {"report": self.report, "due": self.due.encode()}
+        return {
+            "number": np.asarray(self.number, dtype=np.int64),
+            "over": np.asarray(self.over, dtype=np.bool_),
+            "ends": np.array(list(self.post), dtype=np.int64),
+            **{name: np.frombuffer(text, np.uint8) for name, text in texts.items()},
+            **{f"post/{end}": np.frombuffer(data, np.uint8) for end, data in self.post.items()},
+        }
 
-MOST_TURNS = 10**6
+    @classmethod
+    def from_arrays(cls, session: bytes, arrays: Arrays) -> Turn:
+        """A turn that was kept."""
+        post = {end: arrays[f"post/{end}"].tobytes() for end in arrays["ends"].tolist()}
+        report, due = arrays["report"].tobytes(), arrays["due"].tobytes().decode()
+        return cls(session, int(arrays["number"]), post, report, bool(arrays["over"]), due)
+
+
+MOST_DUE = 100
+"""Letters of what names a collective."""
+_FIELDS = ("session", "number", "ends", "post", "report", "over", "due")
 FEWEST = 2
-LEAST_SILOS = 3
-"""Of two silos each knows the other by their sum."""
 FAILED = "the silo failed; see the log of this node"
 
 TOLD = ("losses", "selected round", "validation", "test")
@@ -84,6 +108,12 @@ MakeParty = Callable[[Context, bytes], SealedParty]
 """Makes a node's party for a session, as it is before the first turn."""
 
 
+def state_file(context: Context) -> Path | None:
+    """What `state` of a node's configuration names; None where it names nothing."""
+    name = str(context.node_config.get("state", ""))
+    return Path(name) if name else None
+
+
 def silo_app(
     party_number: Callable[[Context], int],
     make: MakeParty,
@@ -91,6 +121,7 @@ def silo_app(
     *,
     silos: Callable[[Context], int] | None = None,
     least: int = LEAST_SILOS,
+    keep: Callable[[Context], Path | None] = state_file,
 ) -> ClientApp:
     """The ClientApp of a silo or a relay.
 
@@ -103,6 +134,7 @@ def silo_app(
         silos: how many there are in the run, as `make` has it from the context; None counts all parties, which is too
             many where some of them are relays.
         least: least silos of a run that this node takes part in, whatever the run's configuration says.
+        keep: the file in which the node keeps its party between messages; None for its context.
 
     Raises:
         InputError: least is below 2.
@@ -119,7 +151,8 @@ def silo_app(
                 return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
             if silos is not None:
                 _check_silos(silos(context), least)
-            return Message(_turned(asked, context, make, told, least).content(), reply_to=message)
+            answer = _turned(asked, context, Keeper(context, keep(context)), make, told, least)
+            return Message(answer.content(), reply_to=message)
         except _RefusedError:
             raise
         except Exception as error:  # whatever a method raises, with figures of the silo in it
@@ -138,104 +171,25 @@ def _check_silos(found: int, least: int) -> None:
         raise _RefusedError(f"silos must number at least {least} for this node; found {found}")
 
 
-def _turned(asked: Turn, context: Context, make: MakeParty, told: Collection[str], least: int) -> Turn:
-    """One turn of the party whose state the context keeps; the state changes last, and only if all went well."""
+def _turned(asked: Turn, context: Context, keeper: Keeper, make: MakeParty, told: Collection[str], least: int) -> Turn:
+    """One turn of the party that the node keeps; its state changes last, and only if all went well."""
+    kept = keeper.load(asked.session)
+    if kept is not None and int(kept["reply/number"]) == asked.number:
+        return Turn.from_arrays(asked.session, within("reply", kept))
     with closing(make(context, asked.session)) as party:
-        return _turn_of(party, asked, context, told, least)
+        if kept is not None:
+            party.restore(within("party", kept))
+        answer = _turn_of(party, asked, told, least)
+        keeper.store(asked.session, {**under("party", party.state()), **under("reply", answer.arrays)})
+    return answer
 
 
-def _turn_of(party: SealedParty, asked: Turn, context: Context, told: Collection[str], least: int) -> Turn:
-    kept = context.state.config_records.get(KEY)
-    if kept is not None and kept["session"] == asked.session:
-        state = kept["state"]
-        assert isinstance(state, bytes), "written below"
-        party.restore(named_from_bytes(state))
+def _turn_of(party: SealedParty, asked: Turn, told: Collection[str], least: int) -> Turn:
     if asked.number != party.turns:
         raise _RefusedError(f"turn must be the next one, {party.turns}; found {asked.number}")
     post = party.turn(asked.post)
     if asked.number == 0:
         _check_silos(len(post) + 1, least)  # a key for each of the others
-    found = party.report
+    found = party.found
     report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
-    state = named_to_bytes(party.state())
-    context.state[KEY] = ConfigRecord({"session": asked.session, "state": state})
-    return Turn(asked.session, asked.number, post, report)
-
-
-class SiloMailbox:
-    """The server's side of a run.
-
-    Args:
-        grid: of the run.
-        server: leads sums.
-        parties: silos and relays together, a node each.
-        timeout: seconds that a turn may take, and that is waited for nodes; None waits for ever.
-    """
-
-    def __init__(self, grid: Grid, server: SumServer, parties: int, timeout: float | None = None) -> None:
-        self._grid, self._server, self._parties = grid, server, parties
-        self._patience = Patience(timeout, parties, None)
-
-    def run(self) -> dict[int, dict[str, Array]]:
-        """Runs all turns; the report of every silo.
-
-        Raises:
-            InputError: there are not as many nodes as parties, or two nodes say that they are the same one.
-            ProtocolError: a node fails, or does not answer in time: silos cannot do without one another.
-        """
-        node_of = self._nodes()
-        posts: dict[int, dict[int, bytes]] = {}
-        for number in range(MOST_TURNS):
-            turns = self._turn(node_of, number, posts)
-            found = self._reports(turns)
-            if found is not None:
-                return found
-            posts = carried({party: turn.post for party, turn in turns.items()}, self._server)
-        raise ProtocolError(f"programs must end within {MOST_TURNS:,} turns; they did not")
-
-    def _reports(self, turns: Mapping[int, Turn]) -> dict[int, dict[str, Array]] | None:
-        """Of all silos; None until every one has reported."""
-        reports = {silo: turns[silo].report for silo in range(self._server.silos)}
-        return {silo: named_from_bytes(data) for silo, data in reports.items()} if all(reports.values()) else None
-
-    def _nodes(self) -> dict[int, int]:
-        """The node of each party, by what nodes say of themselves."""
-        nodes = dict(enumerate(self._awaited()))
-        if len(nodes) != self._parties:
-            raise InputError(f"nodes must be {self._parties}, one a party; found {len(nodes)}")
-        told = self._turn(nodes, WHO, {})
-        found = {turn.number: nodes[place] for place, turn in told.items()}
-        if set(found) != set(range(self._parties)):
-            raise InputError(f"nodes must be parties 0..{self._parties - 1}, one each; found {sorted(found)}")
-        return found
-
-    def _awaited(self) -> list[int]:
-        """All nodes, once there are enough of them or the time is up."""
-        end = None if self._patience.timeout is None else time.monotonic() + self._patience.timeout
-        while len(nodes := list(self._grid.get_node_ids())) < self._parties and (end is None or time.monotonic() < end):
-            time.sleep(POLL_SECONDS)
-        return nodes
-
-    def _turn(self, node_of: dict[int, int], number: int, posts: dict[int, dict[int, bytes]]) -> dict[int, Turn]:
-        asked = {
-            party: Message(
-                content=Turn(self._server.session, number, posts.get(party, {})).content(),
-                dst_node_id=node,
-                message_type="query",
-            )
-            for party, node in node_of.items()
-        }
-        replies = exchange(self._grid, asked, self._patience)
-        failed = sorted(party for party, reply in replies.items() if reply.has_error())
-        silent = sorted(set(asked) - set(replies))
-        if failed or silent:
-            raise ProtocolError(
-                f"all {self._parties} parties must answer turn {number}; silent: {silent}; failed, as their nodes' own "
-                f"logs say: {failed}"
-            )
-        return {party: Turn.of(reply.content) for party, reply in replies.items()}
-
-
-def fresh_session() -> bytes:
-    """A name for a run that no other run has."""
-    return os.urandom(SESSION_BYTES)
+    return Turn(asked.session, asked.number, post, report, party.report is not None, party.due)

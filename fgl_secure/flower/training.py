@@ -8,11 +8,9 @@ import time
 import numpy as np
 
 from fgl_secure.auditing.method import Method, Source, check_method
-from fgl_secure.auditing.program_method import ProgramMethod
-from fgl_secure.auditing.programs import WithSchemes
-from fgl_secure.auditing.train import Trained
+from fgl_secure.auditing.train import Trained, silent
 from fgl_secure.errors import InputError
-from fgl_secure.flower.programs import ProgramRun, run_in_simulation
+from fgl_secure.flower.programs import run_in_simulation
 from fgl_secure.runtime import Transcript
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import Accuracy, TrainingResult
@@ -44,19 +42,18 @@ def train_on_flower(
         FglSecureError: a choice breaks a rule, or a party failed.
     """
     check_method(method)
-    if not isinstance(method, ProgramMethod):
-        raise InputError(f"method must be a program of one silo for the engine flower; found {method.name}")
     plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
     (subject,) = plan.subjects
-    assert isinstance(subject, WithSchemes), "programs have schemes by topology"
-    run = ProgramRun(method, subject.schemes, plan.graph.num_silos, plan.seed, str(plan.device))
+    job = subject.job
+    if job is None:
+        raise InputError(f"method must be a program of one silo for the engine flower; found {method.name}")
     logging.getLogger("flwr").setLevel(logging.ERROR)
     start = time.perf_counter()
-    report = run_in_simulation(run, plan.graph, timeout)[0]
+    report = run_in_simulation(job, timeout)[0]
     seconds, rounds = time.perf_counter() - start, len(report["losses"])
     test, validation = (None if np.isnan(report[name]) else float(report[name]) for name in ("test", "validation"))
     result = TrainingResult(
-        Accuracy(test, validation, (None,) * plan.graph.num_silos),
+        Accuracy(test, validation, ()),
         int(report["selected round"]),
         rounds,
         seconds,
@@ -64,5 +61,6 @@ def train_on_flower(
         tuple(report["losses"].tolist()),
         False,
         Transcript(hierarchy_of(plan.graph)),
+        report,
     )
-    return Trained(plan, subject.name, result, None)
+    return Trained(plan, subject.name, result, subject.privacy_cost(result, silent))

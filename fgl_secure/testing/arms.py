@@ -112,15 +112,15 @@ def views_of(
 
     Raises:
         InputError: for messages whose payload was not recorded: the view would be incomplete.
-        VacuousTestError: for messages of the phase `sealed` whose content was sent to a member: nobody would look at
-            it.
+        VacuousTestError: for messages of the phases `sealed` and `mixed` whose content was sent to a member: nobody
+            would look at it.
     """
     view = transcript.view(coalition)
     rows: list[ReceivedRows | PrivateRows] = [*view.received, *(own for own in view.private if own.kind in list(kinds))]
     count = 1 if not transcript.batch_axes else -1
     blocks, columns = [], []
     for part in rows:
-        if isinstance(part, ReceivedRows) and part.phase is Phase.SEALED:
+        if isinstance(part, ReceivedRows) and part.phase in (Phase.SEALED, Phase.MIXED):
             _require_forwarded(part, transcript.parties)
             blocks.append(Block(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
             continue
@@ -146,8 +146,8 @@ def _require_forwarded(part: ReceivedRows, parties: Directory) -> None:
     if part.fields is not None and len(part.receivers):
         member = party_at(parties, int(part.receivers[0]))
         raise VacuousTestError(
-            f"payload of phase sealed must be for somebody behind its receiver, because nobody looks into it; found "
-            f"content that was sent to {member}: name the phase by what the message holds"
+            f"payload of phase {part.phase.label} must be for somebody behind its receiver, because nobody looks "
+            f"into it; found content that was sent to {member}: name the phase by what the message holds"
         )
 
 

@@ -25,108 +25,15 @@ from torch import nn
 
 from fgl_secure.algebra import Quantizer
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.scheme import Scheme, needed_marks
+from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Phase, Step
-from fgl_secure.training.device_gradients import Collector, DeviceFactors, Sizes
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
+from fgl_secure.training.device_gradients import Collector
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 
-Array = NDArray[Any]
-Reals = NDArray[np.float64]
-Ids = NDArray[np.int64]
-
-BEGINNING = 1
-"""Part of the steps of what is summed before the first round."""
 NO_COUNTS = np.empty(0, dtype=np.int64)
-HAND_DOWN = "hand down"
-"""No sum: a silo sends its devices the model, of which sizes alone are kept."""
-EXCHANGE = "exchange"
-"""No sum: every silo sends each other one rows in the clear."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Call:
-    """A collective as one silo calls it.
-
-    Attributes:
-        topology: its name.
-        step: when.
-        rows: what the silo adds: of its devices float [m, d], or a vector of its own, int64 [P].
-        bound: largest magnitude of an entry of a vector of integers; 0 for elements of a scheme's field.
-        sizes: in the place of rows, of the gradients that its devices hand to it: layer and entries of each parameter.
-        factors: these gradients, parameter by parameter; empty where nobody looks at them.
-        terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
-        grid: what its entries stand for where recordings have reals; None where they have the integers.
-        counts: how many entries at the end stand for themselves.
-        parts: lengths of parts of which the server tells quotients; none where it tells the sum.
-        least: where it is not 0, the server tells of each entry of the sum whether it is so large, and not the sum.
-        output: what the sum is called in recordings, among what the party entitled to it is left with.
-        phase: of rows that silos exchange.
-        sent: in the place of rows, for each silo the rows [r, w] that this one sends it; none for itself.
-    """
-
-    topology: str
-    step: Step
-    rows: Array | None = field(default=None, repr=False)  # secrets are in no message
-    bound: int = 0
-    sizes: Sizes = ()
-    factors: tuple[DeviceFactors, ...] = field(default=(), repr=False)
-    terms: Mapping[int, Ids | int] = field(default_factory=dict, repr=False)
-    grid: Quantizer | None = None
-    counts: int = 0
-    parts: tuple[int, ...] = ()
-    least: int = 0
-    output: str | None = None
-    phase: Phase | None = None
-    sent: Mapping[int, Array] = field(default_factory=dict, repr=False)
-
-    @property
-    def outline(self) -> tuple[object, ...]:
-        """What must be the same for all silos."""
-        width = None if self.rows is None else self.rows.shape[-1]
-        lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
-        told = self.grid, self.counts, self.parts, self.least, self.output
-        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.phase, *told
-
-
-Ask = Callable[[Call], Any]
-"""Makes a call, and waits for what the silo gets: an array of sums, or a list of them for gradients."""
-
-
-Note = Callable[[str, Step, bool, Callable[[], Array]], None]
-"""Takes down for recordings what a silo knows: name, step, whether its devices know it, a row each, and what lays the
-rows out where they are kept."""
-
-
-def unnoted(_name: str, _step: Step, _devices: bool, _rows: Callable[[], Array]) -> None:
-    """Takes nothing down: a silo's own process has no recordings."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Setting:
-    """What a silo knows of the collectives of a run.
-
-    Attributes:
-        summed: int64 [m], how many messages are in the sum of each own device: 0 where the scheme computes none.
-        grid: makes integers of reals that the silos sum.
-        looks_at: whether gradients of single devices are wanted in a step, to be summed or recorded.
-        largest: magnitude of a sum of one vector of each silo.
-        rows: how many rows it adds to sums over neighbours, where it adds up beforehand what its nodes send to a node
-            of another silo; None where it has one for each of its devices.
-        wanted: bool [e], along which of its edges these rows are sums.
-        schemes: public, by topology: what adds up for clients and for the server.
-        note: keeps what silos know in recordings.
-    """
-
-    summed: Ids
-    grid: Quantizer
-    looks_at: Callable[[Step], bool]
-    largest: int = LARGEST
-    rows: int | None = None
-    wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
-    schemes: Mapping[str, Scheme] = field(default_factory=dict)
-    note: Note = unnoted
 
 
 @dataclass(slots=True, eq=False)
@@ -210,6 +117,11 @@ class Collectives:
     def summed(self) -> Ids:
         """int64 [m]: how many messages are in the sum of each own device; 0 where the scheme computes none."""
         return self._setting.summed
+
+    @property
+    def partners(self) -> Ids:
+        """int64 [m]: from how many others each own device hears."""
+        return self.silo.heard if self._setting.partners is None else self._setting.partners
 
     @property
     def wanted(self) -> NDArray[np.bool_]:

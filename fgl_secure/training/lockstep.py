@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.training.collectives import Ask, Call
+from fgl_secure.training.calls import Ask, Call
 
 Result = TypeVar("Result")
 

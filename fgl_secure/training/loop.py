@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
+from types import MappingProxyType
 
 import torch
 
 from fgl_secure.errors import DeviceUnavailableError, UnknownNameError
 from fgl_secure.runtime import Transcript
+from fgl_secure.runtime.packing import Arrays
 
 DEVICES = ("auto", "cpu", "cuda")
+NO_REPORT: Arrays = MappingProxyType({})
 
 Progress = Callable[[int, int], None]
 """Called after each round with the number of rounds done and the most there can be."""
@@ -25,7 +28,7 @@ class Accuracy:
     Attributes:
         test: over all test devices pooled; None without any.
         validation: over all validation devices pooled; None without any.
-        per_silo: over the test devices of each silo; None for a silo without any.
+        per_silo: over the test devices of each silo; None for a silo without any. Empty where each silo alone knows.
     """
 
     test: float | None
@@ -41,11 +44,12 @@ class TrainingResult:
         accuracy: at the selected round.
         selected_round: the round whose models are reported.
         rounds: rounds run.
-        seconds: wall time of all rounds.
+        seconds: wall time of the run.
         seconds_per_round: median over the rounds; the first includes compilation.
         losses: mean training loss of each round.
         budget_spent: whether training stopped because the privacy budget had nothing left for another round.
         transcript: what was said.
+        report: what silo 0 reports in the end, arrays by name.
     """
 
     accuracy: Accuracy
@@ -56,6 +60,7 @@ class TrainingResult:
     losses: tuple[float, ...]
     budget_spent: bool
     transcript: Transcript
+    report: Arrays = field(default_factory=dict)
 
 
 def compute_device(name: str) -> torch.device:
@@ -102,7 +107,7 @@ class RoundLog:
             self._progress(len(self), self._most)
 
     def result(
-        self, accuracy: Accuracy, selected: int, transcript: Transcript, *, budget_spent: bool = False
+        self, accuracy: Accuracy, selected: int, transcript: Transcript, *, report: Arrays = NO_REPORT
     ) -> TrainingResult:
         """The record of the run.
 
@@ -110,8 +115,9 @@ class RoundLog:
             accuracy: at the selected round.
             selected: that round.
             transcript: what was said.
-            budget_spent: whether a privacy budget ended training.
+            report: what silo 0 reports in the end.
         """
         seconds = sum(self._seconds) if self._start is None else time.perf_counter() - self._start
-        record = (len(self), seconds, median(self._seconds), tuple(self._losses), budget_spent, transcript)
+        spent = bool(report.get("budget spent", False))
+        record = (len(self), seconds, median(self._seconds), tuple(self._losses), spent, transcript, report)
         return TrainingResult(accuracy, selected, *record)

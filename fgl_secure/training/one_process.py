@@ -16,10 +16,12 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.collectives import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.device_gradients import ClearGradients, gathered
 from fgl_secure.training.gradient_sums import gradient_sums, member_sums, sums_members
 from fgl_secure.training.lockstep import in_lockstep
+from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
@@ -42,6 +44,7 @@ class OneProcess:
         width: most entries of a row that devices send their neighbours.
         heard: the graph along whose edges these rows travel; all of them unless given.
         between: what silos add up beforehand; None where devices send rows of their own.
+        shares: what silos hold, in their order; cut out of the graph unless given.
         crossing: whether rows travel between silos alone, and silos add up inside themselves.
 
     Attributes:
@@ -62,6 +65,7 @@ class OneProcess:
         width: int = 1,
         heard: FederatedGraph | None = None,
         between: Between | None = None,
+        shares: Sequence[Silo] = (),
         crossing: bool = False,
     ) -> None:
         check_parties(graph, schemes, channel)
@@ -69,15 +73,18 @@ class OneProcess:
         self._channel, self._silo_of = channel, graph.silo_of
         self._clients = schemes.get(CLIENTS, Plaintext())
         self._server, members = schemes.get(SERVER, Plaintext()), _serving_members(graph, schemes, channel)
-        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), _shares(graph, heard)
-        sums = neighbour_sums(heard or graph, crossing=crossing) if between is None else between.grouping
-        code = None
-        if between is not None or crossing:  # of as many rows as all processes know of
+        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or _shares(graph, heard)
+        if between is None and not crossing:
+            self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
+        else:  # of as many rows as all processes know of
+            grouping = neighbour_sums(heard or graph, crossing=crossing) if between is None else between.grouping
             code = scheme.fixed_point(most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1))
-        self._neighbours = Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
+            self._neighbours = Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel, code)
+        sums = self._neighbours.topology.grouping
         self._gradients = None if members is None else gradient_sums(members, channel, graph.silo_of)
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
+        partners = np.bincount(sums.target, minlength=graph.num_devices)
         summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
         grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
         self._notes: dict[tuple[str, Step], list[tuple[Array, Array]]] = {}
@@ -97,6 +104,7 @@ class OneProcess:
                     _wanted(between, silo),
                     schemes_of_silos,
                     partial(self._note, silo),
+                    partners[silo.nodes] if between is None else None,
                 ),
             )
             for silo, rows in zip(shares, self._rows, strict=True)

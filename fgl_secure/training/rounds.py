@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from fgl_secure.dp import BudgetExhaustedError
 from fgl_secure.runtime import Transcript
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Accuracy, Progress, RoundLog, TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.presets import Selection
@@ -173,8 +174,7 @@ def run(
         log.begin()
     show()
     reports = [program.report for program in process.programs]
-    spent = bool(reports[0]["budget spent"])
-    return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, budget_spent=spent)
+    return log.result(accuracy_of(reports), int(reports[0]["selected round"]), transcript, report=reports[0])
 
 
 def accuracy_of(reports: Sequence[Mapping[str, Array]]) -> Accuracy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes, under
+from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, under, within
 
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -26,7 +26,7 @@ class Facts:
         features: d, of a node.
         classes: of labels.
         labelled: training nodes of all silos together.
-        largest_degree: a bound on the edges that end in one node, and on those that start in one.
+        largest_degree: a bound on the edges along which rows travel that end in one node, and that start in one.
         name: what the graph is called.
     """
 
@@ -66,6 +66,7 @@ class Silo:
             is the silo's, or both.
         foreign: int64 [f, 3], for each end that is not: its number, ascending, its silo, and its place among the nodes
             of that silo.
+        own: what else it holds where its method has need of it, arrays by name.
     """
 
     facts: Facts
@@ -79,6 +80,7 @@ class Silo:
     degrees: Ids
     edges: Ids
     foreign: Ids
+    own: Arrays = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size = self.facts.sizes[self.silo] if 0 <= self.silo < self.facts.silos else -1
@@ -117,7 +119,7 @@ class Silo:
         table = np.stack([foreign, graph.silo_of[foreign], places[foreign]], axis=1)
         masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
         rows = (graph.features[own], graph.labels[own], *masks, graph.in_degree[own].astype(np.int64))
-        return cls(facts_of(graph), silo, own, *rows, edges, table)
+        return cls(facts_of(graph, heard), silo, own, *rows, edges, table)
 
     @property
     def alone(self) -> FederatedGraph:
@@ -162,7 +164,14 @@ class Silo:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays["name"] = np.frombuffer(self.facts.name.encode(), dtype=np.uint8)
         path.write_bytes(
-            named_to_bytes({"silo": np.asarray(self.silo, dtype=np.int64), **under("facts", facts), **arrays})
+            named_to_bytes(
+                {
+                    "silo": np.asarray(self.silo, dtype=np.int64),
+                    **under("facts", facts),
+                    **under("own", self.own),
+                    **arrays,
+                }
+            )
         )
 
     @classmethod
@@ -186,7 +195,8 @@ class Silo:
         facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name != "sizes"}
         sizes = tuple(found["facts/sizes"].tolist())
         called = found["name"].tobytes().decode("utf-8", errors="replace")
-        return cls(Facts(sizes, **facts, name=called), int(found["silo"]), **{name: found[name] for name in _ARRAYS})
+        arrays, own = {name: found[name] for name in _ARRAYS}, within("own", found)
+        return cls(Facts(sizes, **facts, name=called), int(found["silo"]), own=own, **arrays)
 
 
 _ROWS = ("features", "labels", "train", "validation", "test", "degrees")
@@ -203,11 +213,11 @@ _ARRAYS = {
 """Type and number of axes of what a file holds."""
 
 
-def facts_of(graph: FederatedGraph) -> Facts:
-    """What everybody knows of a whole graph."""
+def facts_of(graph: FederatedGraph, heard: FederatedGraph | None = None) -> Facts:
+    """What everybody knows of a whole graph, and of the one along whose edges rows travel."""
     sizes = tuple(int(size) for size in np.bincount(graph.silo_of))
-    out_degree = np.bincount(graph.edges[0], minlength=1)
-    largest = max(int(graph.in_degree.max()), int(out_degree.max()))
+    way = graph if heard is None else heard
+    largest = max(int(way.in_degree.max()), int(np.bincount(way.edges[0], minlength=1).max()))
     return Facts(
         sizes, graph.graph.num_features, graph.num_classes, int(graph.train_mask.sum()), largest, graph.graph.name
     )

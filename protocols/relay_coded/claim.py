@@ -17,13 +17,32 @@ def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool) -> Clai
         T: most relays that may pool their views.
         k_min: least messages of a sum that is computed.
         keys: how they are agreed on.
-        anonymous: whether silos forward messages and all counts are padded.
+        anonymous: whether silos forward messages and everybody sends equally many.
     """
     return Claim(
         _guarantees(T, k_min, anonymous=anonymous),
         _leaks(k_min, anonymous=anonymous),
         _assumptions(keys, anonymous=anonymous),
     )
+
+
+_LEAKS_OF_PARTNERS = (
+    Leak(
+        Secret.DEGREE,
+        Role.DEVICE,
+        Circumstance.ANY,
+        "while partners are chosen a device learns of each neighbour whether it would rather have others, whether it "
+        "has no room, and which of its neighbours have fewer than k_min partners",
+    ),
+    Leak(
+        Secret.CROSS_EDGE,
+        Role.DEVICE,
+        Circumstance.ANY,
+        "a device that is asked on behalf of a neighbour of its own learns that this neighbour has few partners, and "
+        "that it knows the one that passed its request on",
+    ),
+)
+"""Of what devices tell each other before the first sum; see `partners`."""
 
 
 def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]:
@@ -72,7 +91,8 @@ def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]
                 secret,
                 {Role.RELAY: T, Role.SERVER: 1},
                 Strength.COMPUTATIONAL,
-                "relays see equally many messages under every tag, of each the silo that forwards it, and no sender",
+                "relays see D messages under every tag, whatever the graph, each from a silo that was drawn, and no "
+                "sender",
                 _OWN,
             )
             for secret in (Secret.CROSS_EDGE, Secret.DEGREE)
@@ -104,7 +124,7 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
         ),
     ]
     if anonymous:
-        return tuple(at_target)
+        return (*at_target, *_LEAKS_OF_PARTNERS)
     at_relay = [
         Leak(
             secret,
@@ -133,10 +153,12 @@ def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
         "channels are confidential and authenticated; who watches the network between devices sees who talks to whom",
         *(
             (
-                "silos forward what they are given, in random order; whoever sends to a target of fewer than k_min "
-                "neighbours sends zero, as told, and relays answer for tags of which no message is missing",
-                "every silo has many devices: relays see how many messages under a tag come by way of which silo and "
-                "which silo fetches its sum, so a device that is alone in its silo is known by that",
+                "silos hand on what they are given to silos that they draw, in random order; whoever sends to a target "
+                "of fewer than k_min neighbours sends zero, as told, and relays answer for tags of which no message is "
+                "missing",
+                "the number of all edges is public where nobody says how many messages everybody sends",
+                "relays and silos pool nothing that tells who sends to whom: a silo knows whose the messages are that "
+                "it hands to relays for its own devices, one in as many as there are silos",
             )
             if anonymous
             else ()

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import KeyedStreams, SeededStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
@@ -163,6 +163,17 @@ class Cryptography(ABC):
         """int64 [count], by which messages are put in order once a session; None leaves them in that of groups."""
 
     @abstractmethod
+    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:
+        """By way of whom silos hand messages on, and in which order: int64 [m, 2], see `Mixing`.
+
+        Args:
+            draws: coins of the silos.
+            step: when.
+            silos: int64 [m], whose message each is.
+            before: how many messages came before these.
+        """
+
+    @abstractmethod
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
         """Fresh openings of tags: int64 [g, 2], one for each group, known to its owner alone."""
 
@@ -256,7 +267,7 @@ class Keys:
 
 
 class RealCryptography(Cryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random tags: what users run."""
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode or SHAKE-128, random tags: what users run."""
 
     def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
         super().__init__(field, T, **known)
@@ -283,6 +294,10 @@ class RealCryptography(Cryptography):
     def shuffle(self, draws: Draws, count: int) -> Ids | None:
         """Random."""
         return draws.coins.uniform(2**63, (count,))
+
+    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:  # noqa: ARG002  # all are drawn alike
+        """Drawn by each silo."""
+        return draws.draw("ways", silos, 2**63, (2,), step)
 
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:
         """Drawn by each owner."""
@@ -327,9 +342,9 @@ class RealCryptography(Cryptography):
         return alike and np.array_equal(known.secrets, secrets)
 
     def _from_seeds(self, step: Step, seeds: Ids, width: int) -> Elements:
-        field, counts = self._field, np.full(len(seeds), width)
-        streams = KeyedStreams([row.tobytes() for row in np.ascontiguousarray(seeds)])
-        return streams.uniform(field.modulus, counts, self.nonce(step), field.dtype).reshape(len(seeds), width)
+        rows = np.ascontiguousarray(seeds).reshape(len(seeds), -1)
+        streams = SeededStreams(rows.view(f"V{KEY_BYTES}").ravel().tolist())
+        return streams.uniform(self._field.modulus, width, self.nonce(step), self._field.dtype)
 
     def _read(self, step: Step, streams: KeyedStreams, ends: Ids, width: int) -> Elements:
         """The masks of so many messages of each sender: elements [sum of ends, width]."""

@@ -44,12 +44,11 @@ class _Due(IntEnum):
     KEYS = 3
     SHARES = 4
     ANSWERS = 5
+    PASSING = 6
 
 
 class Devices(BoundMachine):
     """The owners of rows and of sums that one process hosts.
-
-    Those of them that administer others forward for them as well, see `Forwarding`.
 
     Args:
         parties: int64 [k], ascending identifiers.
@@ -57,6 +56,7 @@ class Devices(BoundMachine):
         scheme: its parameters.
         cryptography: what is cryptographic about it.
         draws: their coins.
+        forwarding: how those of them that administer others forward for these.
         alone: whether one process hosts everybody, so that a pass without messages needs none.
 
     Raises:
@@ -70,6 +70,7 @@ class Devices(BoundMachine):
         scheme: Parameters,
         cryptography: Cryptography,
         draws: Draws,
+        forwarding: Forwarding,
         *,
         alone: bool = True,
     ) -> None:
@@ -79,7 +80,7 @@ class Devices(BoundMachine):
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._shuffles: dict[Direction, Ids | None] = {}
         self._plans = self._planned()
-        self._forwarding = Forwarding(self._wire)
+        self._forwarding = forwarding
         senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
         expanding = self._relays[: cryptography.expanded]
         self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
@@ -99,7 +100,7 @@ class Devices(BoundMachine):
         self._askers: Ids = np.empty(0, dtype=np.int64)
         self._answers: list[Answers] = []
         self._sums: Array | None = None
-        self._silent = 0
+        self._silent = self._passes = 0
 
     def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
         scheme, grouping = self._scheme, self._topology.grouping
@@ -116,7 +117,8 @@ class Devices(BoundMachine):
                 self._shuffles[direction] = known
                 return known
 
-            found[direction] = Plan.of(way, kept, self.parties, shuffle, self._padding(way))
+            padding, circuits = self._padding(way), self._topology.circuits
+            found[direction] = Plan.of(way, kept, self.parties, shuffle, padding, circuits)
         return found
 
     def _padding(self, way: Grouping) -> int | None:
@@ -153,11 +155,14 @@ class Devices(BoundMachine):
 
     def turn(self) -> Iterable[Messages]:
         """See the module's description."""
-        forwarded = self._forwarding.leave()
+        forwarded = self._forwarding.leave(self._step)
         self._silent = max(self._silent - 1, 0)
         acts = {_Due.START: self._start, _Due.KEYS: self._hand_out, _Due.SHARES: self._send}
         if self._due is _Due.AWAIT_KEYS:
             self._due = _Due.KEYS
+        elif self._due is _Due.PASSING:
+            self._passes -= 1
+            self._due = _Due.PASSING if self._passes else _Due.SHARES
         elif self._due in acts:
             return chain(forwarded, acts[self._due]())
         elif self._due is _Due.ANSWERS and self._answers and all(each.complete for each in self._answers):
@@ -194,12 +199,22 @@ class Devices(BoundMachine):
         tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
         self._tags[plan.own], self._told[plan.own] = tags[plan.out.groups[plan.own]], True
-        self._due = _Due.SHARES
-        if not len(plan.handed):
-            return ()
-        handed = plan.handed
-        fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
-        return [self._wire.say(Phase.TAGS, step, (handed.owners, handed.senders), wire.TAG_BYTES, fields)]
+        self._passes = self._topology.circuits.hops
+        self._due = _Due.PASSING if self._passes else _Due.SHARES
+        return self._told_tags(tags)
+
+    def _told_tags(self, tags: Ids) -> Iterator[Messages]:
+        """Tags for those who are known, and for those behind somebody else, who hands them on."""
+        handed, on = self._plan.handed, self._plan.handed_on
+        if len(handed):
+            fields: dict[str, Array] = {wire.TAG: tags[handed.groups], wire.PLACE: handed.places.astype(np.uint32)}
+            yield self._wire.say(Phase.TAGS, self.now, (handed.owners, handed.senders), wire.TAG_BYTES, fields)
+        if len(on):
+            yield self._on_a_way((on.owners, self._plan.next_to), tags[on.groups], on.places)
+
+    def _on_a_way(self, ends: tuple[Ids, Ids], tags: Ids, tickets: Ids) -> Messages:
+        fields: dict[str, Array] = {wire.TAG: tags, wire.TICKET: tickets}
+        return self._wire.say(Phase.TAGS, self.now, ends, wire.TAG_BYTES + wire.TICKET_BYTES, fields)
 
     def _ask_in_order(self, tags: Ids) -> None:
         """Sums are asked for in the order of their tags, which tells nothing."""
@@ -220,7 +235,7 @@ class Devices(BoundMachine):
         self._due, plan = _Due.ANSWERS, self._plan
         self._leave_out()
         self._answers = [Answers(int(relay), len(plan.groups)) for relay in self._relays]
-        self._forwarding.queue(self._fetches(proxied=False))
+        self._forwarding.queue_behind(self._fetches(proxied=False))
         return chain(self._shares(), self._fetches(proxied=True))
 
     def _leave_out(self) -> None:
@@ -238,18 +253,14 @@ class Devices(BoundMachine):
         if not len(plan.out):
             return
         self._drawn = self._crypto.drawn(self._draws, self.now, plan.out.senders, self._q.shape[1])
-        order = np.arange(len(plan.out))
         if self._scheme.anonymous:
             self._numbers = self._crypto.numbers(self._draws, self.now, plan.out.senders)
-            order = np.lexsort((self._numbers, plan.out.proxies))
-        sent = order[self._told[order]]
-        yield from self._packets(range(len(self._relays)), self._bundles(sent))
+        yield from self._packets(range(len(self._relays)), self._bundles())
 
-    def _bundles(self, sent: Ids) -> tuple[Ids, Ids]:
-        """The messages that leave, in their order, and the slots under which relays know them."""
-        plan = self._plan
-        slots = ranks_of_sorted(plan.out.proxies[sent]) if self._scheme.anonymous else plan.out.slots[sent]
-        return sent, slots
+    def _bundles(self) -> tuple[Ids, Ids]:
+        """The messages that leave, and their slots."""
+        sent = np.flatnonzero(self._told)
+        return sent, self._plan.out.slots[sent]
 
     def masks(self) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot."""
@@ -286,15 +297,9 @@ class Devices(BoundMachine):
             yield from self._packet(j, sent, slots, share)
 
     def _remember(self, j: int, sent: Ids, slots: Ids, masks: Elements) -> None:
-        relay, names = int(self._relays[j]), names_of(self._named[sent], slots)
-        keys = self._agreement.keys
-        secrets = self._drawn[SEEDS][j][sent] if keys is None else keys.secrets[j]
-        self._crypto.remember(self.now, relay, names, secrets, masks)
-
-    @property
-    def _named(self) -> Ids:
-        """int64 [m]: who hands each message to the relays: its sender, or the silo."""
-        return self._plan.out.proxies if self._scheme.anonymous else self._plan.out.senders
+        relay, names, keys = int(self._relays[j]), names_of(self._plan.out.senders[sent], slots), self._agreement.keys
+        if keys is not None:
+            self._crypto.remember(self.now, relay, names, keys.secrets[j], masks)
 
     def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
         """What one relay is sent."""
@@ -332,7 +337,7 @@ class Devices(BoundMachine):
     def _fetches(self, *, proxied: bool) -> Iterator[Messages]:
         """Every sum is asked for from every relay, by way of the owner's silo where it has one.
 
-        Owners that are their own silos ask a turn later, when proxies do.
+        Owners that are their own silos ask later, when proxies do.
         """
         plan = self._plan
         owners, custodians = self._askers, plan.custodians[self._order]
@@ -361,7 +366,7 @@ class Devices(BoundMachine):
             return
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
-        if self._forwarding.is_for(messages, anonymous=self._scheme.anonymous):
+        if self._forwarding.is_for(messages):
             self._forwarding.take(messages)
             return
         takes = {
@@ -376,13 +381,32 @@ class Devices(BoundMachine):
 
     def _take_tags(self, messages: Messages) -> None:
         tags = self._wire.read(messages, wire.TAG, "<i8", 2)
+        if self._due not in (_Due.PASSING, _Due.SHARES):
+            raise StaleMessageError("tags must come before shares are sent; at least one did not")
+        if wire.TICKET in messages.fields:
+            self._take_on_a_way(messages, tags)
+            return
         places = self._wire.read(messages, wire.PLACE, "<u4")
         plan = self._plan
         which = plan.heard_at(messages.senders, messages.receivers, places.astype(np.int64))
-        if self._due is not _Due.SHARES or (which < 0).any():
+        if (which < 0).any():
             raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
         at = plan.of_heard[which]
         self._tags[at], self._told[at] = tags, True
+
+    def _take_on_a_way(self, messages: Messages, tags: Ids) -> None:
+        """Tags that come by way of others: for hosted senders, or to be handed on."""
+        tickets, plan = self._wire.read(messages, wire.TICKET, "<i8"), self._plan
+        onward = self._topology.circuits.onward(tickets, messages.senders, messages.receivers)
+        here, on = np.flatnonzero(onward < 0), np.flatnonzero(onward >= 0)
+        which = plan.heard_of_at(messages.receivers[here], tickets[here])
+        if (which < 0).any() or (len(on) and self._due is not _Due.PASSING):
+            raise MalformedMessageError("tags must be for messages that their senders send; at least one is not")
+        at = plan.of_heard_of[which]
+        self._tags[at], self._told[at] = tags[here], True
+        if len(on):
+            ends = messages.receivers[on], onward[on]
+            self._forwarding.queue([self._on_a_way(ends, tags[on], tickets[on])])
 
     def _take_answers(self, messages: Messages) -> None:
         if self._due is not _Due.ANSWERS:
@@ -429,7 +453,7 @@ class Devices(BoundMachine):
 
     def _take_request(self, messages: Messages) -> None:
         slots = self._wire.read(messages, wire.SLOT, "<u2").astype(np.int64)
-        sent, known = self._bundles(np.flatnonzero(self._told))
+        sent, known = self._bundles()
         at = wire.found_among(names_of(messages.receivers, slots), names_of(self._plan.out.senders[sent], known))
         if self._due is not _Due.ANSWERS or (at < 0).any():
             raise MalformedMessageError("messages must be asked for again that were sent; at least one was not")
@@ -448,7 +472,6 @@ class Devices(BoundMachine):
         sums = np.zeros_like(found)
         sums[..., self._order, :] = found
         self._sums, self._answers = sums, []
-        self._forwarding.clear()
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, the order of messages, what was summed, and the sum at hand."""
@@ -459,7 +482,7 @@ class Devices(BoundMachine):
             "tags": self._tags,
             "told": self._told,
             "numbers": self._numbers,
-            "silent": np.asarray(self._silent, dtype=np.int64),
+            "silent": np.array([self._silent, self._passes], dtype=np.int64),
         }
         arrays |= {f"agreement/{name}": value for name, value in self._agreement.state().items()}
         arrays |= {f"drawn/{name}": value for name, value in self._drawn.items()}
@@ -477,7 +500,7 @@ class Devices(BoundMachine):
         self._q, self._openings = arrays["q"], arrays["openings"]
         self._tags, self._told = arrays["tags"], arrays["told"]
         self._numbers, self._sums = arrays["numbers"], arrays.get("sums")
-        self._silent = int(arrays["silent"])
+        self._silent, self._passes = arrays["silent"].tolist()
         self._drawn = within("drawn", arrays)
         self._plans = self._planned({d: arrays.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
         if len(self._openings):
@@ -498,8 +521,3 @@ def field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:
     if rows.dtype.kind not in "iu" or (rows.size and not (int(rows.min()) >= 0 and int(rows.max()) < modulus)):
         raise InputError(f"rows must hold integers in 0..{modulus - 1}; found {rows.dtype}")
     return np.ascontiguousarray(rows, dtype=kind)
-
-
-def ranks_of_sorted(values: Ids) -> Ids:
-    """int64 [m]: how many equal values stand before each of ascending ones."""
-    return np.arange(len(values)) - np.searchsorted(values, values)

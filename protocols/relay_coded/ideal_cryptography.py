@@ -38,6 +38,11 @@ class IdealCryptography(Cryptography):
     def shuffle(self, draws: Draws, count: int) -> Ids | None:  # no coins
         """None."""
 
+    def ways(self, draws: Draws, step: Step, silos: Ids, before: int) -> Ids:  # noqa: ARG002  # no coins
+        """One silo after the other."""
+        numbers = np.arange(before, before + len(silos), dtype=np.int64)
+        return np.stack([numbers, numbers], axis=1)
+
     def openings(self, draws: Draws, step: Step, owners: Ids) -> Ids:  # noqa: ARG002  # numbered across steps
         """The next numbers."""
         first, self._tags = self._tags, self._tags + len(owners)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
-from fgl_secure.protocols.topology import MEMBERS, Grouping
+from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ class Parameters:
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+NO_CIRCUITS = Circuits()
+
 COVER = -1
 """Row of a message that carries zero, for padding."""
 
@@ -104,7 +106,8 @@ class Tagging:
         owners: int64 [t], the owners of the sums, who tell the tags.
         senders: int64 [t], who are told.
         groups: int64 [t], of each message.
-        places: int64 [t], the number of each among those of the same two parties.
+        places: int64 [t], the number of each among those of the same two parties; where the two don't know each
+            other, that of the way between them.
     """
 
     owners: Ids
@@ -114,6 +117,10 @@ class Tagging:
 
     def __len__(self) -> int:
         return len(self.owners)
+
+    def some(self, which: Flags) -> Tagging:
+        """Some of them, in their order."""
+        return Tagging(self.owners[which], self.senders[which], self.groups[which], self.places[which])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,9 +132,13 @@ class Plan:
         groups: int64 [h], those whose owners are hosted.
         rows: int64 [r], those whose owners are hosted.
         out: what hosted senders send.
-        handed: tags that hosted owners of sums hand out.
-        heard: tags that hosted senders wait for.
+        handed: tags that hosted owners of sums hand out to those they know.
+        heard: tags that hosted senders wait for, of those they know.
         of_heard: int64, the place in `out` of the message of each.
+        handed_on: tags that hosted owners of sums hand out by way of others.
+        next_to: int64, who is first on the way of each of those.
+        heard_of: tags that come to hosted senders by way of others.
+        of_heard_of: int64, the place in `out` of the message of each.
         own: int64 [o], the places in `out` of messages that go into sums of their own senders.
         wanted: int64 [h], messages in the sum of each hosted group; groups below k_min are refused.
         expected: int64 [h], messages under its tag, with those that carry zero.
@@ -140,6 +151,10 @@ class Plan:
     handed: Tagging
     heard: Tagging
     of_heard: Ids
+    handed_on: Tagging
+    next_to: Ids
+    heard_of: Tagging
+    of_heard_of: Ids
     own: Ids
     wanted: Ids
     expected: Ids
@@ -165,6 +180,15 @@ class Plan:
         place = found_among(names_of(senders, receivers) * scale + places, known[order])
         return np.where(place < 0, -1, order[place])
 
+    def heard_of_at(self, receivers: Ids, tickets: Ids) -> Ids:
+        """int64 [k]: the position in `heard_of` of tags that came by way of others, -1 for those nobody waits for."""
+        waiting = {
+            pair: n
+            for n, pair in enumerate(zip(self.heard_of.senders.tolist(), self.heard_of.places.tolist(), strict=True))
+        }
+        found = [waiting.get(pair, -1) for pair in zip(receivers.tolist(), tickets.tolist(), strict=True)]
+        return np.array(found, dtype=np.int64)
+
     @classmethod
     def of(
         cls,
@@ -173,6 +197,7 @@ class Plan:
         parties: Ids,
         shuffle: Callable[[int], Ids | None],
         padding: int | None = None,
+        circuits: Circuits = NO_CIRCUITS,
     ) -> Plan:
         """Orders the messages of a pass.
 
@@ -183,6 +208,7 @@ class Plan:
             shuffle: gives numbers for the order of slots of so many messages; None takes the order of groups.
             padding: how many messages every owner of a group and a row sends, those that go into no sum among them;
                 None sends none of these.
+            circuits: ways between owners that don't know each other.
 
         Raises:
             InputError: somebody has more messages than that, or sends more or fewer than it gets.
@@ -194,12 +220,12 @@ class Plan:
         by = shuffle(len(unordered))
         order = np.lexsort((unordered.groups if by is None else by, unordered.senders))
         out, origin = unordered.in_order(order), origin[order]
-        handed, heard, of_heard = _taggings(sent, parties, origin)
+        tags = _taggings(sent, parties, origin, circuits)
         covers = np.bincount(out.groups[origin < 0], minlength=len(way.group_owner))
         wanted = np.bincount(answered.target, minlength=len(way.group_owner))
         expected = np.bincount(sent.target, minlength=len(way.group_owner)) + covers
         own = np.flatnonzero(way.group_owner[out.groups] == out.senders)
-        return cls(sent, groups, rows, out, handed, heard, of_heard, own, wanted[groups], expected[groups])
+        return cls(sent, groups, rows, out, *tags, own, wanted[groups], expected[groups])
 
 
 def _outgoing(sent: Grouping, answered: Grouping, parties: Ids, padding: int | None) -> tuple[Outgoing, Ids]:
@@ -219,19 +245,30 @@ def _outgoing(sent: Grouping, answered: Grouping, parties: Ids, padding: int | N
     return Outgoing(rows, groups, senders, proxies, np.zeros_like(rows)), origin
 
 
-def _taggings(sent: Grouping, parties: Ids, origin: Ids) -> tuple[Tagging, Tagging, Ids]:
+def _taggings(
+    sent: Grouping, parties: Ids, origin: Ids, circuits: Circuits
+) -> tuple[Tagging, Tagging, Ids, Tagging, Ids, Tagging, Ids]:
+    """Tags that pass, see `Plan`: to and from those that are known first, then by way of others."""
     owners, senders = sent.group_owner[sent.target], sent.row_owner[sent.source]
+    ways = circuits.both_ways
+    one, other = ways.ends
+    known = names_of(one, other)
+    order = np.argsort(known)
+    way = found_among(names_of(owners, senders), known[order])
+    far, way = way >= 0, order[way] if len(order) else way
     places = ranks(names_of(owners, senders))
+    places[far] = ways.tickets[way[far]]
     abroad = owners != senders
     handed, heard = abroad & np.isin(owners, parties), abroad & np.isin(senders, parties)
     at = np.full(len(owners), -1, dtype=np.int64)
     real = np.flatnonzero(origin >= 0)
     at[origin[real]] = real
-    listed = [
-        Tagging(owners[which], senders[which], sent.target[which], places[which])
-        for which in ((handed,) if np.array_equal(handed, heard) else (handed, heard))
-    ]
-    return listed[0], listed[-1], at[heard]
+    all_of_them, near = Tagging(owners, senders, sent.target, places), ~far
+    there = all_of_them.some(handed & near)
+    here = there if np.array_equal(handed, heard) else all_of_them.some(heard & near)
+    first = ways.paths[way[handed & far], 1] if len(ways) else owners[:0]
+    beyond = all_of_them.some(handed & far), first, all_of_them.some(heard & far), at[heard & far]
+    return there, here, at[heard & near], *beyond
 
 
 def _within(way: Grouping, answered: Grouping) -> Flags:
@@ -252,12 +289,12 @@ def _cover(way: Grouping, parties: Ids, padding: int) -> Ids:
     heard = np.bincount(way.target, minlength=len(way.group_owner))[groups]
     if not np.array_equal(np.union1d(owners, senders), owners) or not np.array_equal(sent, heard):
         raise InputError(
-            "padding needs a grouping in which everybody sends as many messages as it gets (an undirected graph); "
+            "profile anon needs a grouping in which everybody sends as many messages as it gets (an undirected graph); "
             "found one in which that differs"
         )
     if int(sent.max(initial=0)) > padding:
         raise InputError(
-            f"padding must be at least the most messages of one sender, {int(sent.max())}; found {padding}, which "
+            f"max_degree must be at least the most messages of one sender, {int(sent.max())}; found {padding}, which "
             f"{int((sent > padding).sum())} senders exceed"
         )
     return np.repeat(groups, padding - sent)

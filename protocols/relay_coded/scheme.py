@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
 from enum import StrEnum
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -23,13 +24,15 @@ from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
+from fgl_secure.protocols.partnering import Partnering, SmallGroups
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.mixing import Mixing
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.relays import Relays
-from fgl_secure.protocols.relay_coded.silos import Silos
+from fgl_secure.protocols.relay_coded.silos import Forwarding, Silos
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
@@ -45,6 +48,8 @@ LARGEST_GRADIENT = 2.0**16
 """Bound of one coordinate of a device's parameter gradient."""
 
 EXACT_BITS = 52
+TIMES_MEAN = 3
+"""Messages that everybody sends, over the mean number of neighbours, unless a number is given."""
 
 
 class Profile(StrEnum):
@@ -53,9 +58,9 @@ class Profile(StrEnum):
     BASE = "base"
     """Relays know who sends, but not to whom."""
     ANON = "anon"
-    """Silos forward what their devices send, sealed for the relays, and everybody sends equally many messages.
+    """Everybody sends equally many messages, sealed for the relays, and silos hand them on by way of drawn silos.
 
-    Padding without proxies would tell which tag is a sender's own, proxies without padding would leave the counts; so
+    Covers without proxies would tell which tag is a sender's own, proxies without covers would leave the counts; so
     there is no way to have one of them alone.
     """
 
@@ -84,7 +89,9 @@ class RelayCoded(Scheme):
         bound: largest magnitude of one value, in the values' own unit.
         fraction_bits: bits behind the binary point; None takes as many as the largest sum allows.
         profile: what relays may know of who talks to whom.
-        padding: messages that everybody sends under `anon`; None takes the most that anybody has to send.
+        max_degree: D, most partners of a device under `anon`, and how many messages everybody sends; None takes three
+            times the mean number of neighbours. Neighbours agree on partners, see `partners`.
+        small_groups: what becomes of a device with fewer partners than k_min under `anon`.
         resends: how often a relay asks a sender again for what another relay holds.
         keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
         cryptography: what is cryptographic about it, real or ideal.
@@ -98,7 +105,8 @@ class RelayCoded(Scheme):
     bound: float = 16.0
     fraction_bits: int | None = None
     profile: Profile = Profile.BASE
-    padding: int | None = None
+    max_degree: int | None = None
+    small_groups: SmallGroups = SmallGroups.TWO_HOP
     resends: int = 1
     keys: KeyAgreement = attribute(default_factory=KeyAgreement.best)
     cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
@@ -114,7 +122,8 @@ class RelayCoded(Scheme):
         "R",
         "k_min",
         "profile",
-        "padding",
+        "max_degree",
+        "small_groups",
         "keys",
     )
     keyed: ClassVar[bool] = False
@@ -146,11 +155,12 @@ class RelayCoded(Scheme):
         self.keys.check_available()
         if self.resends < 0:
             raise InputError(f"resends must be at least 0; found {self.resends}")
-        if self.padding is not None and self.padding < 1:
-            raise InputError(f"padding must be at least 1; found {self.padding}")
-        if self.padding is not None and self.profile is Profile.BASE:
+        if self.max_degree is not None and self.max_degree < self.k_min:
+            raise InputError(f"max_degree must be at least k_min = {self.k_min}; found {self.max_degree}")
+        if self.max_degree is not None and self.profile is Profile.BASE:
             raise InputError(
-                f"padding is for profile anon: alone it would tell whose tag is whose; found {self.padding}"
+                f"max_degree is for profile anon: equal counts alone would tell whose tag is whose; "
+                f"found {self.max_degree}"
             )
 
     @property
@@ -163,7 +173,8 @@ class RelayCoded(Scheme):
             f"R={self.R}" if self.relays_for(self.T) != self.R else "",
             f"k_min={self.k_min}" if self.k_min != default.k_min else "",
             str(self.profile) if self.profile is not default.profile else "",
-            f"padding={self.padding}" if self.padding is not None else "",
+            f"max_degree={self.max_degree}" if self.max_degree is not None else "",
+            str(self.small_groups) if self.small_groups is not default.small_groups else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
@@ -178,7 +189,7 @@ class RelayCoded(Scheme):
     def _parameters(self) -> Parameters:
         most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
         numbers = (self.field, self.T, self.R, self.k_min)
-        return Parameters(*numbers, self.anonymous, self.padding, self.resends, most_slots)
+        return Parameters(*numbers, self.anonymous, self.max_degree, self.resends, most_slots)
 
     def refuses(self, topology: Topology) -> str | None:
         """None for sums for devices and for silos."""
@@ -203,6 +214,18 @@ class RelayCoded(Scheme):
             return self
         bits = max(EXACT_BITS - math.ceil(math.log2(topology.terms * LARGEST_GRADIENT)), 0)
         return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
+
+    def partnering(self, grouping: Grouping) -> Partnering | None:
+        """Partners where counts must not tell, of whom nobody has more than all send."""
+        if not self.anonymous:
+            return None
+        mean = len(grouping.source) / max(len(grouping.group_owner), 1)
+        most = max(self.k_min, round(TIMES_MEAN * mean)) if self.max_degree is None else self.max_degree
+        return Partnering(most, self.k_min, self.small_groups)
+
+    def among(self, partners: Partnering) -> RelayCoded:
+        """The scheme in which everybody sends as many messages as it may have partners."""
+        return replace(self, max_degree=partners.most)
 
     def answered(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min."""
@@ -251,14 +274,14 @@ class RelayCoded(Scheme):
             names: not used.
 
         Raises:
-            InputError: the run has fewer relays than R, or padding does not fit the grouping, or is not given where
-                a process is told no messages.
+            InputError: the run has fewer relays than R, or max_degree does not fit the grouping, or is not given
+                where a process is told no messages.
         """
         if len(topology.helpers) != self.R:
             raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
         untold = hosted is not None and not len(topology.grouping.source) and topology.name != MEMBERS
-        if self.anonymous and self.padding is None and untold:
-            raise InputError("padding must be given to a process that is told no messages; found None")
+        if self.anonymous and self.max_degree is None and untold:
+            raise InputError("max_degree must be given to a process that is told no messages; found None")
         terms = SumTerms(repr(self), topology, session, draws.batch_shape)
         g, name = topology.grouping, None if hosted is None else session
         crypto = self.cryptography(self.field, self.T, anonymous=self.anonymous, session=name, agreement=self.keys)
@@ -267,12 +290,22 @@ class RelayCoded(Scheme):
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
-            out.append(self.roles.devices(owners, terms, self._parameters, crypto, draws, alone=hosted is None))
+            through = self._forwarding(g, crypto, draws)
+            out.append(
+                self.roles.devices(owners, terms, self._parameters, crypto, draws, through, alone=hosted is None)
+            )
         if len(silos):
-            out.append(self.roles.silos(silos, terms, anonymous=self.anonymous, seal_bytes=self.keys.seal_bytes))
+            out.append(self.roles.silos(silos, terms, self._forwarding(g, crypto, draws)))
         if len(relays):
             out.append(self.roles.relays(relays, terms, self._parameters, crypto, draws))
         return tuple(out)
+
+    def _forwarding(self, grouping: Grouping, crypto: Cryptography, draws: Draws) -> Forwarding:
+        wire_ = wire.Wire(draws.batch_shape, self.keys.seal_bytes)
+        if not self.anonymous:
+            return Forwarding(wire_)
+        silos = np.union1d(grouping.row_custodian, grouping.group_custodian)
+        return Mixing(wire_, silos, partial(crypto.ways, draws))
 
 
 def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:

@@ -26,6 +26,7 @@ AUTHENTICATION_BYTES = 16
 SEED_BYTES = 32
 HEADER_BYTES = TAG_BYTES + 2 + 1 + AUTHENTICATION_BYTES
 """Tag, slot and attempt of a message from a sender that the relay knows."""
+TICKET_BYTES = 8
 COUNT_BYTES = 4 + AUTHENTICATION_BYTES
 MOST_SLOTS = 2**16
 MOST_COORDINATES = 2**22
@@ -33,7 +34,7 @@ MOST_COORDINATES = 2**22
 
 TAG, OPENING, SLOT, ATTEMPT, NUMBER, SEED = "tag", "opening", "slot", "attempt", "number", "seed"
 SHARE, WIDTH, COUNT, SUM, PLACE, RELAY = "share", "width", "count", "sum", "place", "relay"
-AGREED = "agreed"
+AGREED, TICKET = "agreed", "ticket"
 
 
 class Wire:

@@ -14,6 +14,7 @@ from fgl_secure.algebra import Overflow, PrimeField
 from fgl_secure.attacks.message_passing.knowledge import (
     CLEAR_GRADIENTS,
     FRESH_TAGS,
+    OWN_SILOS,
     PLAINTEXT,
     SECMP,
     SECMP_DEVIATING,
@@ -30,6 +31,7 @@ from fgl_secure.auditing.programs import public_of
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.methods.hifgl.controls import OF_OWN_SILOS
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -54,6 +56,7 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType({
     SECMP_DEVIATING: SecretMessagePassing(),
     CLEAR_GRADIENTS: Plaintext(),
     FRESH_TAGS: RelayCoded(k_min=1),
+    OWN_SILOS: OF_OWN_SILOS,
     UNMASKED_SHARES: RelayCoded(R=3, k_min=1),
     SHARED_MASKS: RelayCoded(R=3, k_min=1),
 })  # fmt: skip

@@ -67,7 +67,7 @@ def test_are_refused_in_one_sentence(call: Callable[[], object], says: str) -> N
 @pytest.mark.parametrize(
     "scheme",
     [
-        RelayCoded(profile=Profile.ANON, padding=9, k_min=1),
+        RelayCoded(profile=Profile.ANON, max_degree=9, k_min=1),
         RelayCoded(T=2, R=5),
         Plaintext(path=Path.SILO, minimum_group=3),
     ],

@@ -40,7 +40,7 @@ def test_a_method_says_what_is_summed_who_sees_what_and_which_tables_reproduce()
     """Every method has its sums, a line for each scheme, and the schemes are real ones that serve it."""
     for each in map(method, names()):
         lines = [line for _, line in lines_of(each)]
-        seen = ["sees" for _ in each.sees]
+        seen = ["sees" for _ in each.sees] + ["tells" for _ in each.tells]
         assert [line.split()[0] for line in lines[1:]] == ["sums", *seen, "schemes", "backbones", "tables"]
         known = {name for group in each.sees for name in group.split(", ")}
         assert "plaintext" in known

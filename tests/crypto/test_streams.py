@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from hashlib import shake_128
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.crypto.prg import FieldStream
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.prg import FieldStream, word_of
+from fgl_secure.crypto.streams import KeyedStreams, SeededStreams
 from fgl_secure.errors import InputError
 from tests.strategies import ALL_PRIMES
 
@@ -58,3 +60,27 @@ def test_unfit_input_is_refused() -> None:
     with pytest.raises(InputError, match="counts must be given for the 1 keys; found 2"):
         some.uniform(11, np.array([1, 2]), bytes(16))
     assert repr(some) == "KeyedStreams(<1 secret keys>)"
+
+
+@given(keys, nonces, st.sampled_from(MODULI), st.integers(0, 70))
+def test_each_seed_gives_the_words_of_shake_that_are_in_range(
+    seeds: list[bytes], nonce: bytes, modulus: int, count: int
+) -> None:
+    """SHAKE-128 of seed and nonce, cut into words whose high bits are dropped; words outside the range are left out."""
+    found = SeededStreams(seeds).uniform(modulus, count, nonce)
+    word, mask = word_of(modulus)
+    expected = []
+    for seed in seeds:
+        words = np.frombuffer(shake_128(seed + nonce).digest(word.itemsize * 64 * (count + 8)), dtype=word) & mask
+        expected.append(words[words < modulus][:count].astype(np.int64))
+    assert np.array_equal(found, np.array(expected).reshape(len(seeds), count))
+    assert ((found >= 0) & (found < modulus)).all()
+
+
+def test_seeds_are_checked_and_not_shown() -> None:
+    """Seeds of another length raise; no seed is shown."""
+    with pytest.raises(InputError, match="seeds must have 32 bytes each; found 16"):
+        SeededStreams([bytes(16)])
+    assert repr(SeededStreams([bytes(32)])) == "SeededStreams(<1 secret seeds>)"
+    assert SeededStreams([]).uniform(11, 3, bytes(16)).shape == (0, 3)
+    assert SeededStreams([bytes(32)]).uniform(11, 3, bytes(16), np.dtype(np.int32)).dtype == np.int32

@@ -27,9 +27,10 @@ from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolErr
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, exchange
 from fgl_secure.flower.exchange import Patience
 from fgl_secure.flower.guard import APP_FAILED, NO_PART
+from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
 from fgl_secure.flower.records import KEY, arrays_of, digest_of, digest_of_configuration
 from fgl_secure.flower.server_round import GridRound
-from fgl_secure.flower.silos import SiloMailbox, Turn, fresh_session
+from fgl_secure.flower.silos import Turn
 from fgl_secure.flower.terms import mapping_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Recording
@@ -461,7 +462,7 @@ class AtMailbox:
             assert machine is not None, "it has a state"
             machine.restore(state)
         turns = self.turns | {party: Turn.of(content)}
-        if self.mailbox._reports(turns) is None:
+        if not self.mailbox._told(turns):
             carried({party: turn.post for party, turn in turns.items()}, self.server)
 
 
@@ -470,10 +471,9 @@ class _Mailbox(SiloMailbox):
 
     heard: list[AtMailbox]
 
-    def _turn(self, node_of: dict[int, int], number: int, posts: dict[int, dict[int, bytes]]) -> dict[int, Turn]:
-        turns = super()._turn(node_of, number, posts)
-        if number >= 0:
-            self.heard.append(AtMailbox.noted(self, turns))
+    def _turn(self, number: int, posts: Mapping[int, Mapping[int, bytes]]) -> dict[int, Turn]:
+        turns = super()._turn(number, posts)
+        self.heard.append(AtMailbox.noted(self, turns))
         return turns
 
 

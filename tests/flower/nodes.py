@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from flwr.app import Context
 
-from fgl_secure.flower.programs import ProgramRun, number_of
-from fgl_secure.flower.silos import SiloMailbox, fresh_session, silo_app
+from fgl_secure.flower.mailbox import SiloMailbox, fresh_session
+from fgl_secure.flower.programs import number_of
+from fgl_secure.flower.silos import silo_app
 from fgl_secure.runtime.packing import Array
+from fgl_secure.training.job import Job
+from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.silo import Silo
 from tests.flower.fake_federation import FakeGrid
 
 
-def grid_of(run: ProgramRun, silos: Sequence[Silo]) -> FakeGrid:
+def grid_of(job: Job) -> FakeGrid:
     """A node for each party of a run."""
+    run = ProgramRun(job.task, job.graph.num_silos)
+    shares = [job.share(silo) for silo in range(run.silos)]
 
     def party(context: Context, session: bytes) -> SealedParty:
         number = number_of(context)
-        return run.party(number, session, lambda: silos[number])
+        return run.party(number, session, lambda: shares[number])
 
     grid = FakeGrid([silo_app(number_of, party, silos=lambda _: run.silos) for _ in range(run.parties)])
     for number, context in enumerate(grid.contexts.values()):
@@ -27,6 +31,12 @@ def grid_of(run: ProgramRun, silos: Sequence[Silo]) -> FakeGrid:
     return grid
 
 
-def reports_of(run: ProgramRun, silos: Sequence[Silo]) -> Mapping[int, Mapping[str, Array]]:
+def mailbox_of(job: Job, grid: FakeGrid, timeout: float = 0.5) -> SiloMailbox:
+    """The server's side."""
+    run = ProgramRun(job.task, job.graph.num_silos)
+    return SiloMailbox(grid, run.server(fresh_session()), run.parties, timeout)
+
+
+def reports_of(job: Job) -> Mapping[int, Mapping[str, Array]]:
     """What the server is told in the end, by silo."""
-    return SiloMailbox(grid_of(run, silos), run.server(fresh_session()), run.parties, timeout=0.5).run()
+    return mailbox_of(job, grid_of(job)).run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -72,6 +73,15 @@ def test_simulation_engine_gives_the_weighted_mean(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["model"], [2.0, 2.0, 2.0], atol=1e-6)
 
 
+def test_the_simulation_engine_trains_what_one_process_trains(tmp_path: Path) -> None:
+    """With sums under masks, and relays as SuperNodes: losses, round and accuracies are those of one process."""
+    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
+    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, tmp_path)
+    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"found"')), None)
+    assert found is not None, done.stdout
+    assert found["found"] == found["expected"]
+
+
 def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
     """Four SuperNodes over TLS, one killed after it shared its keys: the round completes with the others' mean."""
     command = [sys.executable, "run_tls.py", "--kill", "2", "--preload", "fgl_secure.flower", "torch_geometric.nn"]
@@ -83,6 +93,23 @@ def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
     while left_behind(tmp_path) and time.monotonic() < end:
         time.sleep(0.2)  # what watches its parent needs a moment to see that it is gone
     assert left_behind(tmp_path) == []
+
+
+def test_silos_bear_supernodes_that_are_late_or_restarted_and_name_one_that_is_gone(tmp_path: Path) -> None:
+    """Of three silos one comes late; another is killed in a round, started again with its state, and killed for good.
+
+    The run goes on until then, and ends by name; rounds that were over are those of one process. There are more of them
+    than the run can come to, so that it does not matter in which of them, and in which turn, a process ends.
+    """
+    command = [sys.executable, "run_here.py", "--method", "fedavg", "--rounds", "60", "--scheme", "plaintext"]
+    done = run([*command, "--trouble", "late", "restart", "dead"], ROOT / "examples" / "flower_silos", tmp_path)
+    assert done.returncode == 1, done.stdout
+    for said in ("SuperNode 1 came late", "SuperNode 2 was started again"):
+        assert said in done.stdout, done.stdout
+    assert re.search(r"in which sum of server in round \d+ is due; silent: \[2\];", done.stdout), done.stdout
+    over = re.search(r"STOPPED: (\d+) of 60 rounds are over, as in one process", done.stdout)
+    assert over is not None, done.stdout
+    assert int(over[1]) >= 2, done.stdout
 
 
 def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:

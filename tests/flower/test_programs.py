@@ -3,76 +3,159 @@
 from __future__ import annotations
 
 import importlib
+import math
+from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import fgl_secure
-from fgl_secure.auditing.program_method import ProgramMethod
-from fgl_secure.auditing.programs import filled
+from fgl_secure.auditing.method import Asked, Method, Source
+from fgl_secure.auditing.plan import Plan
 from fgl_secure.errors import InputError
-from fgl_secure.flower.programs import ProgramRun
+from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods import FedSpray, HiFGL
-from fgl_secure.schemes import assignment
+from fgl_secure.graph.graph_sets.catalogue import GraphSets
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.silo import Silo
 from tests.flower.nodes import reports_of
 from tests.graphs import two_communities
 
 OWN = Path(__file__).parents[2] / "examples" / "own"
+GRAPH = two_communities(devices=48, silos=3)
+DATA: dict[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": two_communities(devices=48, silos=4)}
+METHODS: tuple[Method, ...] = (
+    HiFGL(epochs=2),
+    FedStruct(epochs=2),
+    FedAvg(epochs=2),
+    FedSpray(epochs=2),
+    Fed2GNN(epochs=2, hops=1, neighbours=4),
+    FedVN(epochs=1),
+)
+OTHERS = (
+    (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),
+    (HiFGL(epochs=2, preset="paper"), "relay-coded[k_min=1]"),
+    (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
+    (FedSpray(epochs=1, preset="paper"), "lightsecagg"),
+    (FedStruct(epochs=1, features="degree", preset="paper"), "ckks"),
+    (FedStruct(epochs=1), "relay-coded[k_min=1]"),
+)
 
 
-@pytest.fixture(scope="module")
-def graph() -> FederatedGraph:
-    return two_communities(devices=48, silos=3)
+def job_of(method: Method, scheme: str | None, data: Source | None = None) -> Job:
+    (subject,) = method.plan(data or DATA.get(method.name, GRAPH), scheme or method.trained).subjects
+    assert subject.job is not None
+    return subject.job
 
 
-def check(method: ProgramMethod, graph: FederatedGraph, scheme: str) -> None:
-    """Losses, the selected round and accuracies are those of one process, in every silo's report."""
-    schemes = method.assigned(filled(assignment(scheme, method.topologies), graph.num_silos))
-    run = ProgramRun(method, schemes, graph.num_silos)
-    reports = reports_of(run, [Silo.of(graph, silo) for silo in range(graph.num_silos)])
-    expected = fgl_secure.train(method, graph, scheme).result
-    for report in reports.values():
-        assert tuple(report["losses"]) == expected.losses
-        assert int(report["selected round"]) == expected.selected_round
-        assert float(report["test"]) == expected.accuracy.test
-        assert float(report["validation"]) == expected.accuracy.validation
+def alike(report: dict[str, np.ndarray], expected: TrainingResult) -> bool:
+    """Whether losses, the selected round and accuracies are those of one process."""
+    accuracy = expected.accuracy
+    figures = [float(report["test"]), float(report["validation"])]
+    wanted = [math.nan if found is None else found for found in (accuracy.test, accuracy.validation)]
+    same = tuple(report["losses"]) == expected.losses and int(report["selected round"]) == expected.selected_round
+    return same and np.array_equal(figures, wanted, equal_nan=True)
 
 
-@pytest.mark.parametrize("scheme", ["plaintext", "relay-coded[k_min=1]", "relay-coded,server=lightsecagg"])
-def test_hifgl_is_that_of_one_process(graph: FederatedGraph, scheme: str) -> None:
-    """Under its default secure schemes among others."""
-    check(HiFGL(epochs=2), graph, scheme)
+def check(method: Method, scheme: str | None) -> None:
+    """Every silo's report has the figures of one process."""
+    data = DATA.get(method.name, GRAPH)
+    expected = fgl_secure.train(method, data, scheme).result
+    reports = reports_of(job_of(method, scheme))
+    assert len(reports) >= 3
+    assert all(alike(dict(report), expected) for report in reports.values())
+
+
+@pytest.mark.parametrize("scheme", [None, "plaintext"])
+@pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
+def test_every_method_is_that_of_one_process(method: Method, scheme: str | None) -> None:
+    """Under its default secure schemes, and in the clear."""
+    check(method, scheme)
+
+
+@pytest.mark.parametrize(("method", "scheme"), OTHERS, ids=lambda each: getattr(each, "name", each))
+def test_other_schemes_and_presets_are_those_of_one_process(method: Method, scheme: str) -> None:
+    """Schemes that add up otherwise, edges within splits alone, and local steps on drawn batches."""
+    check(method, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["plaintext", "relay-coded[k_min=1]"])
-def test_a_method_of_ones_own_is_that_of_one_process(
-    graph: FederatedGraph, scheme: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_of_ones_own_is_that_of_one_process(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Label propagation as its page has it, without an edit."""
     monkeypatch.syspath_prepend(str(OWN))
-    check(importlib.import_module("label_propagation").LabelPropagation(epochs=2), graph, scheme)
+    check(importlib.import_module("label_propagation").LabelPropagation(epochs=2), scheme)
 
 
-def test_what_cannot_run_apart_is_refused_before_anything_starts(graph: FederatedGraph) -> None:
-    """Schemes that silos cannot follow, too few silos, and methods that are no programs."""
+def test_clients_draw_their_noise_themselves() -> None:
+    """Every client adds its share of the noise with coins of its own, so that no two runs agree, nor have the clear."""
+    noisy = FedAvg(epochs=2, noise=1.0)
+    runs = [reports_of(job_of(method, None))[0]["losses"] for method in (noisy, noisy, FedAvg(epochs=2))]
+    assert len({losses.tobytes() for losses in runs}) == 3
+    assert np.isfinite(runs).all()
+
+
+def test_what_cannot_run_apart_is_refused_before_anything_starts() -> None:
+    """Schemes that silos cannot follow, and too few silos."""
     for scheme in ("secmp", "relay-coded[anon]"):
         with pytest.raises(InputError, match="scheme of neighbours must be plaintext, or relay-coded in profile base"):
-            train_on_flower(HiFGL(), graph, scheme)
+            train_on_flower(HiFGL(), GRAPH, scheme)
     with pytest.raises(InputError, match="silos must be at least 3"):
         train_on_flower(HiFGL(), two_communities(silos=2), "plaintext")
-    with pytest.raises(InputError, match="method must be a program of one silo"):
-        train_on_flower(FedSpray(), graph)
 
 
-def test_shares_in_files_are_those_cut_from_the_graph(graph: FederatedGraph, tmp_path: Path) -> None:
-    """What a node reads is what its silo holds, degrees and the name of the graph among it."""
-    silo = Silo.of(graph, 1)
-    silo.save(tmp_path / "silo1")
-    found = Silo.load(tmp_path / "silo1")
+class Alone(FedAvgSubject):
+    """A subject with a loop of its own."""
+
+    @property
+    def job(self) -> None:  # type: ignore[override]  # as of a method with a loop of its own
+        """None: it is no program of one silo."""
+        return
+
+
+def alone_plan(method: FedAvg, asked: Asked) -> Plan:
+    plan = fedavg_plan(method, asked)
+    (subject,) = plan.subjects
+    assert isinstance(subject, FedAvgSubject)
+    kept = (subject.method, subject.seed, subject.graph, subject.preset, subject.rule, subject.device)
+    return replace(plan, subjects=(Alone(*kept),))
+
+
+class NoProgram(FedAvg):
+    """A method that cannot leave its process."""
+
+    planner: ClassVar[str] = f"{__name__}:alone_plan"
+
+
+def test_methods_that_are_no_programs_are_refused() -> None:
+    """Those whose subjects have no job."""
+    with pytest.raises(InputError, match="method must be a program of one silo for the engine flower; found fedavg"):
+        train_on_flower(NoProgram(), GRAPH)
+    with pytest.raises(NotImplementedError, match="must have a job, or train by itself"):
+        fgl_secure.train(NoProgram(), GRAPH)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
+def test_shares_in_files_are_those_cut_from_the_data(method: Method, tmp_path: Path) -> None:
+    """What a node reads is what its silo holds, what its method needs beside the graph among it."""
+    job = job_of(method, None)
+    save_shares(job, tmp_path)
+    silo, found = job.share(1), Silo.load(tmp_path / "silo1")
     assert found.facts == silo.facts
-    assert found.facts.name == graph.graph.name
-    assert np.array_equal(found.degrees, graph.in_degree[silo.nodes])
+    assert found.facts.name == job.graph.graph.name
+    assert np.array_equal(found.degrees, job.graph.in_degree[silo.nodes])
+    assert all(np.array_equal(found.own[name], value) for name, value in silo.own.items())
+    assert found.own.keys() == silo.own.keys()
+
+
+def test_nothing_of_the_data_is_in_what_all_nodes_are_told() -> None:
+    """A task says what is done; the graph is in the shares alone."""
+    for method in METHODS:
+        task = job_of(method, None).task
+        cells = [cell.cell_contents for cell in task.make.__closure__ or ()]
+        assert not any(isinstance(each, FederatedGraph | Silo) for each in cells)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from fgl_secure.coins import SystemCoins
-from fgl_secure.flower.silos import fresh_session
+from fgl_secure.flower.mailbox import fresh_session
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.processes.sealing import carried
-from fgl_secure.training.processes.sum_server import SumServer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flower_silos"
 SILOS = 3
@@ -32,13 +31,13 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
             del sys.modules[name]
 
 
-def found_by_parties(script: ModuleType, folder: Path, method: str, rounds: int) -> dict[str, Array]:
+def found_by_parties(script: ModuleType, folder: Path, config: dict[str, str | int]) -> dict[str, Array]:
     """What the server app would write, from parties that are carried each other's messages."""
-    task, session = script.task, fresh_session()
-    shares = [*script._shares(folder, SILOS), *[""] * SILOS]
-    count = task.parties(method, SILOS)
-    group = {n: task.party(method, SILOS, rounds, n, session, shares[n]) for n in range(count)}
-    server = SumServer(task.company(SILOS, session), SystemCoins())
+    run, session = script.task.run_of(config), fresh_session()
+    script.save_shares(script._job(config), folder)
+    held = {n: partial(script.task.held, n, SILOS, str(folder / f"silo{n}")) for n in range(run.parties)}
+    group = {n: run.party(n, session, held[n]) for n in range(run.parties)}
+    server = run.server(session)
     posts: dict[int, dict[int, bytes]] = {}
     while any(group[silo].report is None for silo in range(SILOS)):
         posts = carried({n: party.turn(posts.get(n, {})) for n, party in group.items()}, server)
@@ -56,12 +55,13 @@ def test_options_out_of_range_are_one_line(
     assert (printed.out, printed.err.count("\n")) == ("", 1)
 
 
-@pytest.mark.parametrize("method", ["fedstruct", "hifgl"])
+@pytest.mark.parametrize("method", ["fedavg", "fedstruct", "hifgl"])
 def test_the_check_of_the_example_holds(
     script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
     """Parties that hold the files of their shares train what one process trains; a wrong loss is noticed."""
-    found, expected = found_by_parties(script, tmp_path, method, 2), script._expected(method, SILOS, 2)
+    config = {"method": method, "silos": SILOS, "rounds": 2, "scheme": script.task.MASKS}
+    found, expected = found_by_parties(script, tmp_path, config), script._job(config).train()
     assert script._verdict(found, expected) == 0
     found["0/losses"] = found["0/losses"] + np.array([0.0, 1e-3])
     assert script._verdict(found, expected) == 1

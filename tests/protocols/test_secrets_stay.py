@@ -26,7 +26,7 @@ from fgl_secure.schemes import server_scheme
 from tests.protocols.hostile import WIDTH, small
 from tests.protocols.test_roles import ALL
 
-SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, padding=3), RelayCoded(T=2, R=4))
+SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, max_degree=3), RelayCoded(T=2, R=4))
 SENT = frozenset({"seeds", "numbers"})
 """What unnamed senders draw for relays, which are sent it, sealed."""
 PART = 16

@@ -13,7 +13,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import silos_of, train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Channel
@@ -71,7 +71,7 @@ def test_attention_trains_alike_over_relays(graph: FederatedGraph) -> None:
     runs = []
     for scheme in (Plaintext(), RelayCoded(k_min=1)):
         channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
-        runs.append(train_hifgl(graph, scheme, channel, QUICK, backbone="gat"))
+        runs.append(silos_of(graph, scheme, QUICK, backbone="gat").train(channel))
     plain, secured = runs
     assert np.allclose(plain.losses, secured.losses, atol=1e-3)
     assert plain.accuracy == secured.accuracy
@@ -82,14 +82,16 @@ def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) 
     """Attention weighs projected rows: raw ones must not be summed once for all."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     with pytest.raises(InputError, match="static_first_layer must be false for gat"):
-        silos_of(graph, Plaintext(), channel, replace(QUICK, static_first_layer=True), backbone="gat")
+        silos_of(graph, Plaintext(), replace(QUICK, static_first_layer=True), backbone="gat").opened(channel)
 
 
 def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is registered once, is a word, and stands for what makes layers; a model is then made of these."""
     monkeypatch.setattr(backbones, "_registered", {})
     backbones.register_backbone("mean", SAGELayer)
-    silos = silos_of(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), QUICK, backbone="mean")
+    silos = silos_of(graph, Plaintext(), QUICK, backbone="mean").opened(
+        Channel(hierarchy_of(graph), SimulationCoins(0))
+    )
     assert all(isinstance(p, HiFGL) and isinstance(p.layers[0], SAGELayer) for p in silos.programs)
     for name, layer in (("mean", SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
         with pytest.raises(InputError):

@@ -18,7 +18,8 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, View
 from fgl_secure.runtime.packing import Array
 from fgl_secure.schemes import names, server_scheme
-from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.device_gradients import DeviceFactors
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of

@@ -14,7 +14,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.collectives import Call, Collectives
+from fgl_secure.training.calls import Call
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.processes.parcels import Parcel

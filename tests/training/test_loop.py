@@ -9,7 +9,7 @@ import torch
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import DeviceUnavailableError, InputError, UnknownNameError
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
 from fgl_secure.training.loop import TrainingResult, compute_device
@@ -23,7 +23,7 @@ NEVER_BETTER = replace(QUICK, learning_rate=1e-30)
 
 
 def train(preset: Preset) -> TrainingResult:
-    return train_hifgl(GRAPH, Plaintext(), Channel(hierarchy_of(GRAPH), SimulationCoins(0)), preset)
+    return silos_of(GRAPH, Plaintext(), preset).train(Channel(hierarchy_of(GRAPH), SimulationCoins(0)))
 
 
 @pytest.mark.parametrize("patience", [1, 3])
@@ -74,7 +74,7 @@ def test_progress_is_told_after_every_round() -> None:
     """The callback hears rounds done and rounds at most."""
     heard: list[tuple[int, int]] = []
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
-    train_hifgl(GRAPH, Plaintext(), channel, QUICK.with_epochs(3), progress=lambda *now: heard.append(now))
+    silos_of(GRAPH, Plaintext(), QUICK.with_epochs(3)).train(channel, lambda *now: heard.append(now))
     assert heard == [(1, 3), (2, 3), (3, 3)]
 
 
@@ -104,4 +104,4 @@ def test_a_channel_for_other_parties_is_refused(silos: int) -> None:
     """The channel must be between the parties of the graph, not only as many."""
     others = Directory.hierarchy(silos, GRAPH.num_devices + GRAPH.num_silos - silos)
     with pytest.raises(InputError):
-        train_hifgl(GRAPH, Plaintext(), Channel(others, SimulationCoins(0)), QUICK.with_epochs(1))
+        silos_of(GRAPH, Plaintext(), QUICK.with_epochs(1)).train(Channel(others, SimulationCoins(0)))

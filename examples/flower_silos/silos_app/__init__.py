@@ -1,1 +1,1 @@
-"""HiFGL and FedStruct with silos as SuperNodes."""
+"""Methods with silos as SuperNodes."""

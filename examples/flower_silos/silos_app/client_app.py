@@ -18,12 +18,12 @@ def number_of(context: Context) -> int:
 
 
 def party_of(context: Context, session: bytes) -> SealedParty:
-    """The party as it is before the first turn; Flower's context keeps what becomes of it."""
+    """The party as it is before the first turn; a file or Flower's context keeps what becomes of it."""
     from silos_app import task  # noqa: PLC0415  # torch takes seconds
 
-    method, silos, rounds = (context.run_config[key] for key in ("method", "silos", "rounds"))
+    run, number = task.run_of(context.run_config), number_of(context)
     share = str(context.node_config.get("share", ""))
-    return task.party(str(method), int(silos), int(rounds), number_of(context), session, share)
+    return run.party(number, session, lambda: task.held(number, run.silos, share))
 
 
 app = silo_app(number_of, party_of, silos=lambda context: int(context.run_config["silos"]))

@@ -8,25 +8,30 @@ import numpy as np
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from fgl_secure.coins import SystemCoins
-from fgl_secure.flower.silos import SiloMailbox, fresh_session
-from fgl_secure.training.processes.sum_server import SumServer
+from fgl_secure.flower.mailbox import Reports, SiloMailbox, fresh_session
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Runs all turns, prints what came of it, and writes `result` if one is named."""
+    """Runs all turns; prints what came of it, also of a run that stops, and writes `result` if one is named."""
     from silos_app import task  # noqa: PLC0415
 
     config = context.run_config
-    silos, timeout = int(config["silos"]), float(config["timeout"])
-    server = SumServer(task.company(silos, fresh_session()), SystemCoins())
-    reports = SiloMailbox(grid, server, task.parties(str(config["method"]), silos), timeout).run()
-    report = reports[0]
-    print(f"losses {report['losses'].round(4).tolist()}, accuracy on test nodes {float(report['test']):.3f}")
-    if config["result"]:
+    run = task.run_of(config)
+    mailbox = SiloMailbox(grid, run.server(fresh_session()), run.parties, float(config["timeout"]))
+    try:
+        mailbox.run()
+    finally:
+        _tell(mailbox.finished, str(config["result"]))
+
+
+def _tell(reports: Reports, result: str) -> None:
+    if reports:
+        report = reports[0]
+        print(f"losses {report['losses'].round(4).tolist()}, accuracy on test nodes {float(report['test']):.3f}")
+    if result:
         found = {f"{silo}/{name}": value for silo, each in reports.items() for name, value in each.items()}
-        with Path(str(config["result"])).open("wb") as file:
+        with Path(result).open("wb") as file:
             np.savez(file, allow_pickle=False, **found)

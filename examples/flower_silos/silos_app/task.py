@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.graph.split import random_split
+from fgl_secure.methods.fedavg.training import FedAvg
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.presets import fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER
+from fgl_secure.schemes import server_scheme
+from fgl_secure.training.job import Task
 from fgl_secure.training.presets import HONEST, Preset
-from fgl_secure.training.processes.relay import RelayProcess, RelaySums
-from fgl_secure.training.processes.sealing import SealedParty
-from fgl_secure.training.processes.silo_process import SiloProcess
-from fgl_secure.training.processes.sums import Company
+from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.silo import Silo
 
 NODES = 300
 RELAYS = RelayCoded()
+MASKS = "pairwise-masking"
 
 
 def federated(silos: int) -> FederatedGraph:
@@ -36,49 +37,46 @@ def federated(silos: int) -> FederatedGraph:
     return FederatedGraph.from_assignment(graph, np.arange(NODES) % silos, random_split(NODES, 0))
 
 
-def fedstruct(rounds: int) -> FedStructTask:
-    """FedStruct with Hop2Vec, small; everything that is added up is masked."""
+def fedstruct(rounds: int, scheme: str) -> FedStructTask:
+    """FedStruct with Hop2Vec, small; terms for one client and gradients for the server go under one scheme."""
     usual = replace(fedstruct_preset("honest", "Cora"), epochs=rounds, learning_rate=0.02, hops=2, kept=None)
-    small = replace(usual, structure_width=8, structure_hidden=(16,), feature_hidden=(16,))
-    return FedStructTask(small, RowExchange(PairwiseMasking(), PairwiseMasking()))
+    chosen = replace(usual, structure_width=8, structure_hidden=(16,), feature_hidden=(16,))
+    return FedStructTask(chosen, RowExchange(server_scheme(scheme), server_scheme(scheme)))
 
 
-def hifgl(rounds: int) -> Preset:
-    """HiFGL with a small GCN."""
+def small(rounds: int) -> Preset:
+    """A small GCN, for HiFGL and for federated averaging."""
     return replace(HONEST, epochs=rounds, hidden=16)
 
 
-def company(silos: int, session: bytes) -> Company:
-    """Silos add up under pairwise masking."""
-    return Company(silos, PairwiseMasking(), session)
-
-
-def parties(method: str, silos: int) -> int:
-    """Silos, and relays where the method has them."""
-    return silos + (RELAYS.R if method == "hifgl" else 0)
-
-
-def party(method: str, silos: int, rounds: int, number: int, session: bytes, share: str) -> SealedParty:
-    """One of them, before its first turn.
+def task(method: str, rounds: int, scheme: str = MASKS) -> Task:
+    """What every silo is told: its program, and the schemes of its sums.
 
     Args:
-        method: "fedstruct" or "hifgl".
-        silos: how many.
+        method: "fedavg", "fedstruct" or "hifgl".
         rounds: of training.
-        number: of the party: silos come first.
-        session: of the run.
-        share: file with what a silo holds; if empty it is cut out of the whole graph, which no silo would have.
+        scheme: adds silos' vectors up.
     """
-    coins = SystemCoins()
-    if number >= silos:
-        relay = RelayProcess(number - silos, silos, RELAYS, session, coins)
-        return SealedParty(number, parties(method, silos), relay, session, coins)
-    held = Silo.load(Path(share)) if share else Silo.of(federated(silos), number)
-    if method == "hifgl":
-        sums = RelaySums(held, RELAYS, session, coins)
-        preset = hifgl(rounds)
-        program = SiloProcess(held, lambda talk: HiFGL(talk, preset), company(silos, session), coins, sums, RELAYS)
-    else:
-        chosen = fedstruct(rounds)
-        program = SiloProcess(held, lambda talk: FedStruct(talk, chosen), company(silos, session), coins)
-    return SealedParty(number, parties(method, silos), program, session, coins)
+    if method == "fedavg":
+        return Task(lambda talk, _: FedAvg(talk, small(rounds)), {SERVER: server_scheme(scheme)}, rounds)
+    if method == "fedstruct":
+        chosen = fedstruct(rounds, scheme)
+        return Task(lambda talk, _: FedStruct(talk, chosen), chosen.exchange.schemes, rounds)
+    schemes = {NEIGHBOURS: RELAYS, MEMBERS: RELAYS, SERVER: server_scheme(scheme)}
+    return Task(lambda talk, _: HiFGL(talk, small(rounds)), schemes, rounds)
+
+
+def run_of(config: Mapping[str, str | int | float | bool]) -> ProgramRun:
+    """What every process is told, from the run's configuration."""
+    return ProgramRun(task(str(config["method"]), int(config["rounds"]), str(config["scheme"])), int(config["silos"]))
+
+
+def held(number: int, silos: int, share: str) -> Silo:
+    """What a silo holds.
+
+    Args:
+        number: of the silo.
+        silos: how many.
+        share: file with it; if empty it is cut out of the whole graph, which no silo would have.
+    """
+    return Silo.load(Path(share)) if share else Silo.of(federated(silos), number)

@@ -11,7 +11,6 @@ import torch
 from fgl_secure.algebra.exact_products import Centred
 from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of, timing_of
 from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
-from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
@@ -22,7 +21,6 @@ from fgl_secure.protocols.coded_products.code import relay_products
 from fgl_secure.protocols.topology import MEMBERS
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.schemes import Assignment
-from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 EPOCHS, DENSE_EPOCHS = 9, 2
 """Rounds of each; the first, which compiles, agrees on keys and shares what is static, is apart."""
@@ -83,9 +81,9 @@ def _measured(runs: dict[str, Prepared]) -> tuple[list[Timing], list[Figure]]:
 
 
 def _epoch(prepared: Prepared, schemes: Assignment) -> tuple[Round, Channel]:
-    channel = Channel(hierarchy_of(prepared.graph, helpers_of(schemes.values())), SystemCoins())
-    silos = silos_of(prepared.graph, schemes, channel, prepared.preset, device=torch.device("cpu"))
-    return silos.round, channel
+    job = silos_of(prepared.graph, schemes, prepared.preset, device=torch.device("cpu"))
+    channel = job.channel()
+    return job.opened(channel).round, channel
 
 
 def _sent(prepared: Prepared, channel: Channel) -> list[Figure]:

@@ -126,7 +126,7 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
 
 def _secured(prepared: Prepared, run: Assignment, name: str) -> _Case:
     channel = Channel(hierarchy_of(prepared.graph, helpers_of(run.values())), SystemCoins())
-    silos = silos_of(prepared.graph, run, channel, prepared.preset, device=torch.device("cpu"))
+    silos = silos_of(prepared.graph, run, prepared.preset, device=torch.device("cpu")).opened(channel)
     return _Case(name, silos.round, channel)
 
 

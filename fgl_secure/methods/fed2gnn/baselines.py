@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from enum import StrEnum
 
@@ -11,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.coins import SystemCoins
+from fgl_secure.coins import Coins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.averaging import Averaged
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
@@ -21,12 +20,8 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime import Channel
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.rounds import run
+from fgl_secure.training.job import Job, Task
 
 Ids = NDArray[np.int64]
 
@@ -89,45 +84,40 @@ def seen_by(graph: FederatedGraph, baseline: Fed2GNNBaseline, hops: int) -> tupl
     return seen, hops if baseline is Fed2GNNBaseline.FULL else 0
 
 
-def train_fed2gnn_baseline(
+def baseline_of(
     graph: FederatedGraph,
     baseline: Fed2GNNBaseline,
     preset: Fed2GNNPreset,
     *,
-    channel: Channel | None = None,
     scheme: Scheme | None = None,
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
-    progress: Progress | None = None,
-) -> TrainingResult:
-    """Trains with one local step a round, on features as they are or, if the preset says so, on the latent map.
+) -> Job:
+    """Clients with one local step a round, on features as they are or, if the preset says so, on the latent map.
 
-    Central training has features as they are: nobody needs to be told less.
+    Central training has features as they are: nobody needs to be told less. Programs hold the graph that they see,
+    and so run in one process alone.
 
     Args:
         graph: who has what; every edge in both directions.
         baseline: who sees which edges.
         preset: how to train.
-        channel: between server and clients; a fresh one by default.
         scheme: of what clients send the server; in the clear by default.
         backbone: "gcn", "sage" or "dagnn".
         seed: of initial weights and dropout.
         device: where model compute runs.
-        progress: called after each round.
     """
-    start, central = time.perf_counter(), baseline is Fed2GNNBaseline.CENTRAL
+    central = baseline is Fed2GNNBaseline.CENTRAL
     graph = graph.in_one_silo() if central else graph
     seen, reach = seen_by(graph, baseline, preset.hops)
-    channel = channel or Channel(hierarchy_of(graph), SystemCoins())
     if central or not preset.shared_latent:
         preset = replace(preset, latent=None)
 
-    def make(talk: Collectives) -> Seen:
+    def make(talk: Collectives, _coins: Coins) -> Seen:
         return Seen(talk, preset, seen, reach, backbone=backbone, seed=seed, device=device)
 
-    process = OneProcess(graph, {SERVER: scheme or Plaintext()}, channel, make)
-    return run(process, preset.epochs, channel.transcript, progress, start=start)
+    return Job(Task(make, {SERVER: scheme or Plaintext()}, preset.epochs), graph)
 
 
 def surroundings(

@@ -42,6 +42,9 @@ class Fed2GNN(Method):
         "relay-coded": "a client sums over k_min other clients or more, and their differences; the server the sum of "
         "the models",
     })  # fmt: skip
+    tells: ClassVar = MappingProxyType({
+        ("wanted messages", "silo", "silo"): "which edges between two clients their nodes picked, and then ask about",
+    })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("neighbours", "server")
     usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1}}
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "relay-coded")

@@ -38,7 +38,6 @@ from fgl_secure.runtime import Channel, Role, Step
 from fgl_secure.runtime.packing import Array, Arrays
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import Between
 from fgl_secure.training.program import Program
 
 Reals = NDArray[np.float64]
@@ -276,13 +275,13 @@ def hop_sums(
     process = OneProcess(graph, {NEIGHBOURS: scheme}, channel, make, width=x.shape[1], between=between)
     process.round(0)
     reports = [program.report for program in process.programs]
-    note_heard(channel, graph, between, [report["heard"] for report in reports])
+    note_heard(channel, graph, between.edges[1], [report["heard"] for report in reports])
     return HopSums(*(_of_all(graph, [report[name] for report in reports]) for name in ("f", "mu", "eta")))
 
 
-def note_heard(channel: Channel, graph: FederatedGraph, between: Between, heard: list[Reals]) -> None:
-    """Notes the sums that clients got in each hop, float64 [K, m, d] of each, with their own knowledge."""
-    there = np.unique(between.edges[1])
+def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, heard: list[Reals]) -> None:
+    """Notes the sums that clients got for nodes that ask in each hop, float64 [K, m, d] of each, as own knowledge."""
+    there = np.unique(asking)
     owners = channel.parties.ids(Role.SILO)[graph.silo_of[there]]
     for hop, total in enumerate(_of_all(graph, heard)):
         channel.note_inputs(HOP_SUMS, Step(0, hop), owners, np.column_stack([there, total[there]]))

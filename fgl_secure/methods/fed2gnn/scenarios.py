@@ -100,13 +100,14 @@ def trained_hops(
         seed: of the run and its coins.
         device: where model compute runs.
     """
-    parties = hierarchy_of(graph, scheme.helpers)
-    channel = Channel(parties, SimulationCoins(seed), Recording.everything(1))
     schemes = {NEIGHBOURS: scheme, SERVER: averaging}
-    process, asked, between = clients_of(graph, schemes, channel, preset, backbone=backbone, seed=seed, device=device)
+    job = clients_of(graph, schemes, preset, backbone=backbone, seed=seed, device=device)
+    channel, asked = job.channel(SimulationCoins(seed), Recording.everything(1)), job.heard or graph
+    process = job.opened(channel)
     process.begin()
     clients = [client for client in process.programs if isinstance(client, Fed2GNN)]
-    note_heard(channel, graph, between, [client.heard for client in clients])
+    asking = client_pairs(asked, channel, None, least_group(scheme))[1].asking
+    note_heard(channel, graph, asking, [client.heard for client in clients])
     values = np.empty((graph.num_devices, clients[0].had.values.shape[1]))
     for client in clients:
         values[client.silo.nodes] = client.had.values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.claims import claim_of
@@ -21,16 +19,16 @@ from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
 from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, trained_hops
-from fgl_secure.methods.fed2gnn.training import train_fed2gnn
+from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
-from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.runtime import Claim
 from fgl_secure.schemes import parse
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.presets import check_selection
 
 AVERAGING: Scheme = PairwiseMasking()
@@ -86,26 +84,17 @@ class Fed2GNNSubject(Subject):
         """That of both schemes."""
         return {self.name: claim_of(self.scheme, self.averaging, self.graph.num_silos)}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Exchanges hop sums and trains."""
-        parties = hierarchy_of(self.graph, self.scheme.helpers)
-        channel = Channel(parties, coins or SystemCoins(), recording)
-        return train_fed2gnn(
+    @property
+    def job(self) -> Job:
+        """Hop sums are exchanged, and models trained."""
+        return clients_of(
             self.graph,
             {NEIGHBOURS: self.scheme, SERVER: self.averaging},
-            channel,
             self.preset,
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,
-            progress=progress,
         )
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
         """The exchange of hop sums."""

@@ -11,15 +11,13 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.training import train_fed2gnn
+from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.topology import NEIGHBOURS
-from fgl_secure.runtime import Channel
 from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
 from fgl_secure.training.loop import TrainingResult
-from fgl_secure.training.parties import hierarchy_of
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Over the test nodes of all clients together."""
@@ -79,9 +77,9 @@ class Fed2GNNRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the choices' scheme computes the sums over neighbours."""
         graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
-        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed))
         preset, backbone = self.setting.preset(data, choices), self.setting.backbone
-        return _measured(train_fed2gnn(graph, {NEIGHBOURS: scheme}, channel, preset, backbone=backbone, seed=seed))
+        clients = clients_of(graph, {NEIGHBOURS: scheme}, preset, backbone=backbone, seed=seed)
+        return _measured(clients.train(clients.channel(SimulationCoins(seed))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +97,8 @@ class BaselineRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear."""
         graph, preset = self.setting.federated(data, seed), self.setting.preset(data, choices)
-        backbone = self.setting.backbone
-        return _measured(train_fed2gnn_baseline(graph, self.baseline, preset, backbone=backbone, seed=seed))
+        clients = baseline_of(graph, self.baseline, preset, backbone=self.setting.backbone, seed=seed)
+        return _measured(clients.train())
 
 
 def _measured(result: TrainingResult) -> Mapping[Metric, float]:

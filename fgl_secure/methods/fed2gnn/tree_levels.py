@@ -1,4 +1,4 @@
-"""One level of a client's trees after the other, from sums alone (Fed2GNN, Algorithm 2) or from the true graph.
+"""One level of a client's trees after the other, from sums alone (Fed2GNN, Algorithm 2).
 
 A level is decoded into single nodes, or one node with the mean of the level stands for all of it (the last layer of the
 paper's trees, "a single node", and every layer below the decoded ones here). A node that stands for n others is joined
@@ -14,9 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.decoder import Decoder
-from fgl_secure.methods.fed2gnn.neighbourhoods import walk_sums
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -117,43 +115,3 @@ class DecodedChildren(Children):
         if elements.shape[1] < 2 or not self._decoders:  # a row and a sum
             return np.full(len(elements), self._usual)
         return self._decoders[max(self._decoders)].degrees(elements)
-
-
-class TrueChildren(Children):
-    """The children that are there: what no client knows, for comparison.
-
-    Args:
-        graph: who has what, with the edges of neighbours that are asked for.
-        values: float64 [n, w], rows as they are exchanged.
-        mu: float64 [K - 1, n, w], sums over walks.
-        usual: as in `DecodedChildren`.
-    """
-
-    def __init__(self, graph: FederatedGraph, values: Reals, mu: Reals, usual: float) -> None:
-        self._graph, self._usual = graph, usual
-        source, target = graph.edges
-        self._child, n = source, graph.num_devices
-        self._elements = walk_sums(np.stack([target, source]), values, mu)
-        self._first = np.searchsorted(target, np.arange(n + 1))
-        self._degree = graph.in_degree.astype(np.float64)
-
-    def single(self, level: Level) -> Level:
-        """Looks the neighbours up: of roots those at other clients, of other nodes all but the father."""
-        counts = np.diff(self._first)[level.node]
-        parent = np.repeat(np.arange(level.size), counts)
-        edge = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts - self._first[level.node], counts)
-        node = self._child[edge]
-        silo = self._graph.silo_of
-        root = level.father[parent] == UNKNOWN
-        kept = np.where(root, silo[node] != silo[level.node[parent]], node != level.father[parent])
-        parent, edge, node = parent[kept], edge[kept], node[kept]
-        elements = self._elements[edge][:, : level.below.shape[1]]
-        neighbours = self._degree[node]
-        ones = np.ones(len(node))
-        return Level(
-            parent, elements[:, 0], elements[:, 1:], neighbours - 1, neighbours, ones, node, level.node[parent]
-        )
-
-    def degrees(self, elements: Reals) -> Reals:
-        """The usual number: no true node is the mean of others."""
-        return np.full(len(elements), self._usual)

@@ -14,7 +14,8 @@ from fgl_secure.coins import Coins
 from fgl_secure.dp import Perturbation, rounded_at_random
 from fgl_secure.dp.mechanisms import DiscreteGaussian
 from fgl_secure.errors import InputError
-from fgl_secure.training.collectives import Collectives, Reals
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
 
 GRID_SIGMA = 1024.0
 """Standard deviation of the noise in steps of the grid that gradients are rounded to."""

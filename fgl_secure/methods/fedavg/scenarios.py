@@ -16,10 +16,9 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, clients_of
-from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.runtime import PublicParameters, Recording, Transcript
 from fgl_secure.training.backbones import LAYERS, make_layers
 from fgl_secure.training.parameters import flat
-from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Preset
 
 Ids = NDArray[np.int64]
@@ -55,10 +54,11 @@ def one_round(
         backbone: "gcn" or "sage".
         seed: of weights, batches and coins.
     """
-    channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
     local = local or LocalTraining()
     batches = drawn_batches(graph, local.batch, seed)
-    clients_of(graph, rule, channel, preset, local, backbone=backbone, seed=seed, first=batches).round(0)
+    job = clients_of(graph, rule, preset, local, backbone=backbone, seed=seed, first=batches)
+    channel = job.channel(SimulationCoins(seed), Recording.everything())
+    job.opened(channel).round(0)
     model = gradient_model(graph, preset, local, backbone, seed)
     return attacked_round(channel.transcript, graph, model, batches, label, what)
 

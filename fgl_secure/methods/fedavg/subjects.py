@@ -15,7 +15,7 @@ from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -23,12 +23,12 @@ from fgl_secure.methods.fedavg.claims import claim_of
 from fgl_secure.methods.fedavg.configuration import FedAvg
 from fgl_secure.methods.fedavg.scenarios import attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS
-from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, draws_of, train_fedavg
+from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Claim, Recording
+from fgl_secure.runtime import Claim
 from fgl_secure.statistics.lower_bounds import gaussian_bound
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Preset, preset
 from fgl_secure.training.server_sums import promises, server_schemes
 
@@ -111,21 +111,17 @@ class FedAvgSubject(Subject):
         claim = claim_of(self.rule, self.graph.num_silos)
         return dict.fromkeys((self.name, f"{self.name}[{SMALL}]", f"{self.name}[{SINGLE}]"), claim)
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Trains to the end."""
-        channel = Channel(hierarchy_of(self.graph), coins or SystemCoins(), recording)
-        return train_fedavg(
+    @property
+    def job(self) -> Job:
+        """The clients, each with its own subgraph."""
+        return clients_of(
             self.graph,
             self.rule,
-            channel,
             self.preset,
             self._local,
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,
-            progress=progress,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:

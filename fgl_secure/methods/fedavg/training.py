@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from fgl_secure.aggregation.privacy import DistributedNoise
+from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime import Channel
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
-from fgl_secure.training.collectives import Collectives, Reals
-from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job, Task
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.rounds import Figures, Rounds, run
+from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
 
 Ids = NDArray[np.int64]
@@ -216,7 +216,6 @@ class FedAvg(Rounds):
 def clients_of(
     graph: FederatedGraph,
     rule: UpdateRule,
-    channel: Channel,
     preset: Preset,
     local: LocalTraining | None = None,
     *,
@@ -224,13 +223,12 @@ def clients_of(
     seed: int = 0,
     device: torch.device | None = None,
     first: Sequence[Ids] | None = None,
-) -> OneProcess:
-    """The clients, ready for their first round.
+) -> Job:
+    """Federated averaging of all clients: scored before each round and after the last.
 
     Args:
         graph: who has what; edges between clients go unused.
         rule: how updates become their mean; its scheme adds figures up as well.
-        channel: between the parties of `hierarchy_of(graph)`; keeps what its recording says.
         preset: see `FedAvg`, as for the rest.
         local: what a client does in a round.
         backbone: "gcn" or "sage".
@@ -239,39 +237,10 @@ def clients_of(
         first: for each client the nodes that its rounds begin with.
     """
     threshold = rule.scheme.threshold_for(graph.num_silos)
-    noise = None if rule.noise is None else NoisyUpdates(rule.noise, threshold, channel.coins)
 
-    def make(talk: Collectives) -> FedAvg:
+    def make(talk: Collectives, coins: Coins) -> FedAvg:
+        noise = None if rule.noise is None else NoisyUpdates(rule.noise, threshold, coins)
         own = None if first is None else first[talk.silo.silo]
         return FedAvg(talk, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=own)
 
-    return OneProcess(graph, {SERVER: rule.scheme}, channel, make, heard=graph.restricted_to_silos())
-
-
-def train_fedavg(
-    graph: FederatedGraph,
-    rule: UpdateRule,
-    channel: Channel,
-    preset: Preset,
-    local: LocalTraining | None = None,
-    *,
-    backbone: str = "gcn",
-    seed: int = 0,
-    device: torch.device | None = None,
-    progress: Progress | None = None,
-) -> TrainingResult:
-    """Runs all rounds and selects one as the preset says; models are scored before each round and after the last.
-
-    Args:
-        graph: see `clients_of`, as for the rest.
-        rule: how updates become their mean.
-        channel: keeps the messages.
-        preset: rounds, patience and selection.
-        local: what a client does in a round.
-        backbone: "gcn" or "sage".
-        seed: of initial weights and of batches.
-        device: where model compute runs; the CPU by default.
-        progress: called after each round.
-    """
-    clients = clients_of(graph, rule, channel, preset, local, backbone=backbone, seed=seed, device=device)
-    return run(clients, preset.epochs, channel.transcript, progress)
+    return Job(Task(make, {SERVER: rule.scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())

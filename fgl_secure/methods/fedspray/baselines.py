@@ -11,14 +11,11 @@ from torch.nn import functional
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.client import adam, drawn_network
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds, Outcome, chosen
+from fgl_secure.methods.fedspray.scoring import ChosenRounds, chosen
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime import Channel
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.loop import Progress
-from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures
 
@@ -110,36 +107,24 @@ class PlainClient(ChosenRounds):
         remind(self._steps, within("optimiser", state))
 
 
-def train_baseline(
+def plain_clients(
     baseline: Baseline,
     graph: FederatedGraph,
     scheme: Scheme,
-    channel: Channel,
     preset: FedSprayPreset,
     *,
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Trains a baseline and selects a round as the preset says; one round is reported for all clients.
+) -> Job:
+    """The clients of a baseline; arguments as for `clients_of`.
 
-    Args:
-        baseline: what clients have in common.
-        graph: who has what; edges between clients go unused.
-        scheme: adds the clients' vectors up.
-        channel: between the parties of `hierarchy_of(graph)`; keeps what its recording says.
-        preset: rounds, local epochs, rate, width and how the round is chosen.
-        backbone: "gcn", "sgc" or "sage".
-        seed: of initial weights.
-        device: where model compute runs; the CPU by default.
-        progress: called after each round.
+    Raises:
+        InputError: there is no validation node.
     """
-    clients = OneProcess(
+    return chosen(
         graph,
-        {SERVER: scheme},
-        channel,
-        lambda talk: PlainClient(talk, preset, baseline, backbone=backbone, seed=seed, device=device),
-        heard=graph.restricted_to_silos(),
+        scheme,
+        preset,
+        lambda talk, _: PlainClient(talk, preset, baseline, backbone=backbone, seed=seed, device=device),
     )
-    return chosen(graph, clients, preset, channel, progress)

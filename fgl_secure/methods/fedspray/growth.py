@@ -52,7 +52,8 @@ class Setting:
         quiet = Channel(hierarchy_of(graph), SimulationCoins(0))
         preset = replace(self.preset, epochs=MOST, patience=None)
         chosen = {"backbone": self.backbone, "seed": self.seed, "device": self.device}
-        process = clients_of(graph, scheme or Plaintext(), channel or quiet, preset, **chosen)  # type: ignore[arg-type]
+        job = clients_of(graph, scheme or Plaintext(), preset, **chosen)  # type: ignore[arg-type]
+        process = job.opened(channel or quiet)
         return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,29 +13,16 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, RoundChoice
 from fgl_secure.methods.fedspray.subgraph import Subgraph
-from fgl_secure.runtime import Channel
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.collectives import Collectives, Reals
-from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.rounds import NOTHING, Figures, Rounds, run
+from fgl_secure.training.calls import Reals
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job, Make, Task
+from fgl_secure.training.rounds import NOTHING, Figures, Rounds
 from fgl_secure.training.scoring import COUNTS, counts_of, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """What a run left.
-
-    Attributes:
-        result: as of every method; `selected_round` is that of the reported models.
-        minority: accuracy of the reported round over the test nodes of all clients whose label is not the majority
-            class of their client's labelled nodes; None without any.
-    """
-
-    result: TrainingResult
-    minority: float | None
 
 
 def validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
@@ -113,18 +99,18 @@ class ChosenRounds(Rounds):
 
     @property
     def report(self) -> dict[str, Array]:
-        """As of all training, and the accuracy over minority nodes."""
+        """As of all training, and the accuracy over test nodes that are not of their client's majority class."""
         return {**super().report, "minority": share_of(self._scores.best[COUNTS:])}
 
 
-def chosen(
-    graph: FederatedGraph,
-    clients: OneProcess,
-    preset: FedSprayPreset,
-    channel: Channel,
-    progress: Progress | None,
-) -> Outcome:
-    """Runs all rounds; one round is reported for all clients.
+def chosen(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: Make) -> Job:
+    """Rounds of all clients, of which one is reported for all of them.
+
+    Args:
+        graph: who has what; edges between clients go unused.
+        scheme: adds the clients' vectors up.
+        preset: rounds, and how the round is chosen.
+        make: makes a client's `ChosenRounds`.
 
     Raises:
         InputError: there is no validation node.
@@ -133,6 +119,4 @@ def chosen(
         raise InputError(
             f"masks.validation must mark at least one node, the round is chosen by {preset.choice}; found none"
         )
-    result = run(clients, preset.epochs, channel.transcript, progress)
-    minority = float(clients.programs[0].report["minority"])
-    return Outcome(result, None if np.isnan(minority) else minority)
+    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())

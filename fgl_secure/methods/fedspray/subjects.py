@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.claims import claim_of
@@ -20,12 +18,12 @@ from fgl_secure.methods.fedspray.controls import CONTROLS
 from fgl_secure.methods.fedspray.growth import Setting
 from fgl_secure.methods.fedspray.preset import fedspray_preset
 from fgl_secure.methods.fedspray.scenarios import GROWING, ProxyRuns
-from fgl_secure.methods.fedspray.training import train_fedspray
+from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Claim, Recording
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.runtime import Claim
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_schemes
 
 SPLIT = (0.4, 0.3, 0.3)
@@ -69,26 +67,13 @@ class FedSpraySubject(Subject):
         claim = claim_of(self.scheme, self.graph.num_silos)
         return dict.fromkeys((self.name, f"{self.name}[{GROWING}]"), claim)
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Trains to the end."""
-        channel = Channel(hierarchy_of(self.graph), coins or SystemCoins(), recording)
-        outcome = train_fedspray(
-            self.graph,
-            self.scheme,
-            channel,
-            self.setting.preset,
-            backbone=self.setting.backbone,
-            seed=self.setting.seed,
-            device=self.setting.device,
-            progress=progress,
+    @property
+    def job(self) -> Job:
+        """The clients, each with its own subgraph."""
+        chosen = self.setting
+        return clients_of(
+            self.graph, self.scheme, chosen.preset, backbone=chosen.backbone, seed=chosen.seed, device=chosen.device
         )
-        return outcome.result
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, and rounds of clients with few labelled nodes."""

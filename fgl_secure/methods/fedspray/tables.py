@@ -11,19 +11,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, fedspray_partition
 from fgl_secure.graph.communities import louvain_floor
 from fgl_secure.graph.fedspray_files import kept_clients
-from fgl_secure.methods.fedspray.baselines import Baseline, train_baseline
+from fgl_secure.methods.fedspray.baselines import Baseline, plain_clients
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import Outcome
-from fgl_secure.methods.fedspray.training import train_fedspray
+from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.loop import TrainingResult
 
 OVERALL = Metric("accuracy (%)", 2)
 MINORITY = Metric("minority accuracy (%)", 2)
@@ -59,8 +56,7 @@ class FedSprayRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
-        channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
-        return _measured(train_fedspray(graph, Plaintext(), channel, preset, backbone=self.backbone, seed=seed))
+        return _measured(clients_of(graph, Plaintext(), preset, backbone=self.backbone, seed=seed).train())
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +76,8 @@ class BaselineRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
-        channel = Channel(hierarchy_of(graph), SimulationCoins(seed))
-        ran = train_baseline(self.baseline, graph, Plaintext(), channel, preset, backbone=self.backbone, seed=seed)
-        return _measured(ran)
+        clients = plain_clients(self.baseline, graph, Plaintext(), preset, backbone=self.backbone, seed=seed)
+        return _measured(clients.train())
 
 
 def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
@@ -96,10 +91,9 @@ def chosen(data: Graph, choices: Choices) -> FedSprayPreset:
     return fedspray_preset(choices.preset, data.name).with_epochs(choices.epochs)
 
 
-def _measured(outcome: Outcome) -> Mapping[Metric, float]:
-    assert outcome.result.accuracy.test is not None
-    minority = float("nan") if outcome.minority is None else outcome.minority
-    return {OVERALL: 100 * outcome.result.accuracy.test, MINORITY: 100 * minority}
+def _measured(result: TrainingResult) -> Mapping[Metric, float]:
+    assert result.accuracy.test is not None
+    return {OVERALL: 100 * result.accuracy.test, MINORITY: 100 * float(result.report["minority"])}
 
 
 @lru_cache(maxsize=2)

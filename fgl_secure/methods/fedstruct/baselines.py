@@ -13,7 +13,8 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import NoExchange
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
-from fgl_secure.methods.fedstruct.training import train_fedstruct
+from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.parties import hierarchy_of
@@ -78,7 +79,7 @@ def train_baseline(
     if not exchange.together:
         _check_labelled(seen)
     channel = Channel(hierarchy_of(seen), SimulationCoins(seed))
-    return train_fedstruct(seen, chosen, exchange, channel, seed=seed, device=device, progress=progress)
+    return clients_of(seen, FedStructTask(chosen, exchange, seed=seed), device=device).train(channel, progress)
 
 
 def _check_labelled(graph: FederatedGraph) -> None:

@@ -55,6 +55,15 @@ class FedStruct(Method):
         "ckks, pairwise-masking": "a client the sum of the terms, the server the sum of the gradients",
         "relay-coded": "a client sums over foreign neighbours hop by hop, and no term",
     })  # fmt: skip
+    tells: ClassVar = MappingProxyType({
+        ("capacities", "silo", "silo"): "how many cells each asks for, so about how many entries its sum of terms has",
+        ("nodes", "silo", "silo"): "the numbers of own nodes, where shares of powers are pruned",
+        ("thresholds", "silo", "silo"): "between which values the least entry of a power that is kept lies",
+        ("structure features", "silo", "silo"): "structure features of own nodes, where everybody holds all of them",
+        ("query weights", "silo", "silo"): "rows of the combined adjacency, where owners answer queries",
+        ("query answers", "silo", "silo"): "weighted sums of own structure embeddings, to others that asked for them",
+        ("opened entries", "silo", "silo"): "which of the owner's rows of gradients enough others contribute to",
+    })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("clients", "neighbours", "server")
     usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1, "bound": 1024.0}}
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "ckks", "relay-coded")

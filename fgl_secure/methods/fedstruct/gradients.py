@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import Phase
-from fgl_secure.training.collectives import Collectives, Ids, Reals
+from fgl_secure.training.calls import Ids, Reals
+from fgl_secure.training.collectives import Collectives
 
 STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of structure: the sum float64 [1, n d], row after row."""

@@ -18,7 +18,8 @@ from fgl_secure.protocols.query_audit import AuditRule, QueryAudit, published_li
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.runtime.transcript import SECRETS
-from fgl_secure.training.collectives import Collectives, Ids, Reals
+from fgl_secure.training.calls import Ids, Reals
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import SparseMatrix, matrix_arrays, matrix_from, to_torch
 

@@ -29,7 +29,8 @@ from fgl_secure.protocols.sketched_terms import (
     unpacked_sum,
 )
 from fgl_secure.runtime import Phase
-from fgl_secure.training.collectives import Collectives, Ids
+from fgl_secure.training.calls import Ids
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.silo import Silo
 
 HOP_ROWS = "hop rows"

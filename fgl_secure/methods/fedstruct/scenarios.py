@@ -39,8 +39,8 @@ from fgl_secure.methods.fedstruct.exchange import (
 )
 from fgl_secure.methods.fedstruct.models import Dropout, LearntRows, Perceptron
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct
-from fgl_secure.methods.fedstruct.training import client_features, train_fedstruct
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask
+from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
 from fgl_secure.training.parties import hierarchy_of
@@ -141,7 +141,7 @@ def recorded_structure(
     models = SeenModels()
     parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
-    train_fedstruct(graph, preset, exchange, channel, features=features, shown=models.see)
+    clients_of(graph, FedStructTask(preset, exchange, features=features), shown=models.see).train(channel)
     knowledge = models.knowledge(graph, preset, features, 0, 1.0)
     return structure_run("drawn for attacks", what, graph, exchange, channel.transcript, knowledge)
 

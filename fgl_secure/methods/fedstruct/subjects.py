@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.claims import claim_of
@@ -22,20 +20,20 @@ from fgl_secure.methods.fedstruct.exchange import (
     GradientDelivery,
     HopwiseExchange,
     RowExchange,
-    helpers_of,
 )
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
+from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS, SeenModels, structure_run
-from fgl_secure.methods.fedstruct.training import train_fedstruct
+from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Channel, Claim, Recording
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.runtime import Claim
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult, compute_device
 
 SPLIT = (0.1, 0.1, 0.8)
 """Shares of the nodes that train, validate and test (FedStruct, section 6)."""
@@ -94,26 +92,11 @@ class FedStructSubject(Subject):
         """That of the exchange."""
         return {self.label: claim_of(self.exchange, self.method.features, self.graph.num_silos)}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Exchanges structure and trains."""
-        parties = hierarchy_of(self.graph, helpers_of(self.exchange))
-        return train_fedstruct(
-            self.graph,
-            self.preset,
-            self.exchange,
-            Channel(parties, coins or SystemCoins(), recording),
-            features=self.method.features,
-            seed=self.seed,
-            device=self.device,
-            progress=progress,
-            shown=self.models.see,
-        )
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
+    @property
+    def job(self) -> Job:
+        """The clients, each with its nodes and the edges with an end in it."""
+        task = FedStructTask(self.preset, self.exchange, self.method.features, self.seed)
+        return clients_of(self.graph, task, device=self.device, shown=self.models.see)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""

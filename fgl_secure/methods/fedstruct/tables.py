@@ -25,8 +25,8 @@ from fgl_secure.methods.fedstruct.baselines import (
 )
 from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, Given
-from fgl_secure.methods.fedstruct.training import client_features, train_fedstruct
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, Given
+from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Measure, Metric, PaperTable
@@ -102,9 +102,8 @@ class FedStructRun:
             return Given(None if rows is None else rows[silo.nodes], own)
 
         channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
-        return _measured(
-            train_fedstruct(federated, preset, exchange, channel, features=self.features, seed=seed, given=given)
-        )
+        task = FedStructTask(preset, exchange, self.features, seed)
+        return _measured(clients_of(federated, task, given=given).train(channel))
 
     def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
         preset = _chosen(data, choices)

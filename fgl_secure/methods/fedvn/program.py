@@ -6,7 +6,7 @@ The first counts what the models of the round before get right; the second is th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from fgl_secure.training.parameters import draw_on, drawn, flat, overwrite
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
 from fgl_secure.training.scoring import Counts, Scores
 from fgl_secure.training.server_sums import FRACTION_BITS
+from fgl_secure.training.silo import Silo
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]
@@ -59,10 +60,27 @@ class ClientGraphs:
     outputs: int
     types: int
 
-    @classmethod
-    def of(cls, sets: GraphSet, client: int) -> ClientGraphs:
+    @staticmethod
+    def share_of(sets: GraphSet, client: int) -> Silo:
         """Cuts what a client has out of a set, where somebody has all of it: for simulations and for tests."""
-        return cls(sets.only(client), sets.num_graphs, max(sets.num_classes, 1), types_of(sets))
+        own = sets.only(client)
+        known = np.array([sets.num_graphs, types_of(sets)], dtype=np.int64)
+        share = Silo.of(sets.union(), client)
+        return replace(share, own={"graph of": own.graph_of, "targets": own.targets, "known": known})
+
+    @classmethod
+    def held_by(cls, silo: Silo) -> ClientGraphs:
+        """The graphs in a client's share; nodes have the masks of their graph."""
+        graph_of, targets, (graphs, types) = silo.own["graph of"], silo.own["targets"], silo.own["known"].tolist()
+        starts, edges = np.arange(len(targets) + 1), silo.local(silo.edges)
+        nodes = np.searchsorted(graph_of, starts)
+        first, clients = nodes[:-1], np.zeros(len(targets), dtype=np.int64)
+        masks = (silo.train[first], silo.validation[first], silo.test[first])
+        begin = np.searchsorted(graph_of[edges[1]], starts)
+        own = GraphSet(
+            silo.facts.name, silo.features, edges, graph_of, targets, clients, *masks, "", types > 0, nodes, begin
+        )
+        return cls(own, graphs, silo.facts.classes, types)
 
 
 class FedVN(Rounds):

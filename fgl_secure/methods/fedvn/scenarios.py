@@ -10,19 +10,18 @@ import torch
 from fgl_secure.attacks.virtual_nodes.knowledge import VIRTUAL_NODES, LocalWork, VirtualSlices
 from fgl_secure.attacks.virtual_nodes.truth import VirtualNodeTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SimulationCoins
+from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphStore
 from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GlobalScore
 from fgl_secure.methods.fedvn.program import first_model, shared_parameters
-from fgl_secure.methods.fedvn.training import train_fedvn
+from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel, Directory, Phase, PublicParameters, Recording
+from fgl_secure.runtime import Phase, PublicParameters, Recording
 from fgl_secure.runtime.channel import Level
-from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat
-from fgl_secure.training.parties import hierarchy_of
 
 ROUNDS = 12
 """Rounds that attacks read: clients are told by comparing each with the one before."""
@@ -58,32 +57,10 @@ class Setting:
         moved = replace(sets, targets=targets, client_of=(sets.client_of - 1) % sets.num_clients)
         return replace(self, sets=moved, union=moved.union(), seed=seed, passing=True)
 
-    @property
-    def parties(self) -> Directory:
-        """One server, a silo for each client, a device for each node of a graph."""
-        return hierarchy_of(self.union)
-
-    def train(
-        self,
-        scheme: Scheme,
-        coins: Coins,
-        recording: Recording | None = None,
-        progress: Progress | None = None,
-        rounds: int | None = None,
-    ) -> TrainingResult:
-        """Trains to the end, or so many rounds."""
-        channel = Channel(self.parties, coins, recording)
+    def job(self, scheme: Scheme, rounds: int | None = None) -> Job:
+        """The clients under a scheme, for so many rounds."""
         preset = self.preset.with_epochs(rounds)
-        return train_fedvn(
-            self.sets,
-            scheme,
-            channel,
-            preset,
-            seed=self.seed,
-            device=self.device,
-            progress=progress,
-            passing=self.passing,
-        )
+        return clients_of(self.sets, scheme, preset, seed=self.seed, device=self.device, passing=self.passing)
 
 
 def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
@@ -99,7 +76,8 @@ def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, mos
     rounds = min(most, setting.preset.epochs)
     phases = frozenset({Phase.VECTORS}) if scheme.takes_reals else None  # nothing else of a run in the clear is read
     recording = Recording(Level.EVERYTHING, rounds, phases)
-    result = setting.train(scheme, SimulationCoins(setting.seed), recording, rounds=rounds)
+    job = setting.job(scheme, rounds)
+    result = job.train(job.channel(SimulationCoins(setting.seed), recording))
     truth, known = secrets(setting), handed_out(setting)
     return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), result.transcript, (truth,), (known,))
 

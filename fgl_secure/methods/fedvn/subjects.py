@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.plan import Plan, Subject
-from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.schema import Score
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods.fedvn.claims import claim_of
 from fgl_secure.methods.fedvn.configuration import FedVN
@@ -19,8 +17,9 @@ from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim, Recording
-from fgl_secure.training.loop import Progress, TrainingResult, compute_device
+from fgl_secure.runtime import Claim
+from fgl_secure.training.job import Job
+from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_schemes
 
 NOTES = (
@@ -57,15 +56,10 @@ class FedVNSubject(Subject):
         """What the scheme promises for so many clients, and what a sum tells whatever the scheme."""
         return {self.name: claim_of(self.scheme, self.setting.sets.num_clients)}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Trains to the end."""
-        return self.setting.train(self.scheme, coins or SystemCoins(), recording, progress)
-
-    def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002
-        """None: no noise is added."""
-        return None
+    @property
+    def job(self) -> Job:
+        """The clients, each with its own graphs."""
+        return self.setting.job(self.scheme)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # its record is of one round alone
         """The first rounds of training."""

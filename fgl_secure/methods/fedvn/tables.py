@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.preset import METHODS, GraphMethod, fedvn_preset
-from fgl_secure.methods.fedvn.training import run_fedvn
+from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Channel
 from fgl_secure.tables.table import Case, Choices, Metric, PaperTable
-from fgl_secure.training.parties import hierarchy_of
 
 ACCURACY = Metric("accuracy (%)", 2)
 """Of test graphs, the plain mean over clients, at the selected round."""
@@ -81,11 +78,8 @@ class GraphRun:
             raise InputError(f"scheme must be {PLAINTEXT} for FedVN's table; found {choices.scheme}")
         sets = data.drawn(seed)
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
-        channel = Channel(hierarchy_of(sets.union()), SimulationCoins(seed))
-        outcome = run_fedvn(sets, Plaintext(), channel, preset, method=self.method, seed=seed)
-        selected, last = outcome.result.accuracy.test, outcome.last.test
-        assert selected is not None
-        assert last is not None
+        report = clients_of(sets, Plaintext(), preset, method=self.method, seed=seed).train().report
+        selected, last = float(report["test"]), float(report["last/test"])
         if sets.num_classes:
             return {ACCURACY: 100 * selected, LAST_ACCURACY: 100 * last}
         return {ERROR: selected, LAST_ERROR: last}

@@ -17,16 +17,13 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fgl_secure.coins import SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
-from fgl_secure.runtime import Channel
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.training.presets import Federation, Preset
 
 
@@ -90,13 +87,11 @@ def train_framework(
         progress: called after each round.
 
     Returns:
-        As `train_hifgl`; accuracies are of the devices' own silo models, pooled over all devices.
+        Accuracies are of the devices' own silo models, pooled over all devices.
     """
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
     federated = replace(preset, federation=framework.federation or preset.federation)
     schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
-    channel = Channel(hierarchy_of(seen, helpers_of(schemes.values())), SystemCoins())
-    return train_hifgl(
-        seen, schemes, channel, federated, backbone=backbone, seed=seed, device=device, progress=progress
-    )
+    silos = silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device)
+    return silos.train(progress=progress)

@@ -78,6 +78,7 @@ class HiFGL(ProgramMethod):
         "relay-coded": "a device the sum over k_min neighbours or more, a silo sums of gradients, relays who sends",
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
+    tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})
     planner: ClassVar[str] = "fgl_secure.methods.hifgl.subjects:hifgl_plan"
     printed: ClassVar[str] = "fgl_secure.methods.hifgl.tables:TABLES"
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.message_passing.knowledge import (
     CLEAR_GRADIENTS,
     FRESH_TAGS,
+    OWN_SILOS,
     PLAINTEXT,
     SECMP,
     SECMP_DEVIATING,
@@ -39,12 +40,13 @@ from fgl_secure.methods.hifgl.scenarios import (
     variants_of,
 )
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.cryptography import RealCryptography
 from fgl_secure.protocols.relay_coded.wire import SHARE
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.runtime import Channel, Direction, Messages, Phase, PublicParameters, Recording, Role, Step
+from fgl_secure.runtime import Channel, Direction, Draws, Messages, Phase, PublicParameters, Recording, Role, Step
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
 
@@ -75,6 +77,20 @@ def send_carelessly(
         for relay, share in zip(relays, shares, strict=True):
             ends = way.row_owner[way.source], np.full(len(share), relay)
             channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))
+
+
+class UnmixedCryptography(RealCryptography):
+    """Silos hand what their own devices send to the relays themselves, in an order that they draw."""
+
+    def ways(self, draws: Draws, step: Step, silos: NDArray[np.int64], before: int) -> NDArray[np.int64]:
+        """By way of themselves."""
+        ways = super().ways(draws, step, silos, before)
+        ways[:, 0] = silos - 1  # silos come behind the server
+        return ways
+
+
+OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.ANON, max_degree=64, cryptography=UnmixedCryptography)
+"""What relays see of the graph where silos don't mix, and everybody may have all neighbours as partners."""
 
 
 def gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
@@ -154,6 +170,7 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     SMALL_FIELD: _small_field,
     SILO_PATH: lambda: _both_ways(Plaintext(Path.SILO), _tree()),
     FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1), _meshed()),
+    OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _meshed()),
     UNMASKED_SHARES: lambda: careless_run(_tree(), 0, masked=False),
     SHARED_MASKS: lambda: careless_run(_tree(), 0, masked=True),
     SECMP_STATIC: lambda: static_run(SecretMessagePassing(), _half_graphs(), 0),

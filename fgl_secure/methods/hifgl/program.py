@@ -12,13 +12,12 @@ from torch.nn import functional
 from fgl_secure.backbones import maker
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
@@ -53,7 +52,7 @@ class HiFGL(Rounds):
         self._optimiser = torch.optim.Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._coins = torch.Generator(device=self._device).manual_seed(seed)
-        self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, silo.heard, talk.summed)))
+        self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
         self._features, self._labels = (self._placed(each) for each in (silo.features, silo.labels))
         self._training = self._placed(silo.train)
         self._static: torch.Tensor | None = None
@@ -214,7 +213,7 @@ def exchange(
     if values.ndim != 2 or len(values) != graph.num_devices:
         raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
     note_membership(channel, graph.silo_of)
-    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
+    session = open_neighbours(scheme, neighbour_sums(graph), values.shape[1], channel)
     sums = session.sum(values, Step(0, 0))
     if both_ways:
         session.sum(values, Step(0, 0, Direction.BACKWARD))

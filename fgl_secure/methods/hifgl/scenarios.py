@@ -28,12 +28,11 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.networks import Absence, Deviation
 from fgl_secure.methods.hifgl.program import exchange
-from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
-from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Recording, Role, Step, Transcript
+from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 
 SMALL_FIELD = 31
@@ -212,7 +211,7 @@ def sum_in_rounds(
         present: bool [rounds, n].
     """
     note_membership(channel, graph.silo_of)
-    session = Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), values.shape[1]), channel)
+    session = open_neighbours(scheme, neighbour_sums(graph), values.shape[1], channel)
     for number, here in enumerate(present):
         session.sum(values, Step(number, 0))
         _note_participants(channel, graph, here, Step(number, 0))

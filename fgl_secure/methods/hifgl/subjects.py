@@ -10,22 +10,22 @@ from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.programs import claim_of, filled
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
 from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
-from fgl_secure.runtime import Channel, Claim, Recording, Secret
+from fgl_secure.runtime import Claim, Secret
 from fgl_secure.schemes import Assignment
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
-from fgl_secure.training.parties import helpers_of, hierarchy_of, neighbour_sums
+from fgl_secure.training.parties import neighbour_sums
 
 NOTES = (
     "A protocol with parameters in brackets is a variant that was run for one exchange of features, without "
@@ -70,22 +70,17 @@ class HiFGLSubject(Subject):
             whole = replace(whole, guarantees=kept).joined(members.products_claim())
         return {self.name: whole, **{each.name: each.claim_for(sums) for each in variants_of(self.scheme)}}
 
-    def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
-    ) -> TrainingResult:
-        """Trains HiFGL."""
+    @property
+    def job(self) -> Job:
+        """The silos, each with its devices."""
         prepared = self.prepared
-        parties = hierarchy_of(prepared.graph, helpers_of(self.schemes.values()))
-        channel = Channel(parties, coins or SystemCoins(), recording)
-        return train_hifgl(
+        return silos_of(
             prepared.graph,
             self.schemes,
-            channel,
             prepared.preset,
             backbone=prepared.method.backbone,
             seed=prepared.seed,
             device=prepared.device,
-            progress=progress,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:

@@ -65,6 +65,16 @@ class Process(ABC):
     def report(self) -> dict[str, Array] | None:
         """What the party found in the end, for whoever started it; None until then, and for relays."""
 
+    @property
+    def found(self) -> dict[str, Array] | None:
+        """The report as it is, after a turn in which a round has ended; None after others."""
+        return self.report
+
+    @property
+    def due(self) -> str:
+        """The collective that the party waits for, in words that everybody may read; empty where there is none."""
+        return ""
+
     @abstractmethod
     def state(self) -> dict[str, Array]:
         """All that changes, as arrays by name; secret, for this party alone."""

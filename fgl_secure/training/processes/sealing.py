@@ -85,6 +85,16 @@ class SealedParty:
         """That of the program."""
         return self._program.report
 
+    @property
+    def found(self) -> dict[str, Array] | None:
+        """What the program has found; see `Process.found`."""
+        return self._program.found
+
+    @property
+    def due(self) -> str:
+        """What the party waits for; see `Process.due`."""
+        return self._program.due if self._turns > 1 else "agreement on keys"
+
     def turn(self, post: Post) -> dict[int, bytes]:
         """One turn.
 

@@ -22,7 +22,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
-from fgl_secure.training.collectives import EXCHANGE, HAND_DOWN, Ask, Call, Collectives, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.gradient_sums import HostedMembers
 from fgl_secure.training.lockstep import Strand
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
@@ -83,9 +84,11 @@ class SiloProcess(Process):
         self._given: list[tuple[Array, ...]] = []
         self._call: Array = np.empty(0, dtype=np.int64)
         self._report: dict[str, Array] | None = None
+        self._found: dict[str, Array] | None = None
 
     def turn(self, inbox: Inbox) -> Outbox:
         """One turn."""
+        self._found = None
         if self._due is _Due.NOTHING:
             return NOTHING
         if self._due is _Due.START:
@@ -177,6 +180,8 @@ class SiloProcess(Process):
         """After a round: the next one, or None where there is none."""
         assert self._program is not None, "it has just worked"
         goes_on, self._strand, self._given = strand.result, None, []
+        if self._number != BEFORE:
+            self._found = self._program.report
         if not goes_on:
             self._due, self._report = _Due.NOTHING, self._program.report
             return None
@@ -232,6 +237,22 @@ class SiloProcess(Process):
     def report(self) -> dict[str, Array] | None:
         """That of the program, when its last round is over."""
         return self._report
+
+    @property
+    def found(self) -> dict[str, Array] | None:
+        """That of the program, when a round has ended in the last turn."""
+        return self._found if self._found is not None else self._report
+
+    @property
+    def due(self) -> str:
+        """The collective whose turns are had: its topology, round, layer and direction, which all parties know."""
+        if self._due is not _Due.ROUNDS:
+            return {_Due.PREPARING: "agreement on messages"}.get(self._due, "")
+        topology, number, layer, backward, _, part, _ = self._call.tolist()
+        when = "before the first round" if part % 2 == BEGINNING else f"in round {number}"
+        where = f", layer {layer}{', backward' * backward}" if layer >= 0 else ""
+        what = _TOPOLOGIES[topology]
+        return f"{'' if what == EXCHANGE else 'sum of '}{what} {when}{where}"
 
     def close(self) -> None:
         """Ends the thread in which a round waits."""

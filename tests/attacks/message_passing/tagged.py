@@ -25,3 +25,21 @@ def record_tagged(graph: FederatedGraph, *, loss: Loss | None = None, recording:
         to = np.full(len(tags), relay)
         channel.carry(Messages(Phase.SHARE_HEADERS, Step(0, 0), devices[graph.edges[0]], to, {"tag": tags}))
     return Run(graph, PublicParameters(), channel.transcript, MessageTruth.of(channel.transcript, graph))
+
+
+def record_forwarded(
+    graph: FederatedGraph, *, loss: Loss | None = None, recording: Recording | None = None, mixed: bool = False
+) -> Run:
+    """The same by way of silos, of each sender's own or of any; tags come from the devices whose they are."""
+    channel = Channel(
+        hierarchy_of(graph, {Role.RELAY: 2}), SimulationCoins(0), recording or Recording.everything(), loss
+    )
+    devices, silos, relays = (channel.parties.ids(role) for role in (Role.DEVICE, Role.SILO, Role.RELAY))
+    rng, own = np.random.default_rng(0), silos[graph.silo_of]
+    sources, targets = graph.edges
+    tags = rng.integers(2**62, size=(graph.num_devices, 2))[targets]
+    channel.carry(Messages(Phase.TAGS, Step(0, 0), devices[targets], devices[sources], {"tag": tags}))
+    through = rng.choice(silos, size=len(sources)) if mixed else own[sources]
+    for relay in relays:
+        channel.carry(Messages(Phase.SHARE_HEADERS, Step(0, 0), through, np.full(len(tags), relay), {"tag": tags}))
+    return Run(graph, PublicParameters(), channel.transcript, MessageTruth.of(channel.transcript, graph))

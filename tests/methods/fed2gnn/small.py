@@ -14,8 +14,8 @@ from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
 from fgl_secure.methods.fed2gnn.models import backbone_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import train_fed2gnn
-from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level, TrueChildren
+from fgl_secure.methods.fed2gnn.training import clients_of
+from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.scheme import Scheme as ServerScheme
@@ -23,6 +23,7 @@ from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
+from tests.methods.fed2gnn.true_children import TrueChildren
 
 QUICK = Fed2GNNPreset(
     "honest",
@@ -61,7 +62,7 @@ def train(
     scheme = scheme or Plaintext()
     channel = channel_of(graph, scheme, recording)
     schemes = {NEIGHBOURS: scheme, SERVER: updates or Plaintext()}
-    return train_fed2gnn(graph, schemes, channel, preset, backbone=backbone, children=children, seed=seed)
+    return clients_of(graph, schemes, preset, backbone=backbone, children=children, seed=seed).train(channel)
 
 
 def true_children(graph: FederatedGraph, preset: Fed2GNNPreset, backbone: str = "gcn") -> Callable[[Fed2GNN], Children]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, Seen, seen_by, train_fed2gnn_baseline
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, Seen, baseline_of, seen_by
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.one_process import OneProcess
 from tests.methods.fed2gnn.oracles import graph_of
@@ -36,7 +36,7 @@ def test_without_cross_edges_fedavg_lacks_nothing() -> None:
     """FedAvg and FedAvg-Full then are one, bit for bit; with cross edges they are not."""
     apart = GRAPH.restricted_to_silos()
     one, same, other = (
-        train_fed2gnn_baseline(graph, baseline, PLAIN).losses
+        baseline_of(graph, baseline, PLAIN).train().losses
         for graph, baseline in (
             (apart, Fed2GNNBaseline.FEDAVG),
             (apart, Fed2GNNBaseline.FULL),
@@ -51,24 +51,24 @@ def test_central_training_does_not_depend_on_who_has_what() -> None:
     """One party has everything: other clients, the same result."""
     other = some_digits(200, 5)
     central = Fed2GNNBaseline.CENTRAL
-    assert train_fed2gnn_baseline(GRAPH, central, QUICK).losses == train_fed2gnn_baseline(other, central, QUICK).losses
+    assert baseline_of(GRAPH, central, QUICK).train().losses == baseline_of(other, central, QUICK).train().losses
 
 
 def test_masked_models_average_to_the_same() -> None:
     """Pairwise masking of what clients send changes no bit of FedAvg."""
     channel = channel_of(GRAPH)
     scheme = server_scheme("pairwise-masking")
-    masked = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, channel=channel, scheme=scheme)
-    assert masked.losses == train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK).losses
+    masked = baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK, scheme=scheme).train(channel)
+    assert masked.losses == baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, QUICK).train().losses
 
 
 def test_the_latent_map_can_be_shared_or_not() -> None:
     """What Fed2GNN is compared with starts from the same mapped features, unless the preset says otherwise."""
     shared, own = (
-        train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, replace(QUICK, shared_latent=share)).losses
+        baseline_of(GRAPH, Fed2GNNBaseline.FULL, replace(QUICK, shared_latent=share)).train().losses
         for share in (True, False)
     )
-    plain = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, replace(QUICK, latent=None)).losses
+    plain = baseline_of(GRAPH, Fed2GNNBaseline.FULL, replace(QUICK, latent=None)).train().losses
     assert own == plain
     assert shared != plain
 
@@ -76,7 +76,7 @@ def test_the_latent_map_can_be_shared_or_not() -> None:
 def test_adam_may_start_anew_every_round() -> None:
     """The first round is the same, later ones are not."""
     going_on, anew = (
-        train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, replace(PLAIN, keep_moments=keep)).losses
+        baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, replace(PLAIN, keep_moments=keep)).train().losses
         for keep in (True, False)
     )
     assert going_on[:2] == anew[:2]

@@ -198,7 +198,7 @@ def test_schemes_agree_with_plaintext(scheme: Scheme, sampled: bool) -> None:
 def test_padding_of_unnamed_senders_does_not_fit() -> None:
     """The anonymous profile of relays lets everybody send as much as it gets, one sum each; clients have many."""
     graph, scheme = random_graph(30, 45, 3, 0), RelayCoded(k_min=1, profile=Profile.ANON)
-    with pytest.raises(InputError, match="padding needs a grouping in which everybody sends as many messages"):
+    with pytest.raises(InputError, match="profile anon needs a grouping in which everybody sends as many messages"):
         run(graph, 2, scheme)
 
 

@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, Seen, seen_by
-from fgl_secure.methods.fed2gnn.grouping import sampled_neighbours
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import clients_of, row_range
+from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from tests.methods.fed2gnn.small import channel_of, some_digits
-from tests.training.processes.runs import silo_makes, together
+from tests.training.processes.runs import apart
 
 SHORT = Fed2GNNPreset(
     "honest",
@@ -64,22 +61,14 @@ def check(found: Reports, expected: Reports) -> None:
 def test_training_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
     """Losses, models, selected round and accuracies agree: the latent map, requests, hops, decoders and averaging."""
     preset, rows, server, put_down = RUNS[name]
-    schemes = {"neighbours": rows, "server": server}
-    process, _, _ = clients_of(graph, schemes, channel_of(graph, rows), preset)
-    limits, sampled = row_range(preset, rows), sampled_neighbours(graph, preset.neighbours, 0)
-    makes = silo_makes(sampled, lambda talk: Fed2GNN(talk, preset, rows=limits), schemes, between=True)
-    expected = ran(process)
-    check(together(makes, graph, server, put_down=put_down), expected)
+    job = clients_of(graph, {"neighbours": rows, "server": server}, preset)
+    expected = ran(job.opened(channel_of(graph, rows)))
+    check(apart(job, put_down=put_down), expected)
 
 
 @pytest.mark.parametrize("baseline", [Fed2GNNBaseline.FEDAVG, Fed2GNNBaseline.FULL])
 def test_baselines_are_those_of_one_process(graph: FederatedGraph, baseline: Fed2GNNBaseline) -> None:
     """Under masks, put down after each turn."""
-    seen, reach = seen_by(graph, baseline, SHORT.hops)
-    schemes = {"server": PairwiseMasking()}
-
-    def make(talk: Collectives) -> Seen:
-        return Seen(talk, SHORT, seen, reach)
-
-    expected = ran(OneProcess(graph, schemes, channel_of(graph), make))
-    check(together(silo_makes(graph, make, schemes), graph, PairwiseMasking(), put_down=True), expected)
+    job = baseline_of(graph, baseline, SHORT, scheme=PairwiseMasking())
+    expected = ran(job.opened(channel_of(graph)))
+    check(apart(job, put_down=True), expected)

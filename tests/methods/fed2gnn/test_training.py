@@ -11,11 +11,11 @@ import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, train_fed2gnn_baseline
+from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.models import make_model
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
-from fgl_secure.methods.fed2gnn.training import train_fed2gnn
+from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import least_group
@@ -38,10 +38,10 @@ def losses(result: TrainingResult) -> np.ndarray:
 def test_true_children_train_like_full_neighbourhoods(backbone: str) -> None:
     """With what is there in place of what was decoded, every round is that of FedAvg-Full, up to rounding."""
     ours = train(GRAPH, PLAIN, backbone=backbone, children=true_children(GRAPH, PLAIN, backbone))
-    full = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FULL, PLAIN, backbone=backbone)
+    full = baseline_of(GRAPH, Fed2GNNBaseline.FULL, PLAIN, backbone=backbone).train()
     np.testing.assert_allclose(losses(ours), losses(full), rtol=1e-5)
     assert ours.accuracy == full.accuracy
-    less = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.FEDAVG, PLAIN, backbone=backbone)
+    less = baseline_of(GRAPH, Fed2GNNBaseline.FEDAVG, PLAIN, backbone=backbone).train()
     assert np.abs(losses(ours) - losses(less)).max() > 1e-3
 
 
@@ -159,7 +159,7 @@ def test_one_client_needs_nobody() -> None:
     """Without cross edges the completed graph is the whole graph: central training, in the latent space or not."""
     graph = GRAPH.in_one_silo()
     ours = train(graph, PLAIN)
-    central = train_fed2gnn_baseline(GRAPH, Fed2GNNBaseline.CENTRAL, PLAIN)
+    central = baseline_of(GRAPH, Fed2GNNBaseline.CENTRAL, PLAIN).train()
     np.testing.assert_allclose(losses(ours), losses(central), rtol=1e-5)
 
 
@@ -208,14 +208,14 @@ def test_a_directed_graph_is_refused() -> None:
     with pytest.raises(InputError, match="graph must have every edge in both directions"):
         train(graph)
     with pytest.raises(InputError, match="graph must have every edge in both directions"):
-        train_fed2gnn_baseline(graph, Fed2GNNBaseline.FULL, QUICK)
+        baseline_of(graph, Fed2GNNBaseline.FULL, QUICK).train()
 
 
 def test_other_parties_and_backbones_are_refused() -> None:
     """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
-        train_fed2gnn(GRAPH, {NEIGHBOURS: RelayCoded()}, channel, QUICK)
+        clients_of(GRAPH, {NEIGHBOURS: RelayCoded()}, QUICK).train(channel)
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 

@@ -23,7 +23,6 @@ from fgl_secure.methods.fedavg.training import (
     batch_of,
     clients_of,
     draws_of,
-    train_fedavg,
 )
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -33,7 +32,7 @@ from fgl_secure.runtime.packing import Array
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
 from tests.graphs import two_communities
-from tests.training.processes.runs import silo_makes, together
+from tests.training.processes.runs import apart
 
 SMALL = replace(HONEST, hidden=8)
 CLEAR = UpdateRule(Plaintext(threshold=1))
@@ -65,7 +64,7 @@ def sent(channel: Channel) -> NDArray[np.float32]:
 def test_an_update_of_one_step_is_the_gradient_of_the_published_model(graph: FederatedGraph, backbone: str) -> None:
     """What a client sends is the gradient that the server computes from the client's subgraph, batch and weights."""
     channel, local, batches = channel_of(graph), LocalTraining(batch=4), drawn_batches(graph, 4, 0)
-    clients = clients_of(graph, CLEAR, channel, SMALL, local, backbone=backbone, first=batches)
+    clients = clients_of(graph, CLEAR, SMALL, local, backbone=backbone, first=batches).opened(channel)
     first = clients.programs[0]
     assert isinstance(first, FedAvg)
     model = gradient_model(graph, SMALL, local, backbone, 0)
@@ -85,7 +84,7 @@ def test_under_masks_the_server_learns_sums_alone(graph: FederatedGraph) -> None
     preset = replace(SMALL, epochs=2)
     channels = [channel_of(graph), channel_of(graph)]
     for channel, scheme in zip(channels, (Plaintext(), PairwiseMasking()), strict=True):
-        train_fedavg(graph, UpdateRule(scheme), channel, preset)
+        clients_of(graph, UpdateRule(scheme), preset).train(channel)
         phases = {b.phase for b in channel.transcript.messages if channel.parties.ids(Role.SERVER)[0] in b.receivers}
         assert not phases & {Phase.CORRECT, Phase.MODEL}
         assert (Phase.VECTORS in phases) == (scheme.name == "plaintext")
@@ -99,7 +98,7 @@ def test_training_learns_and_secured_training_learns_the_same(graph: FederatedGr
     preset, found = replace(HONEST, epochs=8, hidden=16, learning_rate=0.05), []
     for scheme in (Plaintext(), PairwiseMasking()):
         channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-        found.append(train_fedavg(graph, UpdateRule(scheme), channel, preset))
+        found.append(clients_of(graph, UpdateRule(scheme), preset).train(channel))
     clear, masked = found
     assert clear.losses[-1] < clear.losses[0]
     assert clear.accuracy.test is not None
@@ -112,14 +111,14 @@ def test_several_local_steps_go_along_several_gradients(graph: FederatedGraph) -
     updates = []
     for steps in (1, 2):
         channel = channel_of(graph)
-        clients_of(graph, CLEAR, channel, SMALL, LocalTraining(steps, rate=1e-9)).round(0)
+        clients_of(graph, CLEAR, SMALL, LocalTraining(steps, rate=1e-9)).opened(channel).round(0)
         updates.append(sent(channel))
     np.testing.assert_allclose(updates[1], 2 * updates[0], rtol=1e-3, atol=1e-6)
 
 
 def test_the_loss_is_the_mean_over_all_batches(graph: FederatedGraph) -> None:
     """A round's loss counts every node of every batch once, whoever has it."""
-    clients = clients_of(graph, CLEAR, channel_of(graph), SMALL)
+    clients = clients_of(graph, CLEAR, SMALL).opened(channel_of(graph))
     programs = [program for program in clients.programs if isinstance(program, FedAvg)]
     scores = [program.scores().detach() for program in programs]
     clients.round(0)
@@ -156,14 +155,14 @@ RUNS: dict[str, tuple[Preset, LocalTraining, str, Scheme, bool]] = {
 def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
     """Losses, models, selected round and accuracies agree, though clients are put down after each turn."""
     preset, local, backbone, scheme, put_down = RUNS[name]
-    held, apart = two_communities(devices=48, silos=3), {"neighbours": Plaintext(), "server": scheme}
-    clients = clients_of(held, UpdateRule(scheme), channel_of(held), preset, local, backbone=backbone)
+    held = two_communities(devices=48, silos=3)
+    job = clients_of(held, UpdateRule(scheme), preset, local, backbone=backbone)
+    clients = job.opened(channel_of(held))
     clients.begin()
     rounds = 0
     while clients.round(rounds):
         rounds += 1
-    makes = silo_makes(held, lambda talk: FedAvg(talk, preset, local, backbone=backbone), apart)
-    found = together(makes, held, scheme, put_down=put_down)
+    found = apart(job, put_down=put_down)
     for client, program in enumerate(clients.programs):
         assert bits_of(found[client]) == bits_of(program.report)
 
@@ -177,9 +176,9 @@ def test_clients_add_the_noise_that_is_claimed_to_clipped_updates() -> None:
     held, preset = two_communities(devices=48, silos=3), replace(SMALL, epochs=1)
     noise, scheme = DistributedNoise.of_multiplier(1.0, clip=0.05, delta=1e-5, rounds=1), PairwiseMasking()
     channel = channel_of(held)
-    clients_of(held, UpdateRule(scheme, noise), channel, preset).round(0)
+    clients_of(held, UpdateRule(scheme, noise), preset).opened(channel).round(0)
     plain = channel_of(held)
-    clients_of(held, UpdateRule(Plaintext()), plain, preset).round(0)
+    clients_of(held, UpdateRule(Plaintext()), preset).opened(plain).round(0)
     norms = np.linalg.norm(sent(plain), axis=1, keepdims=True)
     clipped = (sent(plain) / np.maximum(norms / 0.05, 1)).sum(axis=0)
     (total,) = update_sums(channel.transcript.view([Party(Role.SERVER, 0)])).values()
@@ -192,7 +191,7 @@ def test_noise_beyond_the_budget_and_on_no_numbers_is_refused(rounds: int, value
     """A round more than the budget is for, and an update that is none, raise before anything is sent."""
     held = two_communities(devices=48, silos=3)
     channel, noise = channel_of(held), DistributedNoise.of_multiplier(1.0, clip=1.0, delta=1e-5, rounds=rounds)
-    talk = clients_of(held, CLEAR, channel, SMALL).programs[0].talk
+    talk = clients_of(held, CLEAR, SMALL).opened(channel).programs[0].talk
     with pytest.raises(InputError, match=message):
         NoisyUpdates(noise, 2, SimulationCoins(0)).mean(talk, np.full(4, value, dtype=np.float32), 1)
     assert not channel.transcript.messages
@@ -202,10 +201,10 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     """Unknown backbones, numbers out of range and clients without labels raise by name."""
     channel = channel_of(graph)
     with pytest.raises(UnknownNameError, match="backbone"):
-        clients_of(graph, CLEAR, channel, SMALL, backbone="gat")
+        clients_of(graph, CLEAR, SMALL, backbone="gat").opened(channel)
     for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
             LocalTraining(**wrong)
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
     with pytest.raises(InputError, match="client 1 has none"):
-        clients_of(unlabelled, CLEAR, channel, SMALL)
+        clients_of(unlabelled, CLEAR, SMALL).opened(channel)

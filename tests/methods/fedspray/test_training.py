@@ -11,24 +11,23 @@ import torch
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.alignment import ProxyLayout
-from fgl_secure.methods.fedspray.baselines import Baseline, PlainClient
+from fgl_secure.methods.fedspray.baselines import Baseline, plain_clients
 from fgl_secure.methods.fedspray.client import FedSpray, first_proxies
 from fgl_secure.methods.fedspray.networks import NETWORKS
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
-from fgl_secure.methods.fedspray.scoring import Outcome, minority_nodes
-from fgl_secure.methods.fedspray.training import clients_of, train_fedspray
+from fgl_secure.methods.fedspray.scoring import minority_nodes
+from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.schemes import server_scheme
-from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.server_sums import RECEIVED, SERVER_SUM
 from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, sent, tiny, with_epochs
-from tests.training.processes.runs import silo_makes, together
+from tests.training.processes.runs import apart
 
 SCHEMES = ("pairwise-masking", "lightsecagg", "ckks-shared-key")
 PUBLISHED = fedspray_preset("paper", "PubMed")
@@ -42,17 +41,17 @@ def trained(
     recording: Recording | None = None,
     backbone: str = "gcn",
     seed: int = 0,
-) -> tuple[Outcome, Channel]:
+) -> tuple[TrainingResult, Channel]:
     """A run and its channel."""
     channel = channel_of(graph, recording)
     adding = server_scheme(scheme or "plaintext")
-    return train_fedspray(graph, adding, channel, preset, backbone=backbone, seed=seed), channel
+    return clients_of(graph, adding, preset, backbone=backbone, seed=seed).train(channel), channel
 
 
 def begun(graph: FederatedGraph, preset: FedSprayPreset = SMALL, rounds: int = 1) -> tuple[list[FedSpray], Channel]:
     """Clients after some rounds in the clear, with everything recorded."""
     channel = channel_of(graph, Recording.everything())
-    process = clients_of(graph, Plaintext(threshold=1), channel, preset)
+    process = clients_of(graph, Plaintext(threshold=1), preset).opened(channel)
     for number in range(rounds):
         process.round(number)
     return [each for each in process.programs if isinstance(each, FedSpray)], channel
@@ -68,7 +67,7 @@ def test_training_learns(backbone: str, name: str) -> None:
     """Twelve rounds of either preset reach half of the test nodes with every backbone, and losses fall."""
     preset = replace(fedspray_preset(name, "digits"), epochs=12, hidden=16, width=16)
     preset = replace(preset, learning_rate=0.03, teaching=1.0)
-    result = trained(digits(), preset, backbone=backbone)[0].result
+    result = trained(digits(), preset, backbone=backbone)[0]
     assert result.accuracy.test is not None
     assert result.accuracy.test > 0.5
     assert result.losses[-1] < result.losses[0]
@@ -77,7 +76,7 @@ def test_training_learns(backbone: str, name: str) -> None:
 
 def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
     """Two runs with one seed agree in every loss; another seed has other losses."""
-    losses = [trained(digits(), seed=seed)[0].result.losses for seed in (0, 0, 1)]
+    losses = [trained(digits(), seed=seed)[0].losses for seed in (0, 0, 1)]
     assert losses[0] == losses[1] != losses[2]
 
 
@@ -85,10 +84,10 @@ def test_equal_seeds_give_equal_bits_and_others_do_not() -> None:
 def test_secured_training_is_clear_training(scheme: str) -> None:
     """Every scheme has room for the 32 bits of the clear, so that losses and accuracies agree to the bit."""
     clear, secured = trained(digits())[0], trained(digits(), scheme=scheme)[0]
-    assert secured.result.losses == clear.result.losses
-    assert secured.result.accuracy == clear.result.accuracy
-    assert secured.result.selected_round == clear.result.selected_round
-    assert secured.minority == clear.minority
+    assert secured.losses == clear.losses
+    assert secured.accuracy == clear.accuracy
+    assert secured.selected_round == clear.selected_round
+    assert secured.report["minority"] == clear.report["minority"]
 
 
 @pytest.mark.parametrize("scheme", [None, *SCHEMES])
@@ -163,7 +162,7 @@ def test_without_proxies_there_are_none() -> None:
         assert not rows[:, LAYOUT.proxies].any()
         assert rows[:, LAYOUT.shares].any()
     assert not any(client.class_proxies.any() for client in clients)
-    assert trained(digits(), preset)[0].result.losses != trained(digits())[0].result.losses
+    assert trained(digits(), preset)[0].losses != trained(digits())[0].losses
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_without_proxies_there_are_none() -> None:
 def test_every_switch_makes_a_difference(switch: dict[str, float]) -> None:
     """Each oddity by itself changes what is learnt."""
     changed = replace(SMALL, **switch)  # type: ignore[arg-type]
-    assert trained(digits(), changed)[0].result.losses != trained(digits())[0].result.losses
+    assert trained(digits(), changed)[0].losses != trained(digits())[0].losses
 
 
 def test_own_proxies_last_and_global_ones_are_taken_anew() -> None:
@@ -215,9 +214,9 @@ def test_the_round_is_chosen_by_the_sum_alone() -> None:
         outcome, channel = trained(digits(), preset, recording=Recording.everything())
         sums = [rows.sum(axis=0) for rows in sent(channel)]
         figures = [float(total[LAYOUT.right][0] / total[LAYOUT.scored][0]) for total in sums]
-        assert outcome.result.selected_round == int(np.argmax(sign * np.array(figures)))
+        assert outcome.selected_round == int(np.argmax(sign * np.array(figures)))
         if choice is RoundChoice.ACCURACY:
-            assert outcome.result.accuracy.validation == pytest.approx(max(figures))
+            assert outcome.accuracy.validation == pytest.approx(max(figures))
 
 
 RUNS: dict[str, tuple[FedSprayPreset, str, Scheme, bool]] = {
@@ -235,16 +234,14 @@ def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
     preset, backbone, scheme, put_down = RUNS.get(name, (SMALL, "gcn", PairwiseMasking(), name == Baseline.FEDAVG))
     graph = two_communities(devices=48, silos=3)
 
-    def make(talk: Collectives) -> FedSpray | PlainClient:
-        if name in RUNS:
-            return FedSpray(talk, preset, backbone=backbone)
-        return PlainClient(talk, preset, Baseline(name), backbone=backbone)
-
-    process, rounds = OneProcess(graph, {"server": scheme}, channel_of(graph), make), 0
+    if name in RUNS:
+        job = clients_of(graph, scheme, preset, backbone=backbone)
+    else:
+        job = plain_clients(Baseline(name), graph, scheme, preset, backbone=backbone)
+    process, rounds = job.opened(channel_of(graph)), 0
     while process.round(rounds):
         rounds += 1
-    makes = silo_makes(graph, make, {"neighbours": Plaintext(), "server": scheme})
-    found = together(makes, graph, scheme, put_down=put_down)
+    found = apart(job, put_down=put_down)
     assert 1 < rounds < 40
     for client, program in enumerate(process.programs):
         bits = [{key: value.tobytes() for key, value in report.items()} for report in (found[client], program.report)]
@@ -254,7 +251,7 @@ def test_a_process_for_each_client_trains_the_same_bits(name: str) -> None:
 def test_patience_ends_a_run() -> None:
     """A run without improvement stops after so many rounds."""
     preset = replace(with_epochs(HONEST, 200), learning_rate=0.5, patience=2)
-    result = trained(tiny(), preset)[0].result
+    result = trained(tiny(), preset)[0]
     assert result.rounds == result.selected_round + 1 + 2 < 200
 
 
@@ -266,13 +263,12 @@ def test_minority_nodes_have_another_label_than_most_training_nodes() -> None:
         majority = np.bincount(graph.labels[mine & graph.train_mask]).argmax()
         np.testing.assert_array_equal(minority_nodes(Silo.of(graph, k)), graph.labels[mine] != majority)
     outcome = trained(graph)[0]
-    assert outcome.minority is not None
-    assert outcome.minority != outcome.result.accuracy.test
+    assert 0 <= outcome.report["minority"] != outcome.accuracy.test
 
 
 def test_a_graph_without_minority_nodes_has_no_such_accuracy() -> None:
     """One class only: nothing to score, and None says so."""
-    assert trained(tiny(classes=(0,)), with_epochs(HONEST, 2))[0].minority is None
+    assert np.isnan(trained(tiny(classes=(0,)), with_epochs(HONEST, 2))[0].report["minority"])
 
 
 @pytest.mark.parametrize("backbone", NETWORKS)
@@ -281,8 +277,8 @@ def test_a_graph_without_minority_nodes_has_no_such_accuracy() -> None:
 def test_unusual_graphs_train(graph: FederatedGraph, preset: FedSprayPreset, backbone: str) -> None:
     """No edges, a class that nobody has, and one labelled node a client give finite losses and an accuracy."""
     outcome = trained(graph, with_epochs(preset, 3), backbone=backbone)[0]
-    assert np.isfinite(outcome.result.losses).all()
-    assert outcome.result.accuracy.test is not None
+    assert np.isfinite(outcome.losses).all()
+    assert outcome.accuracy.test is not None
 
 
 def test_the_proxy_of_a_class_that_nobody_has_stays() -> None:

@@ -70,7 +70,7 @@ def test_local_models_know_their_own_client_alone() -> None:
 
 def _local_parameters(graph: FederatedGraph) -> list[Array]:
     task = FedStructTask(replace(QUICK, feature_model=FeatureModelKind.SAGE), NoExchange(together=False))
-    process = clients_of(graph, task, Channel(hierarchy_of(graph), SimulationCoins(0)))
+    process = clients_of(graph, task).opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
     process.begin()
     process.round(0)
     return [program.report["theta"] for program in process.programs]

@@ -19,7 +19,8 @@ from fgl_secure.methods.fedstruct.exchange import (
     helpers_of,
 )
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.training import client_features, train_fedstruct
+from fgl_secure.methods.fedstruct.program import FedStructTask
+from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -66,7 +67,7 @@ def trained(
 ) -> TrainingResult:
     parties = hierarchy_of(graph, helpers_of(exchange))
     channel = Channel(parties, SimulationCoins(0), Recording.everything(1))
-    return train_fedstruct(graph, preset, exchange, channel, features=features)
+    return clients_of(graph, FedStructTask(preset, exchange, features=features)).train(channel)
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

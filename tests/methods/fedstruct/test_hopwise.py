@@ -14,8 +14,9 @@ from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.adjacency_powers import adjacency_powers
 from fgl_secure.methods.fedstruct.exchange import HopwiseExchange
 from fgl_secure.methods.fedstruct.presets import fedstruct_preset
+from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.structure import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, HeldRows, Hopwise
-from fgl_secure.methods.fedstruct.training import train_fedstruct
+from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -92,6 +93,6 @@ def test_edges_of_one_direction_are_refused(graph: FederatedGraph) -> None:
     """Embeddings travel one way and gradients the other, and degrees are those of both."""
     one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
     directed = replace(graph, graph=Graph.from_arrays("directed", graph.features, graph.labels, one_way))
-    channel = Channel(hierarchy_of(directed), SimulationCoins(0))
+    task = FedStructTask(fedstruct_preset("honest", "Cora"), HopwiseExchange(Plaintext()))
     with pytest.raises(InputError, match="graph must have every edge in both directions"):
-        train_fedstruct(directed, fedstruct_preset("honest", "Cora"), HopwiseExchange(Plaintext()), channel)
+        clients_of(directed, task)

@@ -18,7 +18,6 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     NoExchange,
     RowExchange,
-    helpers_of,
 )
 from fgl_secure.methods.fedstruct.presets import (
     Averaging,
@@ -28,7 +27,7 @@ from fgl_secure.methods.fedstruct.presets import (
     Weighting,
     fedstruct_preset,
 )
-from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
+from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
 from fgl_secure.protocols.hop_adjacency import Pruning
@@ -37,11 +36,11 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.job import Job
 from tests.graphs import two_communities
-from tests.training.processes.runs import same_everywhere, silo_makes, together
+from tests.training.processes.runs import apart, same_everywhere
 
 SMALL: FedStructPreset = replace(
     fedstruct_preset("honest", "Cora"), epochs=2, hops=3, kept=None, structure_width=8, structure_hidden=(8,),
@@ -97,25 +96,14 @@ def graph() -> FederatedGraph:
     return two_communities(devices=48, silos=4)
 
 
-def in_one_process(graph: FederatedGraph, task: FedStructTask) -> Reports:
+def in_one_process(job: Job) -> Reports:
     """What the programs of all clients report."""
-    helpers = {} if isinstance(task.exchange, NoExchange) else helpers_of(task.exchange)
-    process = clients_of(graph, task, Channel(hierarchy_of(graph, helpers), SimulationCoins(0)))
+    process = job.opened(job.channel(SimulationCoins(0)))
     process.begin()
     number = 0
     while process.round(number):
         number += 1
     return {silo: program.report for silo, program in enumerate(process.programs)}
-
-
-def apart(
-    graph: FederatedGraph, task: FedStructTask, channel: Channel | None = None, *, put_down: bool = False
-) -> Reports:
-    """The same with a process for each client."""
-    schemes = task.exchange.schemes
-    hopwise = isinstance(task.exchange, HopwiseExchange)
-    makes = silo_makes(graph, lambda talk: FedStruct(talk, task), schemes, crossing=hopwise)
-    return together(makes, graph, schemes["server"], channel, put_down=put_down, for_silos=schemes.get("clients"))
 
 
 def check(found: Reports, expected: Mapping[int, Mapping[str, Array]]) -> None:
@@ -129,8 +117,8 @@ def check(found: Reports, expected: Mapping[int, Mapping[str, Array]]) -> None:
 def test_training_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
     """Losses, parameters, structure features, selected round and accuracies agree, whoever adds up."""
     task, put_down = RUNS[name]
-    expected = in_one_process(graph, task)
-    found = apart(graph, task, put_down=put_down)
+    job = clients_of(graph, task)
+    expected, found = in_one_process(job), apart(job, put_down=put_down)
     check(found, expected)
     figures = ("losses", "selected round", "test", "validation", "theta")
     assert same_everywhere({silo: {name: report[name] for name in figures} for silo, report in found.items()})
@@ -140,13 +128,14 @@ def test_another_seed_trains_something_else(graph: FederatedGraph) -> None:
     """The comparison can fail."""
     task, _ = RUNS["masked"]
     with pytest.raises(AssertionError):
-        check(apart(graph, replace(task, seed=1)), in_one_process(graph, task))
+        check(apart(clients_of(graph, replace(task, seed=1))), in_one_process(clients_of(graph, task)))
 
 
 def test_the_server_is_sent_parts_of_sums_and_nothing_else(graph: FederatedGraph) -> None:
     """Under masks no client sends the server a vector, a feature or a count in the clear."""
-    channel = Channel(hierarchy_of(graph), SystemCoins(), Recording.everything())
-    apart(graph, RUNS["masked, rows of two"][0], channel)
+    job = clients_of(graph, RUNS["masked, rows of two"][0])
+    channel = job.channel(SystemCoins(), Recording.everything())
+    apart(job, channel)
     server = channel.parties.ids(Role.SERVER)[0]
     to_server = {batch.phase for batch in channel.transcript.messages if server in batch.receivers}
     assert to_server == {
@@ -158,4 +147,4 @@ def test_a_scheme_that_hides_no_sum_from_the_server_is_refused(graph: FederatedG
     """Sums for one client need a scheme whose server does not learn them."""
     exchange: Exchange = RowExchange(SharedKeyCkks(), MASKS)
     with pytest.raises(InputError, match="must serve the topology clients"):
-        apart(graph, FedStructTask(SMALL, exchange))
+        apart(clients_of(graph, FedStructTask(SMALL, exchange)))

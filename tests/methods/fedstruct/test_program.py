@@ -26,11 +26,12 @@ from fgl_secure.methods.fedstruct.exchange import (
 from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given
 from fgl_secure.methods.fedstruct.structure import HeldRows
-from fgl_secure.methods.fedstruct.training import clients_of, train_fedstruct
+from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
-from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
@@ -79,7 +80,7 @@ def gradients(
 
 def trained(preset: FedStructPreset = QUICK, exchange: Exchange | None = None, seed: int = 0) -> TrainingResult:
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
-    return train_fedstruct(GRAPH, preset, exchange or RowExchange(), channel, seed=seed)
+    return clients_of(GRAPH, FedStructTask(preset, exchange or RowExchange(), seed=seed)).train(channel)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -146,7 +147,7 @@ def test_training_learns() -> None:
 def clients(exchange: Exchange, preset: FedStructPreset = QUICK, features: str = "hop2vec") -> list[FedStruct]:
     """All clients after two rounds."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
-    process = clients_of(GRAPH, FedStructTask(preset, exchange, features), channel)
+    process = clients_of(GRAPH, FedStructTask(preset, exchange, features)).opened(channel)
     process.begin()
     for number in range(2):
         process.round(number)
@@ -185,7 +186,7 @@ def test_the_identity_is_the_papers_gradient() -> None:
 
 def recorded(name: str, recording: Recording | None = None) -> tuple[Channel, TrainingResult]:
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording or Recording.everything())
-    return channel, train_fedstruct(GRAPH, QUICK, EXCHANGES[name], channel)
+    return channel, clients_of(GRAPH, FedStructTask(QUICK, EXCHANGES[name])).train(channel)
 
 
 @pytest.mark.parametrize("name", ["server", "owner"])
@@ -344,7 +345,7 @@ def test_bad_input_is_refused() -> None:
         clients(RowExchange(), replace(QUICK, structure_hidden=None), "degree")
     alone = GRAPH.in_one_silo()
     with pytest.raises(InputError, match="silos must be at least 2"):
-        train_fedstruct(alone, QUICK, RowExchange(), Channel(hierarchy_of(alone), SimulationCoins(0)))
+        clients_of(alone, FedStructTask(QUICK, RowExchange())).train(Channel(hierarchy_of(alone), SimulationCoins(0)))
     silo = Silo.of(GRAPH, 0)
     setting = Setting(np.zeros(len(silo.nodes), dtype=np.int64), grid_for(Plaintext(), 3), lambda _step: False)
     task = FedStructTask(replace(QUICK, name="paper"), HopwiseExchange(Plaintext()), "degree")

@@ -20,7 +20,8 @@ from fgl_secure.protocols.query_audit import AuditRule
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
 from fgl_secure.runtime.view import ReceivedRows
-from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo

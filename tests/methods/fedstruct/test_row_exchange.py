@@ -32,7 +32,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.sketched_terms import TermRange
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.collectives import Call, Collectives, Setting
+from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.program import Program

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn.preset import FEDBN, FEDPROX, FEDVN, FedVNPreset, GraphMethod, Injection, fedvn_preset
-from fgl_secure.methods.fedvn.program import ClientGraphs, FedVN
+from fgl_secure.methods.fedvn.program import ClientGraphs
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Channel
-from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.silo import Silo
 from tests.methods.fedvn.sets import random_set
-from tests.training.processes.runs import silo_makes, together
+from tests.training.processes.runs import apart
 
 HONEST, PAPER = (
     replace(fedvn_preset(name, "random"), hidden=6, virtual_nodes=3, batch=4, epochs=2, floor=0.01)
@@ -39,16 +38,26 @@ def test_training_is_that_of_one_process(name: str, values: bool) -> None:
     """Losses, what clients share, selected round and accuracies agree, of labels and of values."""
     method, preset, scheme, put_down = RUNS[name]
     sets = random_set(values=values)
-    process = clients_of(sets, scheme, Channel(hierarchy_of(sets.union()), SimulationCoins(0)), preset, method=method)
+    job = clients_of(sets, scheme, preset, method=method)
+    process = job.opened(job.channel(SimulationCoins(0)))
     process.begin()
     assert [process.round(number) for number in range(3)] == [True, True, False]
-
-    def make(talk: Collectives) -> FedVN:
-        return FedVN(talk, ClientGraphs.of(sets, talk.silo.silo), method, preset)
-
-    makes = silo_makes(sets.union(), make, {"server": scheme})
-    found = together(makes, sets.union(), scheme, put_down=put_down)
+    found = apart(job, put_down=put_down)
     for silo, program in enumerate(process.programs):
         assert found[silo].keys() == program.report.keys()
         for key, value in program.report.items():
             assert np.array_equal(found[silo][key], value, equal_nan=True), key
+
+
+@pytest.mark.parametrize("values", [False, True])
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_share_in_a_file_has_the_graphs_of_its_client(tmp_path: Path, *, constant: bool, values: bool) -> None:
+    """What a client reads is what is cut out for it: its graphs with targets and splits, and how many all have."""
+    same = ["features", "edges", "graph_of", "targets", "train", "validation", "test", "node_starts", "edge_starts"]
+    sets = random_set(constant=constant, values=values)
+    for client in range(sets.num_clients):
+        ClientGraphs.share_of(sets, client).save(tmp_path / "share")
+        found, expected = ClientGraphs.held_by(Silo.load(tmp_path / "share")), sets.only(client)
+        assert (found.graphs, found.outputs, found.types) == (sets.num_graphs, max(sets.num_classes, 1), 0)
+        for name in same:
+            assert np.array_equal(getattr(found.own, name), getattr(expected, name)), name

@@ -59,7 +59,7 @@ def one_round(
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(0), Recording.everything())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fgl_secure.methods.fedvn.training.FedVN", Alone)
-        process = clients_of(sets, Plaintext(), channel, preset, method=method, seed=5)
+        process = clients_of(sets, Plaintext(), preset, method=method, seed=5).opened(channel)
     process.begin()
     process.round(0)
     counts, models = (b.payload for b in channel.transcript.messages if b.phase is Phase.VECTORS)
@@ -153,7 +153,7 @@ def test_self_training_sends_no_parameter() -> None:
 def test_each_phase_changes_its_own_part_alone() -> None:
     """Generators start differently and learn in phase 1, model and virtual nodes in phase 2."""
     channel = Channel(hierarchy_of(SETS.union()), SimulationCoins(0))
-    client, other = clients_of(SETS, Plaintext(), channel, SMALL, seed=5).programs[:2]
+    client, other = clients_of(SETS, Plaintext(), SMALL, seed=5).opened(channel).programs[:2]
     assert isinstance(client, FedVN)
     assert isinstance(other, FedVN)
     generator, theirs = client.generator, other.generator
@@ -218,7 +218,7 @@ def test_a_client_holds_its_own_graphs_alone() -> None:
         "none",
         node_types=True,
     )
-    held = ClientGraphs.of(typed, 1)
+    held = ClientGraphs.held_by(ClientGraphs.share_of(typed, 1))
     own = np.flatnonzero(SETS.client_of[SETS.graph_of] == 1)
     assert (held.graphs, held.outputs, held.types) == (30, 3, len(values))
     assert held.own.features[:, 0].tolist() == own.tolist()

@@ -17,9 +17,8 @@ from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.scenarios import ROUNDS, handed_out, recorded_rounds, secrets
-from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import Channel, Role
+from fgl_secure.runtime import Role
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.parameters import flat
 from tests.methods.fedvn.settings import setting, values
@@ -39,8 +38,8 @@ def test_the_server_knows_what_it_hands_out_first() -> None:
 def test_the_attacker_s_layout_is_the_method_s() -> None:
     """Slices and start agree with what clients share, and the last weight lies before the last bias."""
     chosen = setting()
-    channel = Channel(chosen.parties, SimulationCoins(0))
-    client = clients_of(chosen.sets, Plaintext(), channel, chosen.preset, seed=chosen.seed).programs[0]
+    job = chosen.job(Plaintext())
+    client = job.opened(job.channel(SimulationCoins(0))).programs[0]
     assert isinstance(client, FedVN)
     ours = handed_out(chosen)
     assert ours.start is not None

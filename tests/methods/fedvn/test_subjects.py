@@ -21,7 +21,7 @@ from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.methods import FedVN
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import names
-from fgl_secure.training.collectives import Call
+from fgl_secure.training.calls import Call
 from fgl_secure.training.one_process import OneProcess
 from tests.methods.fedvn.settings import QUICK
 

@@ -25,10 +25,11 @@ from fgl_secure.methods.fedvn.preset import (
     fedvn_preset,
 )
 from fgl_secure.methods.fedvn.program import SCORED
-from fgl_secure.methods.fedvn.training import GraphOutcome, run_fedvn, train_fedvn
+from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role
 from fgl_secure.schemes import server_scheme
+from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.server_sums import SERVER_SUM
@@ -40,17 +41,17 @@ PAPER = replace(fedvn_preset("paper", "random"), hidden=6, virtual_nodes=3, batc
 
 def run(
     sets: GraphSet, preset: FedVNPreset = HONEST, scheme: str | None = None, method: GraphMethod = FEDVN, seed: int = 0
-) -> tuple[GraphOutcome, Channel]:
+) -> tuple[TrainingResult, Channel]:
     """A whole training run that keeps everything."""
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(7), Recording.everything())
     chosen = server_scheme(scheme or "plaintext")
-    return run_fedvn(sets, chosen, channel, preset, method=method, seed=seed), channel
+    return clients_of(sets, chosen, preset, method=method, seed=seed).train(channel), channel
 
 
 def test_equal_seeds_give_equal_bits() -> None:
     """Losses and accuracies repeat; another seed gives others."""
     sets = random_set()
-    first, second, other = (run(sets, seed=seed)[0].result for seed in (0, 0, 1))
+    first, second, other = (run(sets, seed=seed)[0] for seed in (0, 0, 1))
     assert first.losses == second.losses
     assert first.accuracy == second.accuracy
     assert first.losses != other.losses
@@ -61,8 +62,8 @@ def test_secured_training_is_training_in_the_clear(scheme: str) -> None:
     """Losses agree to the last bit, and nobody's row is among the messages."""
     sets = random_set()
     (clear, open_channel), (secured, channel) = run(sets), run(sets, scheme=scheme)
-    assert secured.result.losses == clear.result.losses
-    assert secured.result.accuracy == clear.result.accuracy
+    assert secured.losses == clear.losses
+    assert secured.accuracy == clear.accuracy
     view = channel.transcript.view([Party(Role.SERVER, 0)])
     assert not list(view.messages(Phase.VECTORS))
     assert list(open_channel.transcript.view([Party(Role.SERVER, 0)]).messages(Phase.VECTORS))
@@ -73,10 +74,10 @@ def test_every_method_runs_under_both_presets(method: GraphMethod) -> None:
     """Each gives an accuracy of every client, at a round within the run."""
     for preset in (HONEST, PAPER):
         outcome, _ = run(random_set(constant=False), preset, method=method)
-        assert 0 <= outcome.result.selected_round <= preset.epochs
-        assert all(share is not None and 0 <= share <= 1 for share in outcome.result.accuracy.per_silo)
-        shares = [share for share in outcome.result.accuracy.per_silo if share is not None]
-        assert outcome.result.accuracy.test == pytest.approx(np.mean(shares))
+        assert 0 <= outcome.selected_round <= preset.epochs
+        assert all(share is not None and 0 <= share <= 1 for share in outcome.accuracy.per_silo)
+        shares = [share for share in outcome.accuracy.per_silo if share is not None]
+        assert outcome.accuracy.test == pytest.approx(np.mean(shares))
 
 
 def test_validation_chooses_in_honest_and_test_in_paper() -> None:
@@ -84,11 +85,10 @@ def test_validation_chooses_in_honest_and_test_in_paper() -> None:
     sets = random_set()
     honest, _ = run(sets, HONEST)
     paper, _ = run(sets, PAPER)
-    assert honest.result.accuracy.validation is not None
-    assert paper.result.accuracy.validation is None
-    assert paper.result.accuracy.test is not None
-    assert paper.last.test is not None
-    assert paper.result.accuracy.test >= paper.last.test
+    assert honest.accuracy.validation is not None
+    assert paper.accuracy.validation is None
+    assert paper.accuracy.test is not None
+    assert paper.accuracy.test >= paper.report["last/test"]
     assert (HONEST.selection, PAPER.selection) == (Selection.VALIDATION, Selection.TEST)
 
 
@@ -99,8 +99,8 @@ def test_what_the_server_learns_of_validation_is_the_share_of_all_clients() -> N
     (last,) = (batch for batch in view.own(SERVER_SUM) if batch.step.round == HONEST.epochs)
     right, scored, means, tested = np.asarray(last.values)[0].tolist()
     assert (scored, tested) == (6, 3)
-    assert right / SCORED / scored == pytest.approx(outcome.last.validation)
-    assert means / SCORED / tested == pytest.approx(outcome.last.test)
+    assert right / SCORED / scored == pytest.approx(outcome.report["last/validation"])
+    assert means / SCORED / tested == pytest.approx(outcome.report["last/test"])
 
 
 def test_what_goes_up_comes_down_as_a_mean_or_sum() -> None:
@@ -120,9 +120,8 @@ def test_what_goes_up_comes_down_as_a_mean_or_sum() -> None:
 def test_values_are_learnt_as_well() -> None:
     """With values for targets the accuracies are mean absolute errors, and the best round has the least."""
     outcome, _ = run(random_set(values=True), replace(PAPER, epochs=4))
-    assert outcome.result.accuracy.test is not None
-    assert outcome.last.test is not None
-    assert outcome.result.accuracy.test <= outcome.last.test
+    assert outcome.accuracy.test is not None
+    assert outcome.accuracy.test <= outcome.report["last/test"]
 
 
 @pytest.mark.parametrize("statistics", Statistics)
@@ -139,8 +138,8 @@ def test_odd_graphs_do_no_harm(statistics: Statistics) -> None:
         "none",
     )
     outcome, _ = run(single, replace(HONEST, statistics=statistics))
-    assert np.isfinite(outcome.result.losses).all()
-    assert outcome.result.accuracy.per_silo[1] is None
+    assert np.isfinite(outcome.losses).all()
+    assert outcome.accuracy.per_silo[1] is None
 
 
 def test_motif_mini_is_learnt_better_than_by_chance() -> None:
@@ -149,7 +148,7 @@ def test_motif_mini_is_learnt_better_than_by_chance() -> None:
     preset = replace(fedvn_preset("paper", "Motif-mini"), epochs=15, learning_rate=0.1, hidden=24, virtual_nodes=4)
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(0))
     for method in (FEDAVG, FEDVN):
-        result = train_fedvn(sets, Plaintext(), channel, preset, method=method)
+        result = clients_of(sets, Plaintext(), preset, method=method).train(channel)
         assert result.losses[-1] < 0.9 * np.log(3)
 
 
@@ -180,7 +179,7 @@ def test_unknown_presets_and_wrong_channels_are_refused() -> None:
     fewer = replace(sets, client_of=np.minimum(sets.client_of, 1))
     channel = Channel(hierarchy_of(other.union()), SimulationCoins(0))
     with pytest.raises(InputError, match="channel must join the parties of the graph"):
-        train_fedvn(fewer, Plaintext(), channel, HONEST)
+        clients_of(fewer, Plaintext(), HONEST).train(channel)
 
 
 def test_a_round_needs_graphs_to_be_chosen_on() -> None:
@@ -194,7 +193,7 @@ def test_a_round_needs_graphs_to_be_chosen_on() -> None:
     ):
         with pytest.raises(InputError, match=rf"sets.{preset.selection} must mark at least one graph"):
             run(held, preset)
-    assert run(replace(sets, validation=nobody), PAPER)[0].result.accuracy.test is not None
+    assert run(replace(sets, validation=nobody), PAPER)[0].accuracy.test is not None
 
 
 def test_presets_are_the_public_code_s_and_the_paper_s() -> None:

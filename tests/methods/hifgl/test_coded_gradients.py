@@ -25,7 +25,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import (
-    Channel,
     Circumstance,
     Phase,
     PublicParameters,
@@ -36,7 +35,7 @@ from fgl_secure.runtime import (
     Transcript,
 )
 from fgl_secure.schemes import assignment
-from fgl_secure.training.parties import helpers_of, hierarchy_of
+from fgl_secure.training.parties import helpers_of
 from fgl_secure.training.presets import HONEST
 from tests.graphs import two_communities
 
@@ -100,8 +99,9 @@ def test_noise_leaves_products_as_they_are() -> None:
 
 def trained(graph: FederatedGraph, schemes: dict[str, Scheme], rounds: int = 1) -> tuple[Transcript, list[Any]]:
     """Some rounds of training with everything recorded that runs record, and the last round's decoded gradients."""
-    channel = Channel(hierarchy_of(graph, helpers_of(schemes.values())), SimulationCoins(0), Recording.everything())
-    process = silos_of(graph, schemes, channel, QUICK)
+    job = silos_of(graph, schemes, QUICK)
+    channel = job.channel(SimulationCoins(0), Recording.everything())
+    process = job.opened(channel)
     found: list[Any] = []
     if process._gradients is not None:
         kept = process._gradients.sums

@@ -18,7 +18,7 @@ from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training import gradient_sums as of_members
-from fgl_secure.training.collectives import Call
+from fgl_secure.training.calls import Call
 from fgl_secure.training.device_gradients import ClearGradients, Collector, DeviceFactors, Factors, gathered
 from fgl_secure.training.gradient_sums import CodedGradients, HostedMembers, SummedGradients, gradient_sums
 from fgl_secure.training.one_process import OneProcess
@@ -161,8 +161,9 @@ def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> Non
     recorded = []
     coded = {"neighbours": RelayCoded(), "members": CodedProducts()}
     for chosen in (coded, {"neighbours": RelayCoded()}, {"neighbours": Plaintext()}):
-        channel = Channel(hierarchy_of(GRAPH, helpers_of(chosen.values())), SimulationCoins(0), Recording.everything())
-        silos_of(GRAPH, chosen, channel, preset, backbone=backbone).round(0)
+        parties = hierarchy_of(GRAPH, helpers_of(chosen.values()))
+        channel = Channel(parties, SimulationCoins(0), Recording.everything())
+        silos_of(GRAPH, chosen, preset, backbone=backbone).opened(channel).round(0)
         recorded.append(sum(b.messages for b in channel.transcript.messages if b.phase is Phase.GRADIENT))
     assert recorded[:2] == [0, 0]
     assert recorded[2] % GRAPH.num_devices == 0 < recorded[2]
@@ -174,7 +175,7 @@ def test_gradients_that_nobody_looks_at_are_counted(backbone: str, preset: Prese
     counts, weights = [], []
     for recording in (Recording(), Recording.everything()):
         channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording)
-        method = silos_of(GRAPH, Plaintext(), channel, preset, backbone=backbone)
+        method = silos_of(GRAPH, Plaintext(), preset, backbone=backbone).opened(channel)
         method.round(0)
         sent = [b for b in channel.transcript.messages if b.phase is Phase.GRADIENT]
         counts.append([(b.step.layer, b.messages, b.item_bytes) for b in sent])

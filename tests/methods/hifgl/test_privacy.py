@@ -19,7 +19,7 @@ from fgl_secure.graph import Data
 from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.privacy import perturbed, releases
-from fgl_secure.methods.hifgl.training import train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
@@ -46,7 +46,7 @@ def test_releases_are_those_that_a_run_makes(dropout: float, static: bool, layer
     choice = EmbeddingPrivacy(8.0)
     exact = scheme_for(choice, preset)
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
-    result = train_hifgl(GRAPH, exact, channel, preset)
+    result = silos_of(GRAPH, exact, preset).train(channel)
     assert not result.budget_spent
     steps = {(batch.phase, batch.step) for batch in channel.transcript.messages if batch.phase.label == "values"}
     assert len(steps) == exact.settings.target.releases == releases(preset, preset.epochs)
@@ -56,7 +56,7 @@ def test_training_stops_when_the_budget_is_spent() -> None:
     """A budget for two rounds of six ends training after two, without an error, and the result says so."""
     preset = replace(QUICK, epochs=6)
     scheme = scheme_for(EmbeddingPrivacy(8.0, rounds=2), preset)
-    result = train_hifgl(GRAPH, scheme, Channel(hierarchy_of(GRAPH), SimulationCoins(0)), preset)
+    result = silos_of(GRAPH, scheme, preset).train(Channel(hierarchy_of(GRAPH), SimulationCoins(0)))
     assert result.budget_spent
     assert result.rounds == 2
 
@@ -66,7 +66,7 @@ def test_a_budget_below_one_round_is_an_error() -> None:
     one = scheme_for(EmbeddingPrivacy(8.0), replace(QUICK, epochs=1, layers=1))
     deeper = replace(QUICK, layers=4, hidden=2)
     with pytest.raises(BudgetExhaustedError):
-        train_hifgl(GRAPH, one, Channel(hierarchy_of(GRAPH), SimulationCoins(0)), deeper)
+        silos_of(GRAPH, one, deeper).train(Channel(hierarchy_of(GRAPH), SimulationCoins(0)))
 
 
 def test_noise_is_split_where_single_messages_are_hidden() -> None:

@@ -10,21 +10,20 @@ import pytest
 from fgl_secure.coins import SimulationCoins, SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.scheme import NO_HELPERS, Scheme
-from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
-from fgl_secure.training.parties import helpers_of, hierarchy_of
+from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from fgl_secure.training.processes.relay import RelaySums
 from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
-from tests.training.processes.runs import SESSION, silo_makes, together
+from tests.training.processes.runs import SESSION, apart
 
 HIFGL: Preset = replace(HONEST, epochs=3, hidden=8)
 
@@ -44,6 +43,7 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
 OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "gcn": (HIFGL, "gcn", RelayCoded(k_min=1), False),
     "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4), False),
+    "edges within splits alone": (replace(HIFGL, split_restricted=True), "gcn", RelayCoded(k_min=1), False),
     "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4), True),
     "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17), True),
     "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1), True),
@@ -60,23 +60,14 @@ def graph() -> FederatedGraph:
     return two_communities(devices=48, silos=3)
 
 
-def in_one_process(graph: FederatedGraph, preset: Preset, backbone: str, schemes: dict[str, Scheme]) -> Reports:
+def in_one_process(job: Job) -> Reports:
     """What the programs of all silos report."""
-    channel = Channel(hierarchy_of(graph, helpers_of(schemes.values())), SimulationCoins(0))
-    process = silos_of(graph, schemes, channel, preset, backbone=backbone)
+    process = job.opened(job.channel(SimulationCoins(0)))
     process.begin()
     number = 0
     while process.round(number):
         number += 1
     return {silo: program.report for silo, program in enumerate(process.programs)}
-
-
-def apart(
-    graph: FederatedGraph, preset: Preset, backbone: str, schemes: dict[str, Scheme], *, put_down: bool = False
-) -> Reports:
-    """The same with a process for each silo."""
-    makes = silo_makes(graph, lambda talk: HiFGL(talk, preset, backbone=backbone), schemes)
-    return together(makes, graph, schemes["server"], put_down=put_down)
 
 
 def check(found: Reports, expected: Reports) -> None:
@@ -92,8 +83,8 @@ def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, nam
     preset, backbone, minimum = IN_THE_CLEAR[name]
     schemes: dict[str, Scheme] = {"neighbours": Plaintext(minimum_group=minimum), "server": Plaintext()}
     put_down = name != "three layers, large groups"
-    found = apart(graph, preset, backbone, schemes, put_down=put_down)
-    check(found, in_one_process(graph, preset, backbone, schemes))
+    job = silos_of(graph, schemes, preset, backbone=backbone)
+    check(apart(job, put_down=put_down), in_one_process(job))
 
 
 @pytest.mark.parametrize("name", OVER_RELAYS)
@@ -102,18 +93,17 @@ def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name
     preset, backbone, scheme, coded = OVER_RELAYS[name]
     members = CodedProducts.over(scheme) if coded else scheme
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": members, "server": PairwiseMasking()}
-    found = apart(graph, preset, backbone, schemes, put_down=name in ("gcn", "sums of features kept, coded"))
-    check(found, in_one_process(graph, preset, backbone, schemes))
+    job = silos_of(graph, schemes, preset, backbone=backbone)
+    check(apart(job, put_down=name in ("gcn", "sums of features kept, coded")), in_one_process(job))
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
     """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
     phases = {}
     for rows in (Plaintext(), RelayCoded(k_min=1)):
-        parties = hierarchy_of(graph, NO_HELPERS if isinstance(rows, Plaintext) else rows.helpers)
-        channel = Channel(parties, SystemCoins(), Recording.everything())
-        preset = replace(HIFGL, epochs=1)
-        together(silo_makes(graph, lambda t, p=preset: HiFGL(t, p), {"neighbours": rows}), graph, Plaintext(), channel)  # type: ignore[misc]
+        job = silos_of(graph, rows, replace(HIFGL, epochs=1))
+        channel = job.channel(SystemCoins(), Recording.everything())
+        apart(job, channel)
         silos = channel.parties.ids(Role.SILO)
         between = [b for b in channel.transcript.messages if np.isin([b.senders[0], b.receivers[0]], silos).all()]
         phases[rows.label] = {batch.phase for batch in between}

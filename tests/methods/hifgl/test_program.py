@@ -12,7 +12,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.methods.hifgl.training import silos_of, train_hifgl
+from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -31,7 +31,7 @@ def train(
     scheme: Scheme, preset: Preset = QUICK, graph: FederatedGraph = GRAPH, *, backbone: str = "gcn", coins: int = 0
 ) -> TrainingResult:
     channel = Channel(hierarchy_of(graph), SimulationCoins(coins))
-    return train_hifgl(graph, scheme, channel, preset, backbone=backbone)
+    return silos_of(graph, scheme, preset, backbone=backbone).train(channel)
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
@@ -75,7 +75,7 @@ def test_two_silos_do_make_a_difference() -> None:
 def test_gradients_are_those_of_the_whole_graph() -> None:
     """One silo's first step is that of plain Adam on the mean loss with the dense adjacency matrix."""
     graph = two_communities(silos=1)
-    silos = silos_of(graph, Plaintext(), Channel(hierarchy_of(graph), SimulationCoins(0)), QUICK)
+    silos = silos_of(graph, Plaintext(), QUICK).opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
     (method,) = silos.programs
     assert isinstance(method, HiFGL)
     flat = [p.detach().clone().requires_grad_() for p in method.layers.parameters()]
@@ -191,7 +191,7 @@ def test_a_static_first_layer_is_sent_once() -> None:
 def test_relays_train_the_plaintext_model_of_the_same_least_group(scheme: RelayCoded, backbone: str) -> None:
     """Over relays, with gradients summed as well, losses agree with plaintext to 1e-4 and accuracies are the same."""
     channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
-    secured = train_hifgl(GRAPH, scheme, channel, QUICK, backbone=backbone)
+    secured = silos_of(GRAPH, scheme, QUICK, backbone=backbone).train(channel)
     plain = train(Plaintext(minimum_group=scheme.k_min), backbone=backbone)
     assert np.allclose(secured.losses, plain.losses, atol=1e-4)
     assert secured.accuracy == plain.accuracy
@@ -201,7 +201,7 @@ def test_parameter_gradients_reach_silos_in_the_clear_or_not_at_all() -> None:
     """As published every device's gradient is a message to its silo; over relays there is no such message."""
     scheme = RelayCoded()
     channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
-    train_hifgl(GRAPH, scheme, channel, QUICK)
+    silos_of(GRAPH, scheme, QUICK).train(channel)
     phases = {batch.phase for batch in channel.transcript.messages}
     assert Phase.GRADIENT not in phases
     assert Phase.SHARE_SUMS in phases

@@ -120,7 +120,7 @@ def hosts(parties: Directory) -> list[Ids]:
 SCHEMES = (
     RelayCoded(k_min=1),
     RelayCoded(k_min=1, T=2, R=4),
-    RelayCoded(k_min=1, profile=Profile.ANON, padding=5),
+    RelayCoded(k_min=1, profile=Profile.ANON, max_degree=5),
 )
 
 
@@ -211,15 +211,15 @@ def test_topologies_that_it_does_not_serve_are_refused() -> None:
         scheme.machines(Topology(NEIGHBOURS, grouping, 2), SESSION, OwnDraws(SystemCoins()))
 
 
-def test_a_relay_that_is_told_no_messages_is_told_the_padding() -> None:
+def test_a_relay_that_is_told_no_messages_is_told_the_degree() -> None:
     """Under anon it has to know when all messages under a tag are there."""
     case, nobody = meshed(2), np.empty(0, dtype=np.int64)
     helpers = case.directory.ids(Role.RELAY)
     nothing = Topology(NEIGHBOURS, Grouping(*[nobody] * 6), 2, helpers=helpers)
     scheme, draws = RelayCoded(profile=Profile.ANON), OwnDraws(SystemCoins())
-    with pytest.raises(InputError, match="padding must be given to a process that is told no messages; found None"):
+    with pytest.raises(InputError, match="max_degree must be given to a process that is told no messages; found None"):
         scheme.machines(nothing, SESSION, draws, helpers[:1])
-    assert len(replace(scheme, padding=4).machines(nothing, SESSION, draws, helpers[:1])) == 1
+    assert len(replace(scheme, max_degree=4).machines(nothing, SESSION, draws, helpers[:1])) == 1
 
 
 def test_members_are_summed_over_a_larger_field() -> None:

@@ -17,7 +17,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement, KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
-from fgl_secure.crypto.streams import KeyedStreams
+from fgl_secure.crypto.streams import KeyedStreams, SeededStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -100,9 +100,10 @@ class Span:
 
 @contextmanager
 def recorded() -> Iterator[list[Span]]:
-    """All key stream that masks are read from, while this lasts."""
+    """All key stream that senders read masks from, while this lasts; relays expand the same seeds again."""
     spans: list[Span] = []
-    honest = KeyedStreams.uniform
+    at_relays: list[bool] = []
+    honest, of_seeds, expanded = KeyedStreams.uniform, SeededStreams.uniform, RealCryptography.expand
 
     def uniform(self: Any, modulus: int, counts: Any, nonce: bytes, dtype: Any = None) -> Any:
         start, size = int.from_bytes(nonce, "big") * BLOCK_BYTES, word_of(modulus)[0].itemsize
@@ -111,8 +112,22 @@ def recorded() -> Iterator[list[Span]]:
         )
         return honest(self, modulus, counts, nonce, dtype)
 
+    def seeded(self: Any, modulus: int, count: int, nonce: bytes, dtype: Any = None) -> Any:
+        size = count * word_of(modulus)[0].itemsize
+        if not at_relays:
+            spans.extend(Span(seed + nonce, 0, size) for seed in self._seeds)
+        return of_seeds(self, modulus, count, nonce, dtype)
+
+    def expand(*known: Any) -> Any:
+        at_relays.append(True)
+        found = expanded(*known)
+        at_relays.pop()
+        return found
+
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(KeyedStreams, "uniform", uniform)
+        monkeypatch.setattr(SeededStreams, "uniform", seeded)
+        monkeypatch.setattr(RealCryptography, "expand", expand)
         yield spans
 
 
@@ -347,7 +362,7 @@ def repeated_shares(scheme: RelayCoded) -> int:
 
 @pytest.mark.parametrize(
     "scheme",
-    [RelayCoded(k_min=1), RelayCoded(k_min=1, T=2, R=4), RelayCoded(k_min=1, profile=Profile.ANON, padding=3)],
+    [RelayCoded(k_min=1), RelayCoded(k_min=1, T=2, R=4), RelayCoded(k_min=1, profile=Profile.ANON, max_degree=3)],
     ids=lambda scheme: scheme.name,
 )
 def test_no_two_messages_are_under_one_mask(scheme: RelayCoded) -> None:

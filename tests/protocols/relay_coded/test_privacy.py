@@ -471,7 +471,7 @@ WITH_CHORD = [*RING, (0, 2)]
 
 def seen_of(edges: list[tuple[int, int]], twin: Twin = lambda scheme: scheme) -> list[Any]:
     """Numbers and sizes of the messages of an anon run that silos and relays get, and counts under tags."""
-    scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON, padding=3))
+    scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON, max_degree=3))
     case = between(4, [*edges, *((u, v) for v, u in edges)], scheme.R)
     channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
     opened(scheme, channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))

@@ -180,12 +180,15 @@ class TestAnon(RelayConformance):
         shares = ((R - T) * sent, (R - T) * sent * size)
         abroad = int((grouping.source != grouping.target).sum())
         sealed = (seeds[0] + headers[0], seeds[1] + headers[1] + shares[1])
+        direct = self.agreed_and_fetched(n, width, sealed)
+        there, back = (direct[Phase.SEALED, *ends] for ends in ((Role.DEVICE, Role.SILO), (Role.RELAY, Role.SILO)))
         return {
             (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
             (Phase.SHARE_SEEDS, Role.SILO, Role.RELAY): seeds,
             (Phase.SHARE_HEADERS, Role.SILO, Role.RELAY): headers,
             (Phase.SHARES, Role.SILO, Role.RELAY): shares,
-            **self.agreed_and_fetched(n, width, sealed),
+            (Phase.MIXED, Role.SILO, Role.SILO): (there[0] + back[0], there[1] + back[1]),
+            **direct,
         }
 
     @pytest.mark.parametrize("lost", range(8))
@@ -270,8 +273,8 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
         ({"field": PrimeField(5), "R": 5}, FieldRangeError, r"R=5 relays need R \+ 1 distinct points"),
         ({"k_min": 0}, InputError, "k_min must be at least 1; found 0"),
         ({"resends": -1}, InputError, "resends must be at least 0; found -1"),
-        ({"padding": 3}, InputError, "padding is for profile anon"),
-        ({"padding": 0, "profile": Profile.ANON}, InputError, "padding must be at least 1; found 0"),
+        ({"max_degree": 3}, InputError, "max_degree is for profile anon"),
+        ({"max_degree": 2, "profile": Profile.ANON}, InputError, "max_degree must be at least k_min = 3; found 2"),
     ],
 )
 def test_unfit_parameters_are_refused(wrong: Mapping[str, Any], error: type[FglSecureError], message: str) -> None:
@@ -343,20 +346,20 @@ def test_padding_is_not_left_out_where_some_targets_own_no_row() -> None:
         opened(RelayCoded(profile=Profile.ANON), channel_of(directory), g, 1)
 
 
-@pytest.mark.parametrize(("padding", "fits"), [(3, False), (4, True), (9, True), (None, True)])
-def test_padding_must_cover_the_largest_neighbourhood(padding: int | None, fits: bool) -> None:
-    """Padding below the most messages of one sender is refused; from there on everybody sends that many."""
-    case, scheme = star_both_ways(4), RelayCoded(profile=Profile.ANON, padding=padding, k_min=1)
+@pytest.mark.parametrize(("most", "fits"), [(3, False), (4, True), (9, True), (None, True)])
+def test_max_degree_must_cover_the_largest_neighbourhood(most: int | None, fits: bool) -> None:
+    """Fewer than the most messages of one sender are refused; from there on everybody sends that many."""
+    case, scheme = star_both_ways(4), RelayCoded(profile=Profile.ANON, max_degree=most, k_min=1)
     channel = channel_of(case.directory)
     if not fits:
-        with pytest.raises(InputError, match="padding must be at least the most messages of one sender, 4; found 3"):
+        with pytest.raises(InputError, match="max_degree must be at least the most messages of one sender, 4; found 3"):
             opened(scheme, channel, case.grouping, 1)
         return
     sums = opened(scheme, channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
     assert np.allclose(sums[:, 0], [4, 1, 1, 1, 1])
     sealed = [b for b in channel.transcript.messages if b.phase is Phase.SEALED]
     from_devices = next(np.bincount(b.senders)[case.directory.ids(Role.DEVICE)] for b in sealed)
-    assert (from_devices == (padding or 4)).all()
+    assert (from_devices == (most or 4)).all()
 
 
 def test_a_message_is_as_long_as_its_row() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.processes.mailbox import Mailbox
+from fgl_secure.training.job import Job
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
+from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.processes.relay import RelayProcess, hosted_sums
 from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.silo_rows import SiloRowSums
@@ -24,6 +26,7 @@ from fgl_secure.training.processes.sum_server import SumServer
 from fgl_secure.training.processes.sums import Company
 from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
+from tests.training.processes.mailbox import Mailbox
 
 SESSION = bytes(range(16))
 WIDEST = 1000
@@ -127,9 +130,15 @@ def together(
     for_silos: Scheme | None = None,
 ) -> dict[int, dict[str, Array]]:
     """The reports of all silos, in one process."""
+    return _run(makes, SumServer(company(graph, scheme, for_silos), SystemCoins()), channel, put_down=put_down)
+
+
+def _run(
+    makes: Mapping[int, Make], server: SumServer, channel: Channel | None, *, put_down: bool
+) -> dict[int, dict[str, Array]]:
     processes = {party: PutDown(make) if put_down else make() for party, make in makes.items()}
     try:
-        return run_together(processes, SumServer(company(graph, scheme, for_silos), SystemCoins()), channel)
+        return run_together(processes, server, channel)
     finally:
         for process in processes.values():
             process.close()
@@ -139,3 +148,11 @@ def same_everywhere(reports: Mapping[int, Mapping[str, Array]]) -> bool:
     """Whether all silos report the same, NaN and all."""
     first = reports[0]
     return all(np.array_equal(each[name], first[name], equal_nan=True) for each in reports.values() for name in first)
+
+
+def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -> dict[int, dict[str, Array]]:
+    """The reports of all silos of a job, with a process for each, all run here."""
+    run = ProgramRun(job.task, job.graph.num_silos)
+    shares = [job.share(silo) for silo in range(run.silos)]
+    makes = {n: partial(run.process, n, SESSION, partial(shares.__getitem__, n)) for n in range(run.parties)}
+    return _run(makes, run.server(SESSION), channel, put_down=put_down)

@@ -14,12 +14,12 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.runtime import Phase, Step, decode, encode
 from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
-from fgl_secure.training.processes.mailbox import Mailbox
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox
 from fgl_secure.training.processes.relay import RelayProcess, RelaySums
 from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
+from tests.training.processes.mailbox import Mailbox
 
 SESSION = bytes(range(16))
 SCHEME = RelayCoded(R=4, k_min=1)

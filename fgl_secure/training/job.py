@@ -1,0 +1,123 @@
+"""A run described once: what every silo does, and who holds what. Drivers take it as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fgl_secure.coins import Coins, SystemCoins
+from fgl_secure.graph import FederatedGraph
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.runtime import Channel, Recording
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parties import Between, helpers_of, hierarchy_of
+from fgl_secure.training.program import Program
+from fgl_secure.training.rounds import Rounds, run
+from fgl_secure.training.silo import Silo
+
+Make = Callable[[Collectives, Coins], Rounds]
+"""Makes a silo's program, given what it talks through and its secret coins; those of one process are all silos'."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What the process of every silo is told; nothing of the data is in it.
+
+    Attributes:
+        make: makes a silo's program.
+        schemes: by topology, those of all its collectives; what is not there is in the clear, or not there at all.
+        rounds: most rounds.
+        width: most entries of a row that goes to neighbours.
+        between: whether silos add up beforehand what their nodes send to a node of another silo.
+        crossing: whether rows travel between silos alone, and silos add up inside themselves.
+    """
+
+    make: Make
+    schemes: Mapping[str, Scheme]
+    rounds: int
+    width: int = 1
+    between: bool = False
+    crossing: bool = False
+
+
+def settled_before(_channel: Channel) -> None:
+    """Silos need not agree on anything before the first sum."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """A task, and who holds what of it.
+
+    Attributes:
+        task: what all silos do.
+        graph: who has what.
+        heard: the graph along whose edges rows travel; all of them unless given.
+        settle: has silos agree, over the channel, on what they add up beforehand; for tasks with `between`.
+        shares: what silos hold, in their order; cut out of the graph unless given.
+        driver: of all silos in one process.
+        shown: shown the programs of one process before the first round, and after the last.
+    """
+
+    task: Task
+    graph: FederatedGraph
+    heard: FederatedGraph | None = None
+    settle: Callable[[Channel], Between | None] = settled_before
+    shares: tuple[Silo, ...] = ()
+    driver: type[OneProcess] = field(default=OneProcess)
+    shown: Callable[[tuple[Program, ...]], None] | None = None
+
+    def share(self, silo: int) -> Silo:
+        """What a silo holds."""
+        return self.shares[silo] if self.shares else Silo.of(self.graph, silo, self.heard)
+
+    def channel(self, coins: Coins | None = None, recording: Recording | None = None) -> Channel:
+        """A channel between all parties.
+
+        Args:
+            coins: where masks come from; the operating system's entropy unless given.
+            recording: what it keeps; sizes unless given.
+        """
+        parties = hierarchy_of(self.graph, helpers_of(self.task.schemes.values()))
+        return Channel(parties, coins or SystemCoins(), recording)
+
+    def opened(self, channel: Channel) -> OneProcess:
+        """All silos in one process, ready for their first round.
+
+        Args:
+            channel: between the parties of `hierarchy_of(graph, ...)` and the helpers of all schemes.
+
+        Raises:
+            InputError: a scheme does not serve its topology, or the channel joins other parties.
+            FieldRangeError: a scheme's field cannot hold the sums.
+        """
+        task = self.task
+        return self.driver(
+            self.graph,
+            task.schemes,
+            channel,
+            lambda talk: task.make(talk, channel.coins),
+            width=task.width,
+            heard=self.heard,
+            between=self.settle(channel),
+            shares=self.shares,
+            crossing=task.crossing,
+        )
+
+    def train(self, channel: Channel | None = None, progress: Progress | None = None) -> TrainingResult:
+        """Runs all rounds in one process; arguments as for `opened`, a fresh channel unless given.
+
+        Args:
+            channel: keeps the messages.
+            progress: called after each round.
+        """
+        start, channel = time.perf_counter(), channel or self.channel()
+        process = self.opened(channel)
+
+        def show() -> None:
+            if self.shown is not None:
+                self.shown(process.programs)
+
+        return run(process, self.task.rounds, channel.transcript, progress, start=start, shown=show)

@@ -1,0 +1,51 @@
+"""How many partners devices may have, and what becomes of those that have few."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fgl_secure.errors import InputError
+
+ROUNDS = 16
+"""Of wishes: links that are open after them stay closed. Random graphs of 20,000 nodes settle within ten."""
+TRIES = 8
+"""How often a device with few partners asks for one more."""
+REACH = 2
+"""Most devices that pass a request on, and later a tag."""
+
+
+class SmallGroups(StrEnum):
+    """What becomes of a device with fewer partners than a sum must have messages."""
+
+    SKIP = "skip"
+    """It gets no sum."""
+    TWO_HOP = "two-hop"
+    """Its partners ask partners of their own, of whom some send it their rows; it doesn't learn which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partnering:
+    """The rules of an agreement, the same for all devices.
+
+    Attributes:
+        most: D, most partners of a device.
+        least: k_min, how many a device wants at least.
+        small_groups: what becomes of those that have fewer.
+
+    Raises:
+        InputError: most is below least, or least below 1.
+    """
+
+    most: int
+    least: int
+    small_groups: SmallGroups = SmallGroups.TWO_HOP
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.most:
+            raise InputError(f"least and most must be 1 <= least <= most; found {self.least} and {self.most}")
+
+    @property
+    def tries(self) -> int:
+        """How often a device with few partners asks for one more."""
+        return TRIES if self.small_groups is SmallGroups.TWO_HOP else 0

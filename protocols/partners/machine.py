@@ -1,0 +1,187 @@
+"""Devices that agree on partners: numbers first, then rounds of wishes, then requests of those that have few."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
+from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
+from fgl_secure.protocols.partners.links import FULL, Links
+from fgl_secure.protocols.partners.requests import Answer, Ask, Requests
+from fgl_secure.protocols.topology import Grouping
+from fgl_secure.runtime import Draws, Messages, Phase
+from fgl_secure.runtime.machine import SETUP, Machine
+
+Array = NDArray[Any]
+Ids = NDArray[np.int64]
+
+NUMBER, NAME, WISH = "number", "name", "wish"
+TICKET, LEFT, FOUND = "ticket", "left", "found"
+_COINS = 2**63
+_A_TRY = 2 * (REACH + 1)
+"""Turns until a request has been answered: there, and back."""
+
+
+class PartnerDevices(Machine):
+    """The devices that one process hosts.
+
+    Args:
+        parties: int64 [k], ascending identifiers.
+        grouping: whose rows go to whom; of each message the other way round is there as well.
+        rules: the same for all devices.
+        draws: coins of the devices.
+
+    Raises:
+        InputError: rows travel one way alone between two devices, or all tapes run at once: who says what depends on
+            what was drawn.
+    """
+
+    def __init__(self, parties: Ids, grouping: Grouping, rules: Partnering, draws: Draws) -> None:
+        super().__init__(parties)
+        if draws.batch_shape:
+            raise InputError(f"partners must be agreed on in a run of its own; found {draws.batch_shape} tapes")
+        owners, others = grouping.group_owner[grouping.target], grouping.row_owner[grouping.source]
+        here = np.isin(owners, parties) & (owners != others)
+        _check_symmetric(owners, others)
+        self._rules, self._draws = rules, draws
+        self.links = Links(owners[here], others[here])
+        self.requests = Requests(self.links, rules.most, rules.least)
+        self._names: Ids = np.zeros(len(parties), dtype=np.int64)
+        self._turn = 0
+
+    @property
+    def _last(self) -> int:
+        return 1 + ROUNDS + self._rules.tries * _A_TRY
+
+    def turn(self) -> Iterable[Messages]:
+        """Numbers, wishes, requests."""
+        turn, self._turn = self._turn, min(self._turn + 1, self._last + 1)
+        if turn == 0:
+            return self._introduced()
+        if turn <= ROUNDS:
+            if turn > 1:
+                self.links.settle(last=False)
+            return self._wished()
+        if turn == ROUNDS + 1:
+            self.links.settle(last=True)
+        if turn >= self._last:
+            self.requests.give_up()
+            return ()
+        return self._requested(new=(turn - ROUNDS - 1) % _A_TRY == 0)
+
+    def settle(self) -> bool:
+        """All devices go through all turns, so that nobody sees when others are done."""
+        return self._turn <= self._last
+
+    def _introduced(self) -> Iterable[Messages]:
+        links = self.links
+        links.own = self._draws.draw("link numbers", links.owners, _COINS, (), SETUP)
+        self._names = self._draws.draw("names", self.parties, _COINS, (), SETUP)
+        names = self._called(links.owners)
+        return self._say(Phase.PARTNERS, links.owners, links.others, {NUMBER: links.own, NAME: names})
+
+    def _called(self, devices: Ids) -> Ids:
+        return self._names[np.searchsorted(self.parties, devices)]
+
+    def _wished(self) -> Iterable[Messages]:
+        places = self.links.wish(self._rules.most)
+        return self._say(
+            Phase.PARTNERS, self.links.owners[places], self.links.others[places], {WISH: self.links.wishes[places]}
+        )
+
+    def _requested(self, *, new: bool) -> Iterable[Messages]:
+        waiting = self.requests.waiting
+        coins = self._draws.draw("passing on", waiting, _COINS, ())
+        on, back = self.requests.deal(self._called(waiting), coins)
+        if new:
+            self.requests.give_up()
+            asking = self.requests.asking
+            names = self._called(asking)
+            tickets, coins = (self._draws.draw(name, asking, _COINS, ()) for name in ("tickets", "first hops"))
+            on = [*on, *self.requests.ask(asking, names, tickets, coins)]
+        asks = _columns([[a.sender, a.receiver, a.name, a.ticket, a.left] for a in on], 5)
+        answers = _columns([[a.sender, a.receiver, a.ticket, a.name] for a in back], 4)
+        passed = {NAME: asks[2], TICKET: asks[3], LEFT: asks[4].astype(np.uint8)}
+        answered = {TICKET: answers[2], FOUND: answers[3]}
+        return (
+            *self._say(Phase.REQUESTS, asks[0], asks[1], passed),
+            *self._say(Phase.REQUESTS, answers[0], answers[1], answered),
+        )
+
+    def _say(self, phase: Phase, senders: Ids, receivers: Ids, fields: Mapping[str, Array]) -> tuple[Messages, ...]:
+        return (Messages(phase, SETUP, senders, receivers, fields),) if len(senders) else ()
+
+    def take(self, messages: Messages) -> None:
+        """See `Machine.take`."""
+        if messages.step != SETUP or messages.tape_axes:
+            raise StaleMessageError(f"partners must be agreed on before the first sum; found {messages.step}")
+        if messages.phase not in (Phase.PARTNERS, Phase.REQUESTS):
+            raise MalformedMessageError(f"messages must be about partners; found {messages.phase.label}")
+        places = self.links.at(messages.receivers, messages.senders)
+        if messages.phase is Phase.REQUESTS:
+            self._take_requests(messages)
+        elif WISH in messages.fields:
+            said = _field(messages, WISH, np.uint8)
+            if not 1 < self._turn <= ROUNDS + 1 or (said > FULL).any():
+                raise StaleMessageError("wishes must be said in the rounds of wishes; at least one was not")
+            self.links.answered(places, said)
+        else:
+            numbers, names = (_field(messages, name, np.int64) for name in (NUMBER, NAME))
+            if self._turn != 1 or (numbers < 0).any() or (names < 0).any():
+                raise StaleMessageError("numbers must be told first, and not be negative; at least one was not")
+            self.links.hear(places, numbers, names)
+
+    def _take_requests(self, messages: Messages) -> None:
+        ends = messages.senders.tolist(), messages.receivers.tolist()
+        if self._turn <= ROUNDS + 1:
+            raise StaleMessageError("requests must come after wishes; at least one did not")
+        tickets = _field(messages, TICKET, np.int64).tolist()
+        if FOUND in messages.fields:
+            found = _field(messages, FOUND, np.int64).tolist()
+            self.requests.take(answers=[Answer(*row) for row in zip(*ends, tickets, found, strict=True)])
+            return
+        left, names = _field(messages, LEFT, np.uint8), _field(messages, NAME, np.int64)
+        if (left > REACH).any() or (names < 0).any():
+            raise MalformedMessageError(f"requests must go {REACH} devices far at most; at least one goes further")
+        asks = zip(*ends, names.tolist(), tickets, left.tolist(), strict=True)
+        self.requests.take(asks=[Ask(*row) for row in asks])
+
+    def state(self) -> dict[str, Array]:
+        """All that changes."""
+        return {
+            "turn": np.asarray(self._turn, dtype=np.int64),
+            "names": self._names,
+            **{f"links/{name}": value for name, value in self.links.state().items()},
+            **{f"requests/{name}": value for name, value in self.requests.state().items()},
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        if "turn" not in state or "names" not in state or state["names"].shape != self.parties.shape:
+            raise MalformedMessageError("state must be of devices that agree on partners; it is not")
+        self._turn, self._names = int(state["turn"]), state["names"]
+        self.links.restore({name[6:]: value for name, value in state.items() if name.startswith("links/")})
+        self.requests.restore({name[9:]: value for name, value in state.items() if name.startswith("requests/")})
+
+
+def _columns(rows: list[list[int]], width: int) -> Ids:
+    return np.array(rows, dtype=np.int64).reshape(-1, width).T
+
+
+def _field(messages: Messages, name: str, kind: type[np.generic]) -> Array:
+    value = messages[name]
+    if value.dtype != np.dtype(kind) or value.ndim != 1:
+        raise MalformedMessageError(f"field {name} must be {np.dtype(kind)}, one a message; found {value.dtype}")
+    return value
+
+
+def _check_symmetric(owners: Ids, others: Ids) -> None:
+    there, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
+    if not np.array_equal(there, back):
+        raise InputError("rows must travel both ways between two partners (an undirected graph); some travel one way")
+    if len(np.unique(there)) < len(there):
+        raise InputError("two devices must exchange one row each way; found two of one to the other")

@@ -1,0 +1,21 @@
+"""HiFGL with a SuperNode for each silo in Flower's simulation engine, in a process of its own; prints JSON."""
+
+from __future__ import annotations
+
+import json
+
+import fgl_secure
+from fgl_secure.flower.training import train_on_flower
+from fgl_secure.methods import HiFGL
+from fgl_secure.training.loop import TrainingResult
+from tests.graphs import two_communities
+
+
+def figures(result: TrainingResult) -> list[object]:
+    return [result.losses, result.selected_round, result.accuracy.test, result.accuracy.validation]
+
+
+if __name__ == "__main__":
+    method, graph = HiFGL(epochs=1), two_communities(devices=36, silos=3)
+    found = figures(train_on_flower(method, graph, timeout=300.0).result)
+    print(json.dumps({"found": found, "expected": figures(fgl_secure.train(method, graph).result)}), flush=True)

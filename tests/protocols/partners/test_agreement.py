@@ -1,0 +1,213 @@
+"""Partners: nobody has too many, both ends agree, small groups are filled, and everybody acts on what it knows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.coins import TapeCoins
+from fgl_secure.errors import InputError
+from fgl_secure.protocols.partnering import Partnering, SmallGroups
+from fgl_secure.protocols.partners import Partners, agree
+from fgl_secure.protocols.partners.agreement import circuits_of
+from fgl_secure.protocols.partners.links import Links
+from fgl_secure.protocols.partners.machine import PartnerDevices
+from fgl_secure.runtime import Channel, Phase, simulate
+from tests.protocols.partners.graphs import OneEach, Pairs, channel_of, graphs, grouping_of
+
+RULES = st.tuples(st.integers(1, 4), st.integers(0, 4), st.sampled_from(SmallGroups)).map(
+    lambda drawn: Partnering(drawn[0] + drawn[1], drawn[0], drawn[2])
+)
+
+
+FOUR = {(a, b) for b in range(4) for a in range(b)} | {(n, n + 4) for n in range(4)}
+"""Four that know one another, each with a leaf."""
+
+
+def pairs_of(partners: Partners) -> Counter[tuple[int, int]]:
+    """How often each ordered pair of places exchanges a row."""
+    return Counter(zip(partners.grouping.source.tolist(), partners.grouping.target.tolist(), strict=True))
+
+
+def pairs_taken(links: Links) -> list[tuple[int, int]]:
+    """The links that both ends have chosen, as those that are hosted see them."""
+    return list(zip(links.owners[links.taken].tolist(), links.others[links.taken].tolist(), strict=True))
+
+
+def faults(partners: Partners, pairs: Pairs, rules: Partnering) -> list[str]:
+    """What is wrong with an agreement."""
+    found, sent = [], pairs_of(partners)
+    if any(count > 1 for count in sent.values()):
+        found.append("a row is in a sum twice")
+    if any((b, a) not in sent for a, b in sent):
+        found.append("rows travel one way")
+    if max(Counter(target for _, target in sent).values(), default=0) > rules.most:
+        found.append("too many partners")
+    first = int(partners.grouping.row_owner[0])
+    one, other = partners.circuits.ends
+    far = {tuple(sorted(pair)) for pair in zip((one - first).tolist(), (other - first).tolist(), strict=True)}
+    if far & pairs:
+        found.append("neighbours by way of others")
+    if {tuple(sorted(pair)) for pair in sent} - far - pairs:
+        found.append("partners who are neither neighbours nor on a way")
+    for path in partners.circuits.paths.tolist():
+        steps = [place - first for place in path if place >= 0]
+        if not {tuple(sorted(step)) for step in pairwise(steps)} <= pairs:
+            found.append("a way over strangers")
+    return found
+
+
+@given(graphs(), RULES, st.integers(0, 2**32 - 1))
+def test_an_agreement_keeps_the_rules(graph: tuple[Pairs, int], rules: Partnering, seed: int) -> None:
+    """Whatever the graph: at most D partners, once each, both ways, along edges or ways over edges."""
+    pairs, nodes = graph
+    parties, grouping = grouping_of(pairs, nodes)
+    partners = agree(grouping, rules, channel_of(parties, seed))
+    assert faults(partners, pairs, rules) == []
+    if rules.small_groups is SmallGroups.SKIP:
+        assert not len(partners.circuits)
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_nobody_takes_the_request_of_a_neighbour(seed: int) -> None:
+    """Where all know one another and want more partners than there are, leaves alone are asked for."""
+    parties, grouping = grouping_of(FOUR, 8)
+    rules = Partnering(6, 5)
+    assert faults(agree(grouping, rules, channel_of(parties, seed)), FOUR, rules) == []
+
+
+class _NoRoom(PartnerDevices):
+    """The twin that takes requests whether or not it has room."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.requests._most = 10**6
+
+
+class _Strangers(PartnerDevices):
+    """The twin that takes requests of neighbours."""
+
+    def _take_requests(self, messages: Any) -> None:
+        super()._take_requests(messages)
+        self.requests._known.clear()
+
+
+class _Twice(PartnerDevices):
+    """The twin that forgets whose requests it has taken, and who has taken its own."""
+
+    def _take_requests(self, messages: Any) -> None:
+        self.requests._ends.clear()
+        super()._take_requests(messages)
+
+
+@pytest.mark.parametrize(
+    ("twin", "fault"),
+    [
+        (_NoRoom, "too many partners"),
+        (_Strangers, "neighbours by way of others"),
+        (_Twice, "a row is in a sum twice"),
+    ],
+)
+def test_the_check_sees_a_broken_agreement(twin: type[PartnerDevices], fault: str) -> None:
+    """Each rule has a twin that breaks it: on a wheel with leaves, where room is short, and where four know another."""
+    wheel = {(0, n) for n in range(1, 7)} | {(n, n + 1) for n in range(1, 6)} | {(n, n + 6) for n in range(1, 7)}
+    found = set[str]()
+    for pairs, rules in ((wheel, Partnering(4, 4)), (FOUR, Partnering(6, 5))):
+        parties, grouping = grouping_of(pairs, 13)
+        for seed in range(12):
+            found |= set(faults(agree(grouping, rules, channel_of(parties, seed), twin), pairs, rules))
+    assert fault in found
+
+
+@given(graphs(), st.integers(1, 5), st.integers(0, 2**32 - 1))
+def test_wishes_end_with_the_greedy_choice(graph: tuple[Pairs, int], most: int, seed: int) -> None:
+    """The links taken are those that one would take from the heaviest on, leaving out those of full devices."""
+    pairs, nodes = graph
+    parties, grouping = grouping_of(pairs, nodes)
+    machine = PartnerDevices(
+        grouping.owners, grouping, Partnering(most, 1, SmallGroups.SKIP), channel_of(parties, seed)
+    )
+    simulate([machine], channel_of(parties, seed))
+    links = machine.links
+    weights = links.own ^ links.heard
+    load, chosen = Counter[int](), set[tuple[int, int]]()
+    for place in np.argsort(-weights).tolist():
+        pair = int(links.owners[place]), int(links.others[place])
+        if pair[0] < pair[1] and max(load[pair[0]], load[pair[1]]) < most:
+            chosen.add(pair)
+            load.update(pair)
+    assert set(pairs_taken(links)) == {each for pair in chosen for each in (pair, pair[::-1])}
+
+
+@given(graphs(14), RULES)
+def test_devices_need_nothing_but_what_they_are_told(graph: tuple[Pairs, int], rules: Partnering) -> None:
+    """A process for each device, that knows its own neighbours alone and is put down after each turn: ends agree."""
+    pairs, nodes = graph
+    _, grouping = grouping_of(pairs, nodes)
+    everybody = OneEach(grouping, rules)
+    everybody.run()
+    links = [machine.links for machine in everybody.machines.values()]
+    taken = {pair for each in links for pair in pairs_taken(each)}
+    assert all((b, a) in taken for a, b in taken)
+    circuits = circuits_of(np.concatenate([machine.requests.table() for machine in everybody.machines.values()]))
+    counts = Counter(owner for owner, _ in taken) + Counter(np.concatenate(circuits.ends).tolist())
+    assert max(counts.values(), default=0) <= rules.most
+    assert all((each.owners == own).all() for own, each in zip(everybody.parties, links, strict=True))
+
+
+@pytest.mark.parametrize("small_groups", SmallGroups)
+def test_small_groups_are_filled(small_groups: SmallGroups) -> None:
+    """In a path everybody has two neighbours at most, and gets a third where requests are passed on."""
+    pairs = {(n, n + 1) for n in range(29)}
+    parties, grouping = grouping_of(pairs, 30)
+    counts = np.mean(
+        [np.bincount(agree(grouping, Partnering(6, 3, small_groups), channel_of(parties, seed)).grouping.target) >= 3
+         for seed in range(4)]
+    )  # fmt: skip
+    assert counts == 0 if small_groups is SmallGroups.SKIP else counts > 0.9
+
+
+def test_the_one_who_asks_learns_no_name() -> None:
+    """No message of a device reaches one that is no neighbour; names in requests are random numbers."""
+    pairs = {(n, n + 1) for n in range(19)}
+    parties, grouping = grouping_of(pairs, 20)
+    channel = channel_of(parties)
+    partners = agree(grouping, Partnering(6, 3), channel)
+    assert len(partners.circuits) > 4
+    first = int(grouping.row_owner[0])
+    ends = [zip(b.senders - first, b.receivers - first, strict=True) for b in channel.transcript.messages]
+    said = {(int(sender), int(receiver)) for each in ends for sender, receiver in each}
+    assert {tuple(sorted(pair)) for pair in said} == pairs
+    names = [b["name"] for b in channel.transcript.messages if b.phase is Phase.REQUESTS and "name" in (b.fields or {})]
+    assert names
+    assert not np.isin(np.concatenate(names), np.arange(len(parties))).any()
+
+
+def test_all_devices_go_through_all_turns() -> None:
+    """How long an agreement takes doesn't depend on the graph: everybody wishes or waits in every round."""
+    turns = []
+    for pairs, nodes in (({(0, 1)}, 2), ({(0, n) for n in range(1, 20)}, 20)):
+        parties, grouping = grouping_of(pairs, nodes)
+        machine = PartnerDevices(grouping.owners, grouping, Partnering(3, 2), channel_of(parties))
+        simulate([machine], channel_of(parties))
+        turns.append(machine._turn)
+    assert turns[0] == turns[1]
+
+
+def test_unfit_groupings_and_rules_are_refused() -> None:
+    """One-way rows, two rows between two devices, tapes, and rules that contradict themselves."""
+    parties, grouping = grouping_of({(0, 1), (1, 2)}, 3)
+    one_way = replace(grouping, source=grouping.source[:1], target=grouping.target[:1])
+    with pytest.raises(InputError, match="rows must travel both ways"):
+        agree(one_way, Partnering(2, 1), channel_of(parties))
+    with pytest.raises(InputError, match="partners must be agreed on in a run of its own; found"):
+        agree(grouping, Partnering(2, 1), Channel(parties, TapeCoins(3, 4)))
+    with pytest.raises(InputError, match="1 <= least <= most; found 3 and 2"):
+        Partnering(2, 3)

@@ -1,0 +1,128 @@
+"""What devices refuse while they agree on partners, and that a refused message changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.errors import MalformedMessageError, ProtocolError
+from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
+from fgl_secure.protocols.partners import agree
+from fgl_secure.protocols.partners.machine import PartnerDevices
+from fgl_secure.protocols.topology import Circuits
+from fgl_secure.runtime import Channel, Messages, OwnDraws, Phase, Step
+from fgl_secure.runtime.machine import SETUP
+from tests.protocols.partners.graphs import channel_of, grouping_of
+
+PAIRS = {(0, 1), (1, 2)}
+ONE = np.ones(1, dtype=np.int64)
+BYTE = ONE.astype(np.uint8)
+FAR, NOBODYS = ({"ticket": ONE, "left": (REACH + n) * BYTE, "name": name} for n, name in ((1, ONE), (0, -ONE)))
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
+
+def middle(turns: int) -> tuple[PartnerDevices, int]:
+    """The device between two others after so many turns, alone in its process, and its identifier."""
+    _, grouping = grouping_of(PAIRS, 3)
+    own = int(grouping.row_owner[1])
+    machine = PartnerDevices(np.array([own]), grouping, Partnering(3, 3), OwnDraws(SimulationCoins(0)))
+    for _ in range(turns):
+        list(machine.turn())
+    return machine, own
+
+
+def numbers() -> dict[str, Any]:
+    """What is told first."""
+    return {"number": 5 * ONE, "name": 6 * ONE}
+
+
+@pytest.mark.parametrize(
+    ("turns", "phase", "sender", "step", "fields", "message"),
+    [
+        (1, Phase.PARTNERS, 1, Step(0), numbers(), "must be of neighbours"),
+        (1, Phase.PARTNERS, -1, Step(1), numbers(), "before the first sum"),
+        (1, Phase.TAGS, -1, SETUP, numbers(), "must be about partners; found tags"),
+        (0, Phase.PARTNERS, -1, SETUP, numbers(), "numbers must be told first"),
+        (1, Phase.PARTNERS, -1, SETUP, {"number": -ONE, "name": ONE}, "not be negative"),
+        (1, Phase.PARTNERS, -1, SETUP, {"number": ONE.astype(np.int32), "name": ONE}, "field number must be int64"),
+        (1, Phase.PARTNERS, -1, SETUP, {"number": ONE}, "must have the field name"),
+        (1, Phase.PARTNERS, -1, SETUP, {"wish": BYTE}, "in the rounds of wishes"),
+        (3, Phase.PARTNERS, -1, SETUP, {"wish": 3 * BYTE}, "in the rounds of wishes"),
+        (3, Phase.PARTNERS, -1, SETUP, numbers(), "numbers must be told first"),
+        (3, Phase.REQUESTS, -1, SETUP, {"ticket": ONE, "found": ONE}, "requests must come after wishes"),
+        (ROUNDS + 2, Phase.REQUESTS, -1, SETUP, FAR, "devices far at most"),
+        (ROUNDS + 2, Phase.REQUESTS, -1, SETUP, NOBODYS, "devices far at most"),
+    ],
+)
+def test_what_is_no_message_of_a_neighbour_is_refused(
+    turns: int, phase: Phase, sender: int, step: Step, fields: Mapping[str, Any], message: str
+) -> None:
+    """Each is refused with a reason, and the device is as it was."""
+    machine, own = middle(turns)
+    before = machine.state()
+    kept = {name: value.copy() for name, value in before.items()}
+    sent = Messages(phase, step, np.array([own + (2 if sender == 1 else -1)]), np.array([own]), fields)
+    with pytest.raises(ProtocolError, match=message):
+        machine.take(sent)
+    assert all(np.array_equal(kept[name], value) for name, value in machine.state().items())
+
+
+def test_a_state_of_something_else_is_refused() -> None:
+    """A state without its parts, or of other devices."""
+    machine, _ = middle(3)
+    with pytest.raises(MalformedMessageError, match="state must be of devices that agree on partners"):
+        machine.restore({})
+    with pytest.raises(MalformedMessageError, match="state must be of devices that agree on partners"):
+        machine.restore({**machine.state(), "names": np.zeros(2, dtype=np.int64)})
+
+
+def test_messages_that_are_lost_leave_no_partner_behind() -> None:
+    """Whose numbers don't arrive is nobody's partner; answers that don't arrive fill no group."""
+    pairs = {(n, n + 1) for n in range(9)}
+    parties, grouping = grouping_of(pairs, 10)
+    gone = int(grouping.row_owner[4])
+
+    def without_one(_phase: Phase, _step: Step, senders: Ids, receivers: Ids) -> Flags:
+        kept: Flags = (senders != gone) & (receivers != gone)
+        return kept
+
+    def without_requests(phase: Phase, _step: Step, senders: Ids, _receivers: Ids) -> Flags:
+        return np.full(len(senders), phase is not Phase.REQUESTS)
+
+    channel = Channel(parties, SimulationCoins(1), loss=without_one)
+    partners = agree(grouping, Partnering(4, 3), channel)
+    counts = np.bincount(partners.grouping.target, minlength=10)
+    assert counts[4] == 0
+    assert (counts[[0, 9]] > 0).all()
+    assert gone not in partners.circuits.paths
+    lost = Channel(parties, SimulationCoins(1), loss=without_requests)
+    assert not len(agree(grouping, Partnering(4, 3), lost).circuits)
+
+
+def test_what_is_handed_on_comes_along_a_known_way() -> None:
+    """The next device on a way, from either end; nobody else may send on it."""
+    ways = Circuits(np.array([70, 30]), np.array([[4, 5, 6, -1], [6, 7, 8, 9]]))
+    tickets, senders, receivers = np.array([70, 70, 70, 30, 30]), np.array([4, 5, 6, 6, 8]), np.array([5, 6, 5, 7, 9])
+    assert ways.onward(tickets, senders, receivers).tolist() == [6, -1, 4, 8, -1]
+    for ticket, sender, receiver in ((71, 4, 5), (70, 4, 6), (30, 4, 5), (70, -1, 6), (70, 6, 4)):
+        with pytest.raises(MalformedMessageError, match="along a known way"):
+            ways.onward(*(np.array([each]) for each in (ticket, sender, receiver)))
+    nothing = np.empty(0, dtype=np.int64)
+    assert Circuits().onward(nothing, nothing, nothing).tolist() == []
+    with pytest.raises(MalformedMessageError, match="along a known way"):
+        Circuits().onward(*(np.array([each]) for each in (1, 2, 3)))
+
+
+def test_nothing_secret_is_in_a_repr() -> None:
+    """Numbers and names stay out of what is printed."""
+    parties, grouping = grouping_of(PAIRS, 3)
+    machine = PartnerDevices(grouping.owners, grouping, Partnering(3, 1), channel_of(parties))
+    list(machine.turn())
+    shown = repr(machine) + repr(machine.links) + repr(machine.requests)
+    assert not any(str(number) in shown for number in machine.links.own.tolist())
