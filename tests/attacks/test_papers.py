@@ -7,7 +7,14 @@ from fgl_secure.attacks.registry import IN_TREE, page_on
 
 ROOT = Path(__file__).parents[2]
 
-OF_THE_PROJECT = {"clear-values", "message-counts-relay", "tag-matching", "share-differences", "proxy-label-changes"}
+OF_THE_PROJECT = {
+    "clear-values",
+    "silo-pattern",
+    "message-counts-relay",
+    "tag-matching",
+    "share-differences",
+    "proxy-label-changes",
+}
 """Attacks whose source names no paper that has an address here."""
 
 
