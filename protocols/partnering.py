@@ -49,3 +49,8 @@ class Partnering:
     def tries(self) -> int:
         """How often a device with few partners asks for one more."""
         return TRIES if self.small_groups is SmallGroups.TWO_HOP else 0
+
+    @property
+    def reach(self) -> int:
+        """Most devices between two partners."""
+        return REACH if self.small_groups is SmallGroups.TWO_HOP else 0

@@ -196,15 +196,16 @@ class SumTerms:
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         topology, found = self.topology, hashlib.sha256(b"fgl-secure terms of sums 1")
-        backward = topology.grouping.reversed()
-        numbers = (topology.width, topology.bound, topology.aggregator, self.tapes)
+        numbers = (topology.width, topology.bound, topology.aggregator, self.tapes, topology.circuits.hops)
         for part in (self.scheme, topology.name, str(numbers)):
             found.update(hashlib.sha256(part.encode()).digest())
         found.update(hashlib.sha256(self.session).digest())
         g = topology.grouping
+        forward = g.answered(1)
+        backward = forward.reversed().answered(1)
         ends = (g.row_owner, g.group_owner, g.source, g.target, g.row_custodian, g.group_custodian)
-        ways = topology.circuits.tickets, topology.circuits.paths.ravel()
-        for ids in (*ends, backward.source, backward.target, topology.helpers, *ways):
+        ways, others = topology.circuits.table.ravel(), topology.others
+        for ids in (*ends, forward.source, forward.target, backward.source, backward.target, topology.helpers, ways, others):
             found.update(struct.pack(">Q", len(ids)))
             found.update(np.ascontiguousarray(ids, dtype="<i8").tobytes())
         return found.digest()

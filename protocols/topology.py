@@ -12,6 +12,7 @@ from fgl_secure.algebra import MERSENNE_61, Segments
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
 from fgl_secure.runtime import Direction, Directory, Role
 
+Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 Reals = NDArray[np.floating[Any]]
 
@@ -92,6 +93,44 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class AgreedGrouping(Grouping):
+    """Messages of which it is known, one by one, which go into sums: whoever hosts some of the parties cannot count.
+
+    Attributes:
+        forward: bool [m], which messages go into sums of the forward pass.
+        backward: bool [m], which do, turned round, in the backward pass; none that did not go forward.
+    """
+
+    forward: Flags
+    backward: Flags
+
+    def __post_init__(self) -> None:
+        Grouping.__post_init__(self)
+        if self.forward.shape != self.source.shape or self.backward.shape != self.source.shape:
+            raise InputError(
+                f"forward and backward must have one entry for each of {len(self.source)} messages; "
+                f"found {self.forward.shape} and {self.backward.shape}"
+            )
+
+    def answered(self, minimum: int) -> Grouping:  # noqa: ARG002  # counted by those who know all messages of a sum
+        """Those that go into sums."""
+        if self.forward.all():
+            return self
+        ends = self.source[self.forward], self.target[self.forward]
+        flags = self.forward[self.forward], self.backward[self.forward]
+        return AgreedGrouping(
+            self.row_owner, self.group_owner, *ends, self.row_custodian, self.group_custodian, *flags
+        )
+
+    def reversed(self) -> Grouping:
+        """The sums of the other pass."""
+        return AgreedGrouping(
+            self.group_owner, self.row_owner, self.target, self.source,
+            self.group_custodian, self.row_custodian, self.backward, self.forward,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """A grouping as one pass uses it, with its messages sorted by group once.
 
@@ -141,40 +180,20 @@ class Circuits:
     """Ways between devices that exchange rows and don't know each other: those on a way hand tags on.
 
     Attributes:
-        tickets: int64 [c], a number of each way that all on it know.
-        paths: int64 [c, L], the devices on it from one end to the other, -1 behind the last one.
+        table: int64 [w, 5], of each way at each device on it that is known: the device, the way's number, who is
+            before and behind it, -1 beyond an end, and, at an end, whom it exchanges rows with, as the grouping calls
+            it; -1 elsewhere. A process that hosts one end alone calls the other by an identifier that is nobody's.
+        hops: most devices between two ends, as the rules have it.
     """
 
-    tickets: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    paths: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
-
-    def __len__(self) -> int:
-        return len(self.tickets)
+    table: Ids = field(default_factory=lambda: np.empty((0, 5), dtype=np.int64))
+    hops: int = 0
 
     @property
-    def lengths(self) -> Ids:
-        """int64 [c], how many devices are on each."""
-        lengths: Ids = (self.paths >= 0).sum(axis=1)
-        return lengths
-
-    @property
-    def ends(self) -> tuple[Ids, Ids]:
-        """int64 [c] each: the first and the last device of each."""
-        return self.paths[:, 0], self.paths[np.arange(len(self)), self.lengths - 1]
-
-    @property
-    def hops(self) -> int:
-        """Most devices between two ends."""
-        return int((self.lengths - 2).max(initial=0))
-
-    @property
-    def both_ways(self) -> Circuits:
-        """Each way twice, once from each end."""
-        back, lengths = np.full_like(self.paths, -1), self.lengths
-        for length in np.unique(lengths).tolist():
-            which = lengths == length
-            back[which, :length] = self.paths[which, length - 1 :: -1]
-        return Circuits(np.tile(self.tickets, 2), np.concatenate([self.paths, back]))
+    def ends(self) -> Ids:
+        """int64 [4, e]: devices at ends, whom they exchange rows with, numbers of the ways, and who is next on them."""
+        device, ticket, before, behind, other = self.table[self.table[:, 4] >= 0].T
+        return np.stack([device, other, ticket, np.where(before < 0, behind, before)])
 
     def onward(self, tickets: Ids, senders: Ids, receivers: Ids) -> Ids:
         """Where devices hand on what has come to them on a way.
@@ -190,22 +209,21 @@ class Circuits:
         Raises:
             MalformedMessageError: there is no such way, or the two are not next to each other on it.
         """
-        order = np.argsort(self.tickets)
-        known, length = self.tickets[order], self.paths.shape[1]
-        place = np.minimum(np.searchsorted(known, tickets), max(len(known) - 1, 0))
-        fits = np.zeros(len(tickets), dtype=np.bool_)
-        onward: Ids = np.full(len(tickets), -1, dtype=np.int64)
+        known = np.unique(self.table[:, 1])
         if len(known):
-            way = np.pad(self.paths[order[place]], ((0, 0), (1, 1)), constant_values=-1)
-            at = np.argmax(way == receivers[:, None], axis=1)
-            rows, inside = np.arange(len(tickets)), (at > 0) & (at <= length)
-            before, behind = way[rows, np.maximum(at - 1, 0)], way[rows, np.minimum(at + 1, length + 1)]
-            fits = inside & (known[place] == tickets) & (senders >= 0) & ((before == senders) | (behind == senders))
-            onward = np.where(before == senders, behind, before).astype(np.int64)
-        if not fits.all():
-            raise MalformedMessageError("what is handed on must come along a known way; at least one message does not")
-        found: Ids = onward
-        return found
+            names = self.table[:, 0] * len(known) + np.searchsorted(known, self.table[:, 1])
+            order = np.argsort(names)
+            rank = np.minimum(np.searchsorted(known, tickets), len(known) - 1)
+            wanted = receivers * len(known) + rank
+            place = order[np.minimum(np.searchsorted(names[order], wanted), len(names) - 1)]
+            before, behind = self.table[place, 2], self.table[place, 3]
+            fits = (names[place] == wanted) & (known[rank] == tickets) & (senders >= 0)
+            fits &= (before == senders) | (behind == senders)
+            if fits.all():
+                return np.where(before == senders, behind, before)
+        elif not len(tickets):
+            return np.empty(0, dtype=np.int64)
+        raise MalformedMessageError("what is handed on must come along a known way; at least one message does not")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -220,6 +238,7 @@ class Topology:
         aggregator: the party that may add up, where there is one; it may be entitled to the sum.
         helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
         circuits: ways between owners of rows and of groups that don't know each other.
+        others: int64 [k], identifiers of custodians whom the grouping, of one process's parties, lacks.
     """
 
     name: str
@@ -229,6 +248,7 @@ class Topology:
     aggregator: int | None = None
     helpers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     circuits: Circuits = field(default_factory=Circuits)
+    others: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __post_init__(self) -> None:
         if self.name not in TOPOLOGIES:
@@ -287,6 +307,11 @@ class Topology:
     def senders(self) -> Ids:
         """Party identifiers of the owners of the rows, int64 [n]."""
         return self.grouping.row_owner
+
+    @property
+    def custodians(self) -> Ids:
+        """int64 [k], ascending identifiers of all custodians."""
+        return np.unique(np.concatenate([self.grouping.row_custodian, self.grouping.group_custodian, self.others]))
 
     @property
     def receiver(self) -> int | None:

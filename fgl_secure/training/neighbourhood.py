@@ -31,4 +31,4 @@ def open_neighbours(
         return Collective(scheme, Topology(NEIGHBOURS, sums, width), channel, code)
     partners = agree(sums, rules, channel)
     topology = Topology(NEIGHBOURS, partners.grouping, width, circuits=partners.circuits)
-    return Collective(scheme.among(rules), topology, channel, code)
+    return Collective(scheme.among(rules), topology, channel, code or scheme.fixed_point(rules.most))

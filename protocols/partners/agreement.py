@@ -7,13 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.partnering import REACH, Partnering
+from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
-from fgl_secure.protocols.topology import Circuits, Grouping
+from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping
 from fgl_secure.runtime import Channel, simulate
 
+Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
+
+FIRST_ALIAS = 2**30
+"""Above all identifiers of parties: what partners go by of whom a process doesn't know who they are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,33 +53,119 @@ def agree(
 
 
 def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
-    """What the devices that one process hosts, all of them, have agreed on."""
-    links, circuits = machine.links, circuits_of(machine.requests.table())
-    one, other = circuits.ends
-    receivers = np.concatenate([links.owners[links.taken], one, other])
-    senders = np.concatenate([links.others[links.taken], other, one])
-    order = np.lexsort((senders, receivers))
-    rows, groups = np.argsort(grouping.row_owner), np.argsort(grouping.group_owner)
-    source = rows[np.searchsorted(grouping.row_owner[rows], senders[order])]
-    target = groups[np.searchsorted(grouping.group_owner[groups], receivers[order])]
-    return Partners(replace(grouping, source=source, target=target), circuits)
+    """What the devices that one process hosts have agreed on, and all that it knows of it.
 
-
-def circuits_of(table: Ids) -> Circuits:
-    """The ways of requests that were taken, from what the devices on them keep.
+    Where the process hosts one end of a way alone, the other goes by an identifier from `FIRST_ALIAS` on.
 
     Args:
-        table: int64 [w, 6], see `Requests.table`; rows of ways that end somewhere are left out.
+        grouping: who has whom as neighbour, as the devices were given it.
+        machine: of the devices; the agreement is over.
     """
-    ahead = {(device, ticket): onward for device, ticket, _, onward, _, _ in table.tolist()}
-    paths, tickets = [], []
-    for device, ticket, back, _, _, _ in table.tolist():
-        if back != NOBODY:
-            continue
-        path = [device]
-        while len(path) < REACH + 2 and (following := ahead.get((path[-1], ticket), NOBODY)) != NOBODY:
-            path.append(following)
-        if ahead.get((path[-1], ticket)) == NOBODY and len(path) > 2:
-            paths.append(path + [NOBODY] * (REACH + 2 - len(path)))
-            tickets.append(ticket)
-    return Circuits(np.array(tickets, dtype=np.int64), np.array(paths, dtype=np.int64).reshape(-1, REACH + 2))
+    table = _Table.of(machine)
+    ends = _with_aliases(grouping, table.owners[table.far], table.others[table.far])
+    places = np.argsort(ends.row_owner), np.argsort(ends.group_owner)
+    hosted, back = table.back >= 0, table.back
+    forward, backward = table.settled.copy(), table.enough_back
+    forward[hosted] &= table.heard[back[hosted], 0] == 1
+    to_own = forward & (table.heard[:, 1] == 1)
+    to_own[hosted] &= backward[back[hosted]]
+    from_own = (table.heard[:, 0] == 1)[~hosted]
+    senders = np.concatenate([table.others, table.owners[~hosted]])
+    receivers = np.concatenate([table.owners, table.others[~hosted]])
+    flags = np.concatenate([forward, from_own]), np.concatenate([to_own, from_own & backward[~hosted]])
+    order = np.lexsort((senders, receivers))
+    source, target = (
+        by[np.searchsorted(owners[by], each[order])]
+        for by, owners, each in zip(places, (ends.row_owner, ends.group_owner), (senders, receivers), strict=True)
+    )
+    agreed = AgreedGrouping(
+        ends.row_owner, ends.group_owner, source, target, ends.row_custodian, ends.group_custodian,
+        *(flag[order] for flag in flags),
+    )  # fmt: skip
+    return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """The partners of hosted devices, a row each; see `Tallies`.
+
+    Attributes:
+        owners: int64 [p].
+        others: int64 [p], identifiers of partners, or aliases.
+        tickets: int64 [p].
+        far: bool [p], which are behind others.
+        back: int64 [p], the row of the partner for the device, NOBODY where the partner is not hosted.
+        heard: int8 [p, 2].
+        settled: bool [p].
+        enough_back: bool [p].
+    """
+
+    owners: Ids
+    others: Ids
+    tickets: Ids
+    far: Flags
+    back: Ids
+    heard: NDArray[np.int8]
+    settled: Flags
+    enough_back: Flags
+
+    @classmethod
+    def of(cls, machine: PartnerDevices) -> _Table:
+        """Those partners that both ends keep, as far as they are hosted."""
+        tallies = machine.tallies
+        kept = np.flatnonzero(tallies.kept)
+        owners, tickets, others = tallies.owners[kept], tallies.tickets[kept], tallies.others[kept].copy()
+        far = tickets != NOBODY
+        back = _ends_of_one(np.where(far, tickets, _pairs(owners, others)), far)
+        hosted = np.where(far, back >= 0, np.isin(others, machine.parties))
+        others[far] = np.where(back[far] >= 0, owners[back[far]], FIRST_ALIAS + np.arange(np.count_nonzero(far)))
+        if np.isin(machine.links.others, machine.parties).all():
+            hosted[:] = True  # nobody is elsewhere: an end without another is left over from what was lost
+        whole = ~hosted | (back >= 0)
+        shift = np.cumsum(whole) - 1
+        back = np.where(back >= 0, shift[back], NOBODY)[whole]
+        said = tallies.heard[kept], tallies.settled[kept], tallies.enough(1)[kept]
+        return cls(owners[whole], others[whole], tickets[whole], far[whole], back, *(each[whole] for each in said))
+
+
+def _pairs(one: Ids, other: Ids) -> Ids:
+    return np.minimum(one, other) << 32 | np.maximum(one, other)
+
+
+def _ends_of_one(names: Ids, far: Flags) -> Ids:
+    """int64 [p]: the other row with the same name and of the same kind, NOBODY where there is none."""
+    order = np.lexsort((names, far))
+    twice = np.flatnonzero((np.diff(names[order]) == 0) & (np.diff(far[order].astype(np.int8)) == 0))
+    back = np.full(len(names), NOBODY, dtype=np.int64)
+    back[order[twice]], back[order[twice + 1]] = order[twice + 1], order[twice]
+    return back
+
+
+def _with_aliases(grouping: Grouping, owners: Ids, others: Ids) -> Grouping:
+    """The grouping with a row and a group of each alias, administered as the device is that knows it."""
+    which = others >= FIRST_ALIAS
+    aliases, order = others[which], np.argsort(grouping.row_owner)
+    silos = grouping.row_custodian[order[np.searchsorted(grouping.row_owner[order], owners[which])]]
+    return replace(
+        grouping,
+        row_owner=np.concatenate([grouping.row_owner, aliases]),
+        group_owner=np.concatenate([grouping.group_owner, aliases]),
+        row_custodian=np.concatenate([grouping.row_custodian, silos]),
+        group_custodian=np.concatenate([grouping.group_custodian, silos]),
+    )
+
+
+def _ways(machine: PartnerDevices, table: _Table) -> Ids:
+    """The table of `Circuits`: all that hosted devices know of ways, without ends that are no partner's."""
+    others = {
+        (owner, ticket): other
+        for owner, ticket, other in zip(
+            *(each[table.far].tolist() for each in (table.owners, table.tickets, table.others)), strict=True
+        )
+    }
+    rows = [
+        [device, ticket, back, ahead, others.get((device, ticket), NOBODY)]
+        for device, ticket, back, ahead, _, _ in machine.requests.table().tolist()
+        if NOBODY not in (back, ahead) or (device, ticket) in others
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1, 5)

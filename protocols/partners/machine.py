@@ -1,4 +1,7 @@
-"""Devices that agree on partners: numbers first, then rounds of wishes, then requests of those that have few."""
+"""Devices that agree on partners: numbers first, then rounds of wishes, then requests of those that have few.
+
+In the end partners tell each other whether their sums are over enough.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
 from fgl_secure.protocols.partners.links import FULL, Links
-from fgl_secure.protocols.partners.requests import Answer, Ask, Requests
+from fgl_secure.protocols.partners.requests import NOBODY, Answer, Ask, Requests
+from fgl_secure.protocols.partners.tallies import PASSES, Tallies
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP, Machine
@@ -20,8 +24,9 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
 NUMBER, NAME, WISH = "number", "name", "wish"
-TICKET, LEFT, FOUND = "ticket", "left", "found"
+TICKET, LEFT, FOUND, ENOUGH = "ticket", "left", "found", "enough"
 _COINS = 2**63
+_NOBODY: Ids = np.empty(0, dtype=np.int64)
 _A_TRY = 2 * (REACH + 1)
 """Turns until a request has been answered: there, and back."""
 
@@ -35,6 +40,11 @@ class PartnerDevices(Machine):
         rules: the same for all devices.
         draws: coins of the devices.
 
+    Attributes:
+        rules: as given.
+        links: to neighbours.
+        requests: for more partners.
+
     Raises:
         InputError: rows travel one way alone between two devices, or all tapes run at once: who says what depends on
             what was drawn.
@@ -47,18 +57,37 @@ class PartnerDevices(Machine):
         owners, others = grouping.group_owner[grouping.target], grouping.row_owner[grouping.source]
         here = np.isin(owners, parties) & (owners != others)
         _check_symmetric(owners, others)
-        self._rules, self._draws = rules, draws
+        self.rules, self._draws = rules, draws
         self.links = Links(owners[here], others[here])
         self.requests = Requests(self.links, rules.most, rules.least)
         self._names: Ids = np.zeros(len(parties), dtype=np.int64)
+        self._tallies: Tallies | None = None
         self._turn = 0
 
     @property
+    def _asked(self) -> int:
+        """The turn in which requests are over."""
+        return 1 + ROUNDS + self.rules.tries * _A_TRY
+
+    @property
     def _last(self) -> int:
-        return 1 + ROUNDS + self._rules.tries * _A_TRY
+        return self._asked + PASSES * (self.rules.reach + 1)
+
+    @property
+    def tallies(self) -> Tallies:
+        """Partners, once they are chosen.
+
+        Raises:
+            StaleMessageError: they are not.
+        """
+        if self._turn <= self._asked:
+            raise StaleMessageError("partners must have been chosen before they count; they are not")
+        if self._tallies is None:
+            self._tallies = Tallies(self.links, self.requests, self.rules.least)
+        return self._tallies
 
     def turn(self) -> Iterable[Messages]:
-        """Numbers, wishes, requests."""
+        """Numbers, wishes, requests, and whether sums are over enough."""
         turn, self._turn = self._turn, min(self._turn + 1, self._last + 1)
         if turn == 0:
             return self._introduced()
@@ -68,10 +97,25 @@ class PartnerDevices(Machine):
             return self._wished()
         if turn == ROUNDS + 1:
             self.links.settle(last=True)
-        if turn >= self._last:
+        if turn < self._asked:
+            return self._requested(new=(turn - ROUNDS - 1) % _A_TRY == 0)
+        if turn == self._asked:
+            self.requests.deal(_NOBODY, _NOBODY)  # answers of the last request
             self.requests.give_up()
-            return ()
-        return self._requested(new=(turn - ROUNDS - 1) % _A_TRY == 0)
+        return self._told(*divmod(turn - self._asked, self.rules.reach + 1)) if turn < self._last else ()
+
+    def _told(self, passed: int, hop: int) -> Iterable[Messages]:
+        """Whether sums of a pass are over enough, to all partners; then what others said is handed on."""
+        tallies = self.tallies
+        senders, receivers, tickets, said = tallies.passed_on()
+        if hop == 0:
+            near, enough = tallies.tickets == NOBODY, tallies.enough(passed).astype(np.int64)
+            ends = tallies.owners[near], tallies.following[near]
+            yield from self._say(Phase.PARTNERS, *ends, {ENOUGH: enough[near].astype(np.uint8)})
+            own = tallies.owners, tallies.following, tallies.tickets, enough
+            senders, receivers, tickets, said = (each[~near] for each in own)
+        fields = {TICKET: tickets, ENOUGH: said.astype(np.uint8)}
+        yield from self._say(Phase.REQUESTS, senders, receivers, fields)
 
     def settle(self) -> bool:
         """All devices go through all turns, so that nobody sees when others are done."""
@@ -88,7 +132,7 @@ class PartnerDevices(Machine):
         return self._names[np.searchsorted(self.parties, devices)]
 
     def _wished(self) -> Iterable[Messages]:
-        places = self.links.wish(self._rules.most)
+        places = self.links.wish(self.rules.most)
         return self._say(
             Phase.PARTNERS, self.links.owners[places], self.links.others[places], {WISH: self.links.wishes[places]}
         )
@@ -122,7 +166,9 @@ class PartnerDevices(Machine):
         if messages.phase not in (Phase.PARTNERS, Phase.REQUESTS):
             raise MalformedMessageError(f"messages must be about partners; found {messages.phase.label}")
         places = self.links.at(messages.receivers, messages.senders)
-        if messages.phase is Phase.REQUESTS:
+        if ENOUGH in messages.fields:
+            self._take_enough(messages)
+        elif messages.phase is Phase.REQUESTS:
             self._take_requests(messages)
         elif WISH in messages.fields:
             said = _field(messages, WISH, np.uint8)
@@ -150,13 +196,26 @@ class PartnerDevices(Machine):
         asks = zip(*ends, names.tolist(), tickets, left.tolist(), strict=True)
         self.requests.take(asks=[Ask(*row) for row in asks])
 
+    def _take_enough(self, messages: Messages) -> None:
+        said = _field(messages, ENOUGH, np.uint8)
+        if not self._asked < self._turn <= self._last or (said > 1).any():
+            raise StaleMessageError("partners must say yes or no once they are chosen; at least one did not")
+        passed = (self._turn - self._asked - 1) // (self.rules.reach + 1)
+        if messages.phase is Phase.PARTNERS:
+            self.tallies.hear(messages.receivers, messages.senders, said, passed)
+            return
+        columns = messages.senders, messages.receivers, _field(messages, TICKET, np.int64), said
+        self.tallies.hear_of(zip(*(each.tolist() for each in columns), strict=True), passed)
+
     def state(self) -> dict[str, Array]:
         """All that changes."""
+        tallies = {} if self._tallies is None else self._tallies.state()
         return {
             "turn": np.asarray(self._turn, dtype=np.int64),
             "names": self._names,
             **{f"links/{name}": value for name, value in self.links.state().items()},
             **{f"requests/{name}": value for name, value in self.requests.state().items()},
+            **{f"tallies/{name}": value for name, value in tallies.items()},
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
@@ -166,6 +225,9 @@ class PartnerDevices(Machine):
         self._turn, self._names = int(state["turn"]), state["names"]
         self.links.restore({name[6:]: value for name, value in state.items() if name.startswith("links/")})
         self.requests.restore({name[9:]: value for name, value in state.items() if name.startswith("requests/")})
+        self._tallies = None
+        if "tallies/heard" in state:
+            self.tallies.restore({name[8:]: value for name, value in state.items() if name.startswith("tallies/")})
 
 
 def _columns(rows: list[list[int]], width: int) -> Ids:

@@ -63,6 +63,10 @@ class Answer:
     name: int
 
 
+def _by_receiver(each: Ask | Answer) -> tuple[int, int, int]:
+    return each.receiver, each.ticket, each.sender
+
+
 class Requests:
     """Requests of, through and to the devices that a process hosts.
 
@@ -128,9 +132,9 @@ class Requests:
         return out
 
     def take(self, asks: Iterable[Ask] = (), answers: Iterable[Answer] = ()) -> None:
-        """Keeps what has arrived until it is dealt with."""
-        self._asks += asks
-        self._answers += answers
+        """Keeps what has arrived until it is dealt with, in an order that doesn't depend on who was heard first."""
+        self._asks = sorted([*self._asks, *asks], key=_by_receiver)
+        self._answers = sorted([*self._answers, *answers], key=_by_receiver)
 
     @property
     def waiting(self) -> Ids:

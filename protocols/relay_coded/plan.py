@@ -250,14 +250,15 @@ def _taggings(
 ) -> tuple[Tagging, Tagging, Ids, Tagging, Ids, Tagging, Ids]:
     """Tags that pass, see `Plan`: to and from those that are known first, then by way of others."""
     owners, senders = sent.group_owner[sent.target], sent.row_owner[sent.source]
-    ways = circuits.both_ways
-    one, other = ways.ends
-    known = names_of(one, other)
+    devices, others, tickets, following = circuits.ends
+    known = names_of(devices, others)
     order = np.argsort(known)
-    way = found_among(names_of(owners, senders), known[order])
-    far, way = way >= 0, order[way] if len(order) else way
+    of_owner, of_sender = (
+        found_among(names_of(*ends), known[order]) for ends in ((owners, senders), (senders, owners))
+    )
+    far = np.maximum(of_owner, of_sender) >= 0
     places = ranks(names_of(owners, senders))
-    places[far] = ways.tickets[way[far]]
+    places[far] = tickets[order[np.maximum(of_owner, of_sender)[far]]]
     abroad = owners != senders
     handed, heard = abroad & np.isin(owners, parties), abroad & np.isin(senders, parties)
     at = np.full(len(owners), -1, dtype=np.int64)
@@ -266,7 +267,7 @@ def _taggings(
     all_of_them, near = Tagging(owners, senders, sent.target, places), ~far
     there = all_of_them.some(handed & near)
     here = there if np.array_equal(handed, heard) else all_of_them.some(heard & near)
-    first = ways.paths[way[handed & far], 1] if len(ways) else owners[:0]
+    first = following[order[of_owner[handed & far]]]
     beyond = all_of_them.some(handed & far), first, all_of_them.some(heard & far), at[heard & far]
     return there, here, at[heard & near], *beyond
 

@@ -290,22 +290,21 @@ class RelayCoded(Scheme):
         relays = _hosted(hosted, topology.helpers)
         out: list[SumMachine] = []
         if len(owners):
-            through = self._forwarding(g, crypto, draws)
+            through = self._forwarding(topology, crypto, draws)
             out.append(
                 self.roles.devices(owners, terms, self._parameters, crypto, draws, through, alone=hosted is None)
             )
         if len(silos):
-            out.append(self.roles.silos(silos, terms, self._forwarding(g, crypto, draws)))
+            out.append(self.roles.silos(silos, terms, self._forwarding(topology, crypto, draws)))
         if len(relays):
             out.append(self.roles.relays(relays, terms, self._parameters, crypto, draws))
         return tuple(out)
 
-    def _forwarding(self, grouping: Grouping, crypto: Cryptography, draws: Draws) -> Forwarding:
+    def _forwarding(self, topology: Topology, crypto: Cryptography, draws: Draws) -> Forwarding:
         wire_ = wire.Wire(draws.batch_shape, self.keys.seal_bytes)
         if not self.anonymous:
             return Forwarding(wire_)
-        silos = np.union1d(grouping.row_custodian, grouping.group_custodian)
-        return Mixing(wire_, silos, partial(crypto.ways, draws))
+        return Mixing(wire_, topology.custodians, partial(crypto.ways, draws))
 
 
 def _hosted(hosted: Ids | None, *parties: Ids) -> Ids:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
@@ -9,10 +12,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.protocols.partnering import Partnering
+from fgl_secure.protocols.partners import Partners
+from fgl_secure.protocols.partners.agreement import outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Channel, Directory, OwnDraws, Recording, Role, decode, encode
+from fgl_secure.runtime import Channel, Directory, OwnDraws, Recording, Role, Step, decode, encode
+from fgl_secure.runtime.machine import SETUP
 
+Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Pairs = set[tuple[int, int]]
 
@@ -45,36 +52,84 @@ def graphs(draw: st.DrawFn, most: int = 24) -> tuple[Pairs, int]:
     return {(min(e), max(e)) for e in made.edges if e[0] != e[1]}, nodes
 
 
-class OneEach:
-    """Every device in a process of its own, that is put down after each turn: bytes between them.
+def part_of(grouping: Grouping, parties: Ids) -> Grouping:
+    """What a process that hosts some devices knows of a grouping with a row and a group of each device."""
+    g, own = grouping, np.isin(grouping.row_owner, parties)
+    concerns = own[g.source] | own[g.target]
+    known = np.flatnonzero(own | np.isin(np.arange(len(own)), [g.source[concerns], g.target[concerns]]))
+    ends = (np.searchsorted(known, each[concerns]) for each in (g.source, g.target))
+    owners, silos = g.row_owner[known], g.row_custodian[known]
+    return Grouping(owners, owners, *ends, silos, silos)
+
+
+class OwnStreams(OwnDraws):
+    """Coins that each device draws from a stream of its own, whoever hosts it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(SimulationCoins(seed))
+        self._seed, self._streams = seed, dict[int, SimulationCoins]()
+
+    def draw(
+        self,
+        name: str,  # noqa: ARG002  # for recordings
+        owners: Ids,
+        modulus: int,
+        shape: tuple[int, ...],
+        step: Step = SETUP,  # noqa: ARG002  # the same
+    ) -> Array:
+        """One after the other."""
+        found = np.empty((len(owners), *shape), dtype=np.int64)
+        for place, owner in enumerate(owners.tolist()):
+            coins = self._streams.setdefault(owner, SimulationCoins(self._seed * 10**6 + owner))
+            found[place] = coins.uniform(modulus, (1, *shape))[0]
+        return found
+
+
+class Apart:
+    """Devices in several processes that know what concerns their own, and are put down after each turn.
 
     Args:
         grouping: who has whom as neighbour.
         rules: the same for all.
+        hosted: the devices of each process; one each unless given.
         devices: the machine.
+        seed: of the devices' coins.
     """
 
-    def __init__(self, grouping: Grouping, rules: Partnering, devices: type[PartnerDevices] = PartnerDevices) -> None:
-        self._grouping, self._rules, self._devices = grouping, rules, devices
-        self.parties: list[int] = grouping.owners.tolist()
-        self._draws = {party: OwnDraws(SimulationCoins(party)) for party in self.parties}
-        self.machines = {party: self._made(party) for party in self.parties}
+    def __init__(
+        self,
+        grouping: Grouping,
+        rules: Partnering,
+        hosted: Sequence[Ids] | None = None,
+        devices: type[PartnerDevices] = PartnerDevices,
+        seed: int = 0,
+    ) -> None:
+        self._rules, self._devices = rules, devices
+        self.hosted = list(grouping.owners[:, None]) if hosted is None else list(hosted)
+        self.known = [part_of(grouping, here) for here in self.hosted]
+        self._draws = [OwnStreams(seed) for _ in self.hosted]
+        self.machines = [self._made(number) for number in range(len(self.hosted))]
 
-    def _made(self, party: int) -> PartnerDevices:
-        return self._devices(np.array([party]), self._grouping, self._rules, self._draws[party])
+    def _made(self, number: int) -> PartnerDevices:
+        return self._devices(self.hosted[number], self.known[number], self._rules, self._draws[number])
 
     def run(self) -> None:
         """All turns."""
         while True:
-            said = [encode(each) for machine in self.machines.values() for each in machine.turn()]
-            for party in self.parties:
-                machine = self._made(party)
-                machine.restore(self.machines[party].state())
-                self.machines[party] = machine
-            for data in said:
-                messages = decode(data)
-                for party in np.unique(messages.receivers).tolist():
-                    self.machines[party].take(messages.rows(messages.receivers == party))
-            waiting = [machine.settle() for machine in self.machines.values()]
-            if not said and not any(waiting):
+            said = [encode(each) for machine in self.machines for each in machine.turn()]
+            for number, before in enumerate(self.machines):
+                self.machines[number] = self._made(number)
+                self.machines[number].restore(before.state())
+            for messages in map(decode, said):
+                for machine in self.machines:
+                    mine = np.isin(messages.receivers, machine.parties)
+                    if mine.any():
+                        machine.take(messages.rows(mine))
+            going_on = [machine.settle() for machine in self.machines]
+            if not any(going_on):
                 return
+
+    @property
+    def partners(self) -> list[Partners]:
+        """What each process knows in the end."""
+        return [outcome(known, machine) for known, machine in zip(self.known, self.machines, strict=True)]

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fgl_secure.coins import TapeCoins
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.partnering import Partnering, SmallGroups
 from fgl_secure.protocols.partners import Partners, agree
-from fgl_secure.protocols.partners.agreement import circuits_of
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.machine import PartnerDevices
+from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Phase, simulate
-from tests.protocols.partners.graphs import OneEach, Pairs, channel_of, graphs, grouping_of
+from tests.protocols.partners.graphs import Apart, Ids, Pairs, channel_of, graphs, grouping_of
 
 RULES = st.tuples(st.integers(1, 4), st.integers(0, 4), st.sampled_from(SmallGroups)).map(
     lambda drawn: Partnering(drawn[0] + drawn[1], drawn[0], drawn[2])
@@ -51,16 +51,16 @@ def faults(partners: Partners, pairs: Pairs, rules: Partnering) -> list[str]:
     if max(Counter(target for _, target in sent).values(), default=0) > rules.most:
         found.append("too many partners")
     first = int(partners.grouping.row_owner[0])
-    one, other = partners.circuits.ends
-    far = {tuple(sorted(pair)) for pair in zip((one - first).tolist(), (other - first).tolist(), strict=True)}
+    one, other, _, _ = partners.circuits.ends - first
+    far = {tuple(sorted(pair)) for pair in zip(one.tolist(), other.tolist(), strict=True)}
     if far & pairs:
         found.append("neighbours by way of others")
     if {tuple(sorted(pair)) for pair in sent} - far - pairs:
         found.append("partners who are neither neighbours nor on a way")
-    for path in partners.circuits.paths.tolist():
-        steps = [place - first for place in path if place >= 0]
-        if not {tuple(sorted(step)) for step in pairwise(steps)} <= pairs:
-            found.append("a way over strangers")
+    devices, _, before, behind, _ = partners.circuits.table.T - first
+    steps = {*zip(before.tolist(), devices.tolist(), strict=True), *zip(devices.tolist(), behind.tolist(), strict=True)}
+    if not {tuple(sorted(step)) for step in steps if min(step) >= 0} <= pairs:
+        found.append("a way over strangers")
     return found
 
 
@@ -72,7 +72,7 @@ def test_an_agreement_keeps_the_rules(graph: tuple[Pairs, int], rules: Partnerin
     partners = agree(grouping, rules, channel_of(parties, seed))
     assert faults(partners, pairs, rules) == []
     if rules.small_groups is SmallGroups.SKIP:
-        assert not len(partners.circuits)
+        assert not len(partners.circuits.table)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -151,15 +151,52 @@ def test_devices_need_nothing_but_what_they_are_told(graph: tuple[Pairs, int], r
     """A process for each device, that knows its own neighbours alone and is put down after each turn: ends agree."""
     pairs, nodes = graph
     _, grouping = grouping_of(pairs, nodes)
-    everybody = OneEach(grouping, rules)
+    everybody = Apart(grouping, rules)
     everybody.run()
-    links = [machine.links for machine in everybody.machines.values()]
-    taken = {pair for each in links for pair in pairs_taken(each)}
+    taken = {pair for machine in everybody.machines for pair in pairs_taken(machine.links)}
     assert all((b, a) in taken for a, b in taken)
-    circuits = circuits_of(np.concatenate([machine.requests.table() for machine in everybody.machines.values()]))
-    counts = Counter(owner for owner, _ in taken) + Counter(np.concatenate(circuits.ends).tolist())
-    assert max(counts.values(), default=0) <= rules.most
-    assert all((each.owners == own).all() for own, each in zip(everybody.parties, links, strict=True))
+    for (own,), partners in zip(everybody.hosted, everybody.partners, strict=True):
+        g = partners.grouping
+        senders, receivers = g.row_owner[g.source].tolist(), g.group_owner[g.target].tolist()
+        assert len(senders) == 2 * receivers.count(own) == 2 * senders.count(own) <= 2 * rules.most
+
+
+def told(partners: Partners, parties: Ids) -> Counter[tuple[int, ...]]:
+    """Messages as some devices know them: both ends, strangers as -1, and whether they count forward and back."""
+    g = partners.grouping
+    ends = g.row_owner[g.source], g.group_owner[g.target]
+    near = {*zip(*(each.tolist() for each in partners.circuits.ends[:2]), strict=True)}
+    found = Counter[tuple[int, ...]]()
+    for sender, receiver, *flags in zip(*ends, g.forward, g.backward, strict=True):
+        strange = (sender, receiver) in near or (receiver, sender) in near
+        one, other = (each if each in parties or not strange else -1 for each in (sender, receiver))
+        if sender in parties or receiver in parties:
+            found[int(one), int(other), *map(int, flags)] += 1
+    return found
+
+
+@given(graphs(14), RULES, st.integers(1, 4), st.integers(0, 2**16))
+def test_processes_agree_on_what_one_process_does(
+    graph: tuple[Pairs, int], rules: Partnering, silos: int, seed: int
+) -> None:
+    """With the same coins: the same messages, counted alike; the other end of a way is nobody that a process knows."""
+    pairs, nodes = graph
+    _, grouping = grouping_of(pairs, nodes, silos)
+    together = Apart(grouping, rules, [grouping.owners], seed=seed)
+    hosted = [grouping.row_owner[grouping.row_custodian == silo] for silo in np.unique(grouping.row_custodian)]
+    apart = Apart(grouping, rules, hosted, seed=seed)
+    together.run()
+    apart.run()
+    (whole,) = together.partners
+    assert np.array_equal(whole.grouping.forward, _counted(whole.grouping, rules.least))
+    for here, partners in zip(hosted, apart.partners, strict=True):
+        assert told(partners, here) == told(whole, here)
+        strangers = partners.circuits.ends[1]
+        assert not np.isin(strangers[~np.isin(strangers, here)], grouping.owners).any()
+
+
+def _counted(way: Grouping, least: int) -> NDArray[np.bool_]:
+    return np.bincount(way.target, minlength=len(way.group_owner))[way.target] >= least
 
 
 @pytest.mark.parametrize("small_groups", SmallGroups)
@@ -180,7 +217,7 @@ def test_the_one_who_asks_learns_no_name() -> None:
     parties, grouping = grouping_of(pairs, 20)
     channel = channel_of(parties)
     partners = agree(grouping, Partnering(6, 3), channel)
-    assert len(partners.circuits) > 4
+    assert len(partners.circuits.ends.T) > 8
     first = int(grouping.row_owner[0])
     ends = [zip(b.senders - first, b.receivers - first, strict=True) for b in channel.transcript.messages]
     said = {(int(sender), int(receiver)) for each in ends for sender, receiver in each}

@@ -100,14 +100,18 @@ def test_messages_that_are_lost_leave_no_partner_behind() -> None:
     counts = np.bincount(partners.grouping.target, minlength=10)
     assert counts[4] == 0
     assert (counts[[0, 9]] > 0).all()
-    assert gone not in partners.circuits.paths
+    assert gone not in partners.circuits.ends[:2]
     lost = Channel(parties, SimulationCoins(1), loss=without_requests)
-    assert not len(agree(grouping, Partnering(4, 3), lost).circuits)
+    assert not len(agree(grouping, Partnering(4, 3), lost).circuits.table)
 
 
 def test_what_is_handed_on_comes_along_a_known_way() -> None:
     """The next device on a way, from either end; nobody else may send on it."""
-    ways = Circuits(np.array([70, 30]), np.array([[4, 5, 6, -1], [6, 7, 8, 9]]))
+    paths = {70: [-1, 4, 5, 6, -1], 30: [-1, 6, 7, 8, 9, -1]}
+    known = [
+        [path[n], ticket, path[n - 1], path[n + 1], -1] for ticket, path in paths.items() for n in range(1, len(path) - 1)
+    ]
+    ways = Circuits(np.array(known), 2)
     tickets, senders, receivers = np.array([70, 70, 70, 30, 30]), np.array([4, 5, 6, 6, 8]), np.array([5, 6, 5, 7, 9])
     assert ways.onward(tickets, senders, receivers).tolist() == [6, -1, 4, 8, -1]
     for ticket, sender, receiver in ((71, 4, 5), (70, 4, 6), (30, 4, 5), (70, -1, 6), (70, 6, 4)):

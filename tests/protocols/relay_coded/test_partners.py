@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.collective import Collective
+from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.devices import Devices
@@ -21,10 +22,11 @@ from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
 from fgl_secure.training.neighbourhood import open_neighbours
-from tests.protocols.partners.graphs import Pairs, channel_of, graphs, grouping_of
+from tests.protocols.partners.graphs import Apart, Pairs, channel_of, graphs, grouping_of
 from tests.protocols.processes import SESSION
 
 SCHEME = RelayCoded(profile=Profile.ANON, max_degree=5, k_min=3, bound=8.0, keys=KeyAgreement.X25519)
+RULES = Partnering(5, 3)
 PATH = {(n, n + 1) for n in range(11)}
 STEPS = [Step(0, 0), Step(0, 0, Direction.BACKWARD), Step(1, 0)]
 
@@ -58,16 +60,26 @@ def test_sums_are_those_over_partners(graph: tuple[Pairs, int], seed: int) -> No
 def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
     """Tags are handed on from process to process, each put down and taken up again after every turn."""
     parties, grouping = grouping_of(PATH, 12, 4)
-    partners = agree(grouping, SCHEME.partnering(grouping), channel_of(parties))  # type: ignore[arg-type]  # it has rules
-    assert len(partners.circuits) > 3
-    topology = Topology(NEIGHBOURS, partners.grouping, 2, helpers=parties.ids(Role.RELAY), circuits=partners.circuits)
-    hosted = [np.append(silo, grouping.row_owner[grouping.row_custodian == silo]) for silo in parties.ids(Role.SILO)]
-    hosted += list(parties.ids(Role.RELAY)[:, None])
+    silos, relays = parties.ids(Role.SILO), parties.ids(Role.RELAY)
+    devices = [grouping.row_owner[grouping.row_custodian == silo] for silo in silos]
+    agreement = Apart(grouping, RULES, devices)
+    agreement.run()
+    whole = Apart(grouping, RULES, [grouping.owners])
+    whole.run()
+    assert all(len(partners.circuits.ends.T) for partners in agreement.partners)
+    known = [
+        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos)
+        for each in agreement.partners
+    ]
+    nobody = np.empty(0, dtype=np.int64)
+    known += [Topology(NEIGHBOURS, Grouping(*[nobody] * 6), 2, helpers=relays) for _ in relays]
+    hosted = [np.append(silo, here) for silo, here in zip(silos, devices, strict=True)]
+    hosted += list(relays[:, None])
     draws = [OwnDraws(SimulationCoins(number)) for number in range(len(hosted))]
 
     def made() -> list[SumMachine]:
-        processes = zip(draws, hosted, strict=True)
-        return [each for own, here in processes for each in SCHEME.machines(topology, SESSION, own, here)]
+        processes = zip(known, draws, hosted, strict=True)
+        return [each for told, own, here in processes for each in SCHEME.machines(told, SESSION, own, here)]
 
     machines = made()
     for step in STEPS:
@@ -89,7 +101,7 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
         for machine in machines:
             if machine.sums is not None:
                 found[np.isin(grouping.group_owner, machine.parties)] = machine.sums
-        assert np.array_equal(found, ideal(partners.grouping, rows, step))
+        assert np.array_equal(found, ideal(whole.partners[0].grouping, rows, step))
 
 
 @pytest.mark.parametrize("pairs", [PATH, {(0, n) for n in range(1, 12)}, {(a, b) for b in range(12) for a in range(b)}])
@@ -126,7 +138,7 @@ def test_ends_of_a_way_never_talk() -> None:
     collective, channel = opened(PATH, 12)
     collective.sum(np.ones((12, 2)), Step(0, 0))
     ends = {
-        frozenset(pair) for pair in zip(*(each.tolist() for each in collective.topology.circuits.ends), strict=True)
+        frozenset(pair) for pair in zip(*(each.tolist() for each in collective.topology.circuits.ends[:2]), strict=True)
     }
     between = [
         frozenset(pair)
@@ -144,9 +156,8 @@ def test_ends_of_a_way_never_talk() -> None:
 def test_a_tag_that_is_lost_on_its_way_costs_its_own_sum() -> None:
     """Who isn't told a tag doesn't send, so that the tag lacks a message and stays closed; other sums are whole."""
     parties, grouping = grouping_of(PATH, 12)
-    partners = agree(grouping, SCHEME.partnering(grouping), channel_of(parties))  # type: ignore[arg-type]  # it has rules
-    target = int(partners.circuits.ends[0][0])
-    beside = int(partners.circuits.paths[0, 1])
+    partners = agree(grouping, RULES, channel_of(parties))
+    target, _, _, beside = partners.circuits.ends[:, 0].tolist()
 
     def loss(phase: Phase, _step: Step, senders: NDArray[np.int64], receivers: NDArray[np.int64]) -> NDArray[np.bool_]:
         lost: NDArray[np.bool_] = (senders == target) & (receivers == beside)

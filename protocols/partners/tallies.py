@@ -1,0 +1,134 @@
+"""What partners tell each other once they are chosen: whether their sums are over enough.
+
+A row goes into a sum only where the sum is over `least` rows, and comes back only where the sum of what comes back is.
+Whoever sends learns this from the one it sends to, by way of others where the two don't know each other: one bit each
+for either pass. A partner that says nothing is none, so that a request that one end alone thinks answered counts at
+neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.protocols.partners.links import Links
+from fgl_secure.protocols.partners.requests import NOBODY, Requests
+
+Array = NDArray[Any]
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
+UNHEARD = -1
+PASSES = 2
+"""Forward, and back."""
+
+
+class Tallies:
+    """The partners of the devices that a process hosts, and what they have said.
+
+    Args:
+        links: of these devices; wishes are over.
+        requests: of these devices; those that nobody answered are given up.
+        least: rows of a sum that is computed.
+
+    Attributes:
+        owners: int64 [p], a device for each of its partners, ascending.
+        others: int64 [p], the partner where it is a neighbour, NOBODY where it is behind others.
+        tickets: int64 [p], the number of the way to it; NOBODY for a neighbour.
+        following: int64 [p], who is next on the way to it: the partner itself where it is a neighbour.
+        heard: int8 [p, PASSES], whether the partner's sum is over enough, UNHEARD before it said.
+    """
+
+    def __init__(self, links: Links, requests: Requests, least: int) -> None:
+        near = np.stack([links.owners, links.others, np.full(len(links), NOBODY), links.others])[:, links.taken]
+        ends = [
+            (device, NOBODY, ticket, max(way.back, way.ahead))
+            for (device, ticket), way in requests.ways.items()
+            if NOBODY in (way.back, way.ahead)
+        ]
+        partners = np.concatenate([near, np.array(ends, dtype=np.int64).reshape(-1, 4).T], axis=1)
+        self.owners, self.others, self.tickets, self.following = partners[:, np.lexsort(partners[2::-1])]
+        self.heard = np.full((len(self.owners), PASSES), UNHEARD, dtype=np.int8)
+        self._requests, self._least = requests, least
+        self._places = {
+            (owner, ticket if other == NOBODY else other, other == NOBODY): place
+            for place, (owner, other, ticket) in enumerate(
+                zip(self.owners.tolist(), self.others.tolist(), self.tickets.tolist(), strict=True)
+            )
+        }
+        self.passing: Ids = np.empty((0, 4), dtype=np.int64)
+
+    @property
+    def kept(self) -> Flags:
+        """Bool [p]: which partners have said something."""
+        kept: Flags = self.heard[:, 0] != UNHEARD
+        return kept
+
+    def enough(self, passed: int) -> Flags:
+        """Bool [p]: whether the own sum of a pass is over enough, for each partner of the same device.
+
+        Args:
+            passed: 0 for forward, where all partners count; 1 for back, where those do whose own sums are over enough.
+        """
+        counted = self.kept if passed else np.ones(len(self.owners), dtype=np.bool_)
+        if passed:
+            counted = self.heard[:, 0] == 1
+        return self._over(counted)
+
+    @property
+    def settled(self) -> Flags:
+        """Bool [p]: `enough` of the forward pass with those partners alone that have said something."""
+        return self._over(self.kept)
+
+    def _over(self, counted: Flags) -> Flags:
+        _, device = np.unique(self.owners, return_inverse=True)
+        over: Flags = np.bincount(device, weights=counted)[device] >= self._least if len(device) else counted
+        return over
+
+    def hear(self, owners: Ids, others: Ids, said: Array, passed: int) -> None:
+        """Takes what neighbours say.
+
+        Raises:
+            MalformedMessageError: one is no partner.
+        """
+        pairs = zip(owners.tolist(), others.tolist(), strict=True)
+        places = [self._places.get((owner, other, False), NOBODY) for owner, other in pairs]
+        if NOBODY in places:
+            raise MalformedMessageError("devices must tell partners how much they have; at least one told another")
+        self.heard[places, passed] = said
+
+    def hear_of(self, rows: Iterable[tuple[int, int, int, int]], passed: int) -> None:
+        """Takes what comes on ways, and keeps what is to be handed on; what comes on no way that stands goes nowhere.
+
+        Args:
+            rows: sender, receiver, number of the way and what is said, of each.
+            passed: 0 for forward, 1 for back.
+        """
+        on = []
+        for sender, receiver, ticket, said in rows:
+            way = self._requests.ways.get((receiver, ticket))
+            if way is None or sender not in (way.back, way.ahead):
+                continue
+            following = way.ahead if sender == way.back else way.back
+            if following == NOBODY:
+                self.heard[self._places[receiver, ticket, True], passed] = said
+            else:
+                on.append([receiver, following, ticket, said])
+        self.passing = np.concatenate([self.passing, np.array(on, dtype=np.int64).reshape(-1, 4)])
+
+    def passed_on(self) -> Ids:
+        """int64 [4, m]: senders, receivers, numbers of ways and what is said, of what is handed on now."""
+        rows, self.passing = self.passing.T, self.passing[:0]
+        return rows
+
+    def state(self) -> dict[str, Array]:
+        """All that changes."""
+        return {"heard": self.heard, "passing": self.passing}
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self.heard, self.passing = state["heard"].copy(), state["passing"].copy()
