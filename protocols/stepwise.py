@@ -205,7 +205,16 @@ class SumTerms:
         backward = forward.reversed().answered(1)
         ends = (g.row_owner, g.group_owner, g.source, g.target, g.row_custodian, g.group_custodian)
         ways, others = topology.circuits.table.ravel(), topology.others
-        for ids in (*ends, forward.source, forward.target, backward.source, backward.target, topology.helpers, ways, others):
+        for ids in (
+            *ends,
+            forward.source,
+            forward.target,
+            backward.source,
+            backward.target,
+            topology.helpers,
+            ways,
+            others,
+        ):
             found.update(struct.pack(">Q", len(ids)))
             found.update(np.ascontiguousarray(ids, dtype="<i8").tobytes())
         return found.digest()

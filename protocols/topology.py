@@ -118,9 +118,7 @@ class AgreedGrouping(Grouping):
             return self
         ends = self.source[self.forward], self.target[self.forward]
         flags = self.forward[self.forward], self.backward[self.forward]
-        return AgreedGrouping(
-            self.row_owner, self.group_owner, *ends, self.row_custodian, self.group_custodian, *flags
-        )
+        return AgreedGrouping(self.row_owner, self.group_owner, *ends, self.row_custodian, self.group_custodian, *flags)
 
     def reversed(self) -> Grouping:
         """The sums of the other pass."""
@@ -220,7 +218,8 @@ class Circuits:
             fits = (names[place] == wanted) & (known[rank] == tickets) & (senders >= 0)
             fits &= (before == senders) | (behind == senders)
             if fits.all():
-                return np.where(before == senders, behind, before)
+                found: Ids = np.where(before == senders, behind, before)
+                return found
         elif not len(tickets):
             return np.empty(0, dtype=np.int64)
         raise MalformedMessageError("what is handed on must come along a known way; at least one message does not")

@@ -56,7 +56,7 @@ def run_in_simulation(job: Job, timeout: float | None = None) -> Reports:
         InputError: it cannot be run with a process for each silo.
         RunStoppedError: a party failed, or was silent; it has what was finished.
     """
-    run = ProgramRun(job.task, job.graph.num_silos)
+    run = ProgramRun(job.told, job.graph.num_silos)
     from flwr.simulation import run_simulation  # noqa: PLC0415  # Ray comes with it
 
     found: dict[int, dict[str, Array]] = {}

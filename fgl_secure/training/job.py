@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parties import Between, helpers_of, hierarchy_of
+from fgl_secure.training.parties import Between, helpers_of, hierarchy_of, neighbour_sums
 from fgl_secure.training.program import Program
 from fgl_secure.training.rounds import Rounds, run
 from fgl_secure.training.silo import Silo
@@ -68,6 +69,15 @@ class Job:
     shares: tuple[Silo, ...] = ()
     driver: type[OneProcess] = field(default=OneProcess)
     shown: Callable[[tuple[Program, ...]], None] | None = None
+
+    @property
+    def told(self) -> Task:
+        """The task, with what a scheme of neighbours' sums works out of public numbers: silos hold no whole graph."""
+        scheme = self.task.schemes.get(NEIGHBOURS)
+        rules = None if scheme is None else scheme.partnering(neighbour_sums(self.heard or self.graph))
+        if scheme is None or rules is None:
+            return self.task
+        return replace(self.task, schemes={**self.task.schemes, NEIGHBOURS: scheme.among(rules)})
 
     def share(self, silo: int) -> Silo:
         """What a silo holds."""

@@ -25,11 +25,12 @@ class Partners:
     """Who exchanges rows with whom.
 
     Attributes:
-        grouping: the messages between partners, both ways, sorted by receiver, then sender.
+        grouping: the messages between partners, both ways, sorted by receiver, then sender; also those that go into no
+            sum, as they are over too few.
         circuits: how tags pass between partners that don't know each other.
     """
 
-    grouping: Grouping
+    grouping: AgreedGrouping
     circuits: Circuits
 
 
@@ -124,8 +125,11 @@ class _Table:
         whole = ~hosted | (back >= 0)
         shift = np.cumsum(whole) - 1
         back = np.where(back >= 0, shift[back], NOBODY)[whole]
-        said = tallies.heard[kept], tallies.settled[kept], tallies.enough(1)[kept]
-        return cls(owners[whole], others[whole], tickets[whole], far[whole], back, *(each[whole] for each in said))
+        heard, settled, enough_back = tallies.heard[kept], tallies.settled[kept], tallies.enough(1)[kept]
+        return cls(
+            owners[whole], others[whole], tickets[whole], far[whole], back,
+            heard[whole], settled[whole], enough_back[whole],
+        )  # fmt: skip
 
 
 def _pairs(one: Ids, other: Ids) -> Ids:

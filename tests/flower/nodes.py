@@ -18,7 +18,7 @@ from tests.flower.fake_federation import FakeGrid
 
 def grid_of(job: Job) -> FakeGrid:
     """A node for each party of a run."""
-    run = ProgramRun(job.task, job.graph.num_silos)
+    run = ProgramRun(job.told, job.graph.num_silos)
     shares = [job.share(silo) for silo in range(run.silos)]
 
     def party(context: Context, session: bytes) -> SealedParty:
@@ -33,7 +33,7 @@ def grid_of(job: Job) -> FakeGrid:
 
 def mailbox_of(job: Job, grid: FakeGrid, timeout: float = 0.5) -> SiloMailbox:
     """The server's side."""
-    run = ProgramRun(job.task, job.graph.num_silos)
+    run = ProgramRun(job.told, job.graph.num_silos)
     return SiloMailbox(grid, run.server(fresh_session()), run.parties, timeout)
 
 

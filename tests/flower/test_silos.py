@@ -29,7 +29,7 @@ from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
-from fgl_secure.training.processes.relay import HostedSums, RelayProcess, RelaySums
+from fgl_secure.training.processes.relay import HostedSums, RelayProcess
 from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.sum_server import SumServer
@@ -95,7 +95,7 @@ def hifgl_grid(graph: FederatedGraph, told: Collection[str] = TOLD) -> FakeGrid:
             relay = RelayProcess(number - SILOS, SILOS, RELAYS, session, coins)
             return SealedParty(number, parties, relay, session, coins)
         share = Silo.of(graph, number)
-        neighbours = RelaySums(share, RELAYS, session, coins)
+        neighbours = HostedSums(share, RELAYS, session, coins)
         sums = Company(SILOS, SCHEME, session)
         silo = SiloProcess(share, lambda talk: HiFGL(talk, HIFGL), sums, coins, neighbours, RELAYS)
         return SealedParty(number, parties, silo, session, coins)

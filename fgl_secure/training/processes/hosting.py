@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Messages, decode, encode
+from fgl_secure.runtime.machine import Machine
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import Inbox, Outbox, fitting
@@ -17,7 +18,10 @@ from fgl_secure.training.processes.process import Inbox, Outbox, fitting
 Ids = NDArray[np.int64]
 
 
-class Hosting:
+Hosted = TypeVar("Hosted", bound=Machine)
+
+
+class Hosting(Generic[Hosted]):
     """The machines of one process, and what passes between them and others.
 
     Args:
@@ -30,7 +34,7 @@ class Hosting:
 
     def __init__(
         self,
-        machines: Sequence[SumMachine],
+        machines: Sequence[Hosted],
         number: int,
         process_of: Callable[[Ids], Ids],
         session: bytes,

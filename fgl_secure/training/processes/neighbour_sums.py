@@ -41,3 +41,7 @@ class NeighbourSums(Part):
     @abstractmethod
     def summed(self) -> NDArray[np.int64]:
         """int64 [m]: messages in the forward sum of each device, once that is agreed on."""
+
+    def partners(self) -> NDArray[np.int64] | None:
+        """int64 [m], from how many others each device hears, where these are not its neighbours."""
+        return None

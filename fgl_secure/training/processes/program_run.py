@@ -13,8 +13,9 @@ from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Role
 from fgl_secure.training.job import Task
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
+from fgl_secure.training.processes.partner_sums import check_hosted, hosted_sums
 from fgl_secure.training.processes.process import Process
-from fgl_secure.training.processes.relay import RelayProcess, check_hosted, hosted_sums
+from fgl_secure.training.processes.relay import RelayProcess
 from fgl_secure.training.processes.sealing import SealedParty
 from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.silo_rows import SiloRowSums
@@ -48,7 +49,7 @@ class ProgramRun:
             )
         schemes = self.task.schemes
         if NEIGHBOURS in schemes:
-            check_hosted(schemes[NEIGHBOURS])
+            check_hosted(schemes[NEIGHBOURS], devices=not (self.task.between or self.task.crossing))
 
     @property
     def parties(self) -> int:

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
-from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.wire import found_among
-from fgl_secure.protocols.scheme import Scheme, least_group
+from fgl_secure.protocols.scheme import Scheme, SumMachine, least_group
 from fgl_secure.protocols.stepwise import done_array, done_steps
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Ids, Reals, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, AgreedGrouping, Grouping, Ids, Reals, Topology
 from fgl_secure.runtime import Direction, OwnDraws, Phase, Role, Step
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.hosting import Hosting
@@ -61,30 +59,6 @@ class Numbering:
         return parties - (1 + self.silos + self.relays)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AgreedGrouping(Grouping):
-    """The messages that silos have agreed on, one way and the other: none of them is left out any more.
-
-    Attributes:
-        back_source: int64 [b], the row of each message of the other way.
-        back_target: int64 [b], its group.
-    """
-
-    back_source: Ids
-    back_target: Ids
-
-    def answered(self, minimum: int) -> Grouping:  # noqa: ARG002  # it was counted where the silo knows it
-        """All of them."""
-        return self
-
-    def reversed(self) -> Grouping:
-        """The other way."""
-        return AgreedGrouping(
-            self.group_owner, self.row_owner, self.back_source, self.back_target,
-            self.group_custodian, self.row_custodian, self.source, self.target,
-        )  # fmt: skip
-
-
 class _Due(IntEnum):
     FORWARD = 0
     BACKWARD = 1
@@ -114,7 +88,7 @@ class HostedSums(NeighbourSums):
         self._neighbours, self._width = Neighbours(share, least_group(scheme), crossing=crossing), width
         self._numbering = Numbering(share.facts.silos, scheme.helpers.get(Role.RELAY, 0))
         self._due = _Due.FORWARD
-        self._hosting: Hosting | None = None
+        self._hosting: Hosting[SumMachine] | None = None
         self.result = np.empty((0, 0))
 
     def prepare(self) -> Outbox:
@@ -157,19 +131,28 @@ class HostedSums(NeighbourSums):
         self._due, self._hosting = _Due.SUMS, self._hosted()
 
     @property
-    def _sums(self) -> Hosting:
+    def _sums(self) -> Hosting[SumMachine]:
         if self._hosting is None:
             raise ProtocolError("silos must have agreed on messages before the first sum; they have not")
         return self._hosting
 
-    def _hosted(self) -> Hosting:
+    def _hosted(self) -> Hosting[SumMachine]:
         """The machines of the own devices, and of the silo that forwards for them."""
+        numbering = self._numbering
+        ends, owners, silos = self._known()
+        edges, back = self._neighbours.agreed()
+        source, target = np.searchsorted(ends, edges)
+        there = np.ones(len(back), dtype=np.bool_)
+        grouping = AgreedGrouping(owners, owners, source, target, silos, silos, there, back)
+        return self._hosting_of(Topology(NEIGHBOURS, grouping, self._width, helpers=numbering.all_relays))
+
+    def _known(self) -> tuple[Ids, Ids, Ids]:
+        """Nodes that the silo knows of, ascending, the identifiers of their devices, and those of their silos."""
+        ends = np.union1d(self._share.nodes, self._share.foreign[:, 0])
+        return ends, self._numbering.device(ends), self._numbering.silo(self._share.owners(ends)[0])
+
+    def _hosting_of(self, topology: Topology) -> Hosting[SumMachine]:
         share, numbering = self._share, self._numbering
-        ends = np.union1d(share.nodes, share.foreign[:, 0])
-        owners, silos = numbering.device(ends), numbering.silo(share.owners(ends)[0])
-        (there, back) = (np.searchsorted(ends, edges) for edges in self._neighbours.agreed())
-        grouping = AgreedGrouping(owners, owners, there[0], there[1], silos, silos, back[1], back[0])
-        topology = Topology(NEIGHBOURS, grouping, self._width, helpers=numbering.all_relays)
         here = np.append(numbering.silo(np.array([share.silo])), numbering.device(share.nodes))
         machines = self._scheme.machines(topology, self._session, self._draws, here)
         return Hosting(machines, share.silo, self._process_of, self._session)
@@ -182,7 +165,7 @@ class HostedSums(NeighbourSums):
         out[known] = self._share.owners(nodes[known])[0]
         return out
 
-    def summed(self) -> NDArray[np.int64]:
+    def summed(self) -> Ids:
         """int64 [m]: messages in the forward sum of each device."""
         return self._neighbours.way(Direction.FORWARD).counts
 
@@ -199,42 +182,6 @@ class HostedSums(NeighbourSums):
         if self._due is _Due.SUMS:
             self._hosting = self._hosted()
             self._hosting.restore(within("hosting", state))
-
-
-class RelaySums(HostedSums):
-    """One silo's part under the relay-coded scheme; see `HostedSums`.
-
-    Raises:
-        InputError: the scheme hides who sends: silos know whose every message is.
-        FieldRangeError: the field cannot hold the sums.
-    """
-
-    def __init__(
-        self, share: Silo, scheme: RelayCoded, session: bytes, coins: Coins, *, crossing: bool = False
-    ) -> None:
-        if scheme.profile is not Profile.BASE:
-            raise InputError(f"scheme must have profile base between silos; found {scheme.name}")
-        super().__init__(share, scheme, session, coins, crossing=crossing)
-
-
-def check_hosted(scheme: Scheme) -> None:
-    """Raises InputError unless a scheme of neighbours' sums can be had with a process for each silo."""
-    relayed = isinstance(scheme, RelayCoded) and scheme.profile is Profile.BASE
-    if not (relayed or (isinstance(scheme, Plaintext) and scheme.path is Path.DIRECT)):
-        raise InputError(
-            "scheme of neighbours must be plaintext, or relay-coded in profile base, with a process for each silo; "
-            f"found {scheme.name}"
-        )
-
-
-def hosted_sums(
-    silo: Silo, scheme: Scheme, session: bytes, coins: Coins, width: int, *, crossing: bool = False
-) -> HostedSums:
-    """One silo's part in sums over neighbours under a scheme; see `check_hosted` and `HostedSums`."""
-    check_hosted(scheme)
-    if isinstance(scheme, RelayCoded):
-        return RelaySums(silo, scheme, session, coins, crossing=crossing)
-    return HostedSums(silo, scheme, session, coins, width, crossing=crossing)
 
 
 class RelayProcess(Process):

@@ -170,7 +170,8 @@ class SiloProcess(Process):
         setting = Setting(summed, grid, self._looks_at, company.largest, schemes=company.schemes)
         if self._neighbours is not None:
             rows, wanted = self._neighbours.between()
-            setting = replace(setting, summed=self._neighbours.summed(), rows=rows, wanted=wanted)
+            summed, partners = self._neighbours.summed(), self._neighbours.partners()
+            setting = replace(setting, summed=summed, rows=rows, wanted=wanted, partners=partners)
         return self._make(Collectives(self._silo, setting))
 
     def _looks_at(self, _step: Step) -> bool:

@@ -6,13 +6,13 @@ import numpy as np
 
 from fgl_secure.algebra.quantization import FixedPoint
 from fgl_secure.coins import Coins
-from fgl_secure.protocols.scheme import Scheme, least_group
-from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.protocols.scheme import Scheme, SumMachine, least_group
+from fgl_secure.protocols.topology import NEIGHBOURS, AgreedGrouping, Topology
 from fgl_secure.runtime import Direction
 from fgl_secure.training.parties import most_rows
 from fgl_secure.training.processes.hosting import Hosting
 from fgl_secure.training.processes.process import Inbox, Outbox
-from fgl_secure.training.processes.relay import AgreedGrouping, HostedSums
+from fgl_secure.training.processes.relay import HostedSums
 from fgl_secure.training.processes.ways import Flags, Neighbours
 from fgl_secure.training.silo import Ids, Silo
 
@@ -62,15 +62,15 @@ class SiloRowSums(HostedSums):
         self._agree()
         return None
 
-    def _hosted(self) -> Hosting:
+    def _hosted(self) -> Hosting[SumMachine]:
         share, numbering = self._share, self._numbering
         nodes, senders = self._between.rows()
         ends = np.union1d(share.nodes, nodes)
         silos = share.owners(ends)[0]
         owners = [numbering.silo(each) for each in (senders, silos)]
-        nobody: Ids = np.empty(0, dtype=np.int64)
+        there, back = np.ones(len(nodes), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
         order, target = np.arange(len(nodes)), np.searchsorted(ends, nodes)
-        grouping = AgreedGrouping(owners[0], owners[1], order, target, owners[0], owners[1], nobody, nobody)
+        grouping = AgreedGrouping(owners[0], owners[1], order, target, owners[0], owners[1], there, back)
         topology = Topology(NEIGHBOURS, grouping, self._width, helpers=numbering.all_relays)
         here = numbering.silo(np.array([share.silo]))
         machines = self._scheme.machines(topology, self._session, self._draws, here)

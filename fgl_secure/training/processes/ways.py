@@ -103,9 +103,9 @@ class Neighbours:
             len(self._share.nodes),
         )
 
-    def agreed(self) -> tuple[Ids, Ids]:
-        """The edges along which messages go forward, and back: int64 [2, f] and [2, b], sources above targets."""
-        return self._share.edges[:, self._forward], self._share.edges[:, self._backward]
+    def agreed(self) -> tuple[Ids, Flags]:
+        """The edges along which messages go forward, int64 [2, f], sources above targets; bool [f], which go back."""
+        return self._share.edges[:, self._forward], self._backward[self._forward]
 
     def _ends(self, direction: Direction) -> tuple[tuple[Flags, Ids], tuple[Flags, Ids]]:
         """Which messages leave here, and the silos that they are for; which come here, and the silos they are from."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import SimulationCoins, SystemCoins
-from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -20,10 +20,8 @@ from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST, Federation, Preset
-from fgl_secure.training.processes.relay import RelaySums
-from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
-from tests.training.processes.runs import SESSION, apart
+from tests.training.processes.runs import apart
 
 HIFGL: Preset = replace(HONEST, epochs=3, hidden=8)
 
@@ -97,6 +95,27 @@ def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name
     check(apart(job, put_down=name in ("gcn", "sums of features kept, coded")), in_one_process(job))
 
 
+PATHS = np.arange(48).reshape(16, 3)
+"""Devices of one path each, a silo each."""
+
+
+@pytest.mark.parametrize("put_down", [False, True])
+@pytest.mark.parametrize("k_min", [2, 3])
+def test_training_between_partners_is_that_of_one_process(graph: FederatedGraph, k_min: int, put_down: bool) -> None:
+    """Ends of a path of three fill their groups by way of the middle, whatever is drawn; groups of two stay too small.
+
+    So the same sums are had with other coins.
+    """
+    there = np.concatenate([PATHS[:, :2], PATHS[:, 1:]]).T
+    edges = np.concatenate([there, there[::-1]], axis=1)
+    edges = edges[:, np.lexsort(edges)]
+    paths = replace(graph, graph=replace(graph.graph, edges=read_only(edges)), silo_of=read_only(np.arange(48) % 3))
+    scheme = RelayCoded(profile=Profile.ANON, k_min=k_min, max_degree=4)
+    schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
+    job = silos_of(paths, schemes, replace(HIFGL, epochs=2))
+    check(apart(job, put_down=put_down), in_one_process(job))
+
+
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
     """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
     phases = {}
@@ -108,10 +127,3 @@ def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
         between = [b for b in channel.transcript.messages if np.isin([b.senders[0], b.receivers[0]], silos).all()]
         phases[rows.label] = {batch.phase for batch in between}
     assert phases == {"plaintext": {Phase.WANTED, Phase.VALUES}, "relay-coded": {Phase.WANTED, Phase.TAGS}}
-
-
-def test_profiles_that_silos_cannot_follow_are_refused(graph: FederatedGraph) -> None:
-    """Silos send for their devices by name."""
-    share = Silo.of(graph, 0)
-    with pytest.raises(InputError, match="profile base"):
-        RelaySums(share, RelayCoded(profile=Profile.ANON), SESSION, SystemCoins())

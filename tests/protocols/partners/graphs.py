@@ -57,17 +57,23 @@ def part_of(grouping: Grouping, parties: Ids) -> Grouping:
     g, own = grouping, np.isin(grouping.row_owner, parties)
     concerns = own[g.source] | own[g.target]
     known = np.flatnonzero(own | np.isin(np.arange(len(own)), [g.source[concerns], g.target[concerns]]))
-    ends = (np.searchsorted(known, each[concerns]) for each in (g.source, g.target))
+    source, target = (np.searchsorted(known, each[concerns]) for each in (g.source, g.target))
     owners, silos = g.row_owner[known], g.row_custodian[known]
-    return Grouping(owners, owners, *ends, silos, silos)
+    return Grouping(owners, owners, source, target, silos, silos)
 
 
 class OwnStreams(OwnDraws):
-    """Coins that each device draws from a stream of its own, whoever hosts it."""
+    """Coins that each device draws from a stream of its own, whoever hosts it.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: of all streams.
+        swapped: two devices that have each other's streams.
+    """
+
+    def __init__(self, seed: int, swapped: tuple[int, int] = (0, 0)) -> None:
         super().__init__(SimulationCoins(seed))
-        self._seed, self._streams = seed, dict[int, SimulationCoins]()
+        self._streams = {one: SimulationCoins(seed * 10**6 + other) for one, other in (swapped, swapped[::-1])}
+        self._seed = seed
 
     def draw(
         self,
@@ -94,6 +100,11 @@ class Apart:
         hosted: the devices of each process; one each unless given.
         devices: the machine.
         seed: of the devices' coins.
+        swapped: two devices that have each other's coins.
+
+    Attributes:
+        machines: one a process.
+        heard: what has arrived at each process, as bytes.
     """
 
     def __init__(
@@ -103,11 +114,13 @@ class Apart:
         hosted: Sequence[Ids] | None = None,
         devices: type[PartnerDevices] = PartnerDevices,
         seed: int = 0,
+        swapped: tuple[int, int] = (0, 0),
     ) -> None:
         self._rules, self._devices = rules, devices
         self.hosted = list(grouping.owners[:, None]) if hosted is None else list(hosted)
         self.known = [part_of(grouping, here) for here in self.hosted]
-        self._draws = [OwnStreams(seed) for _ in self.hosted]
+        self._draws = [OwnStreams(seed, swapped) for _ in self.hosted]
+        self.heard: list[list[bytes]] = [[] for _ in self.hosted]
         self.machines = [self._made(number) for number in range(len(self.hosted))]
 
     def _made(self, number: int) -> PartnerDevices:
@@ -121,9 +134,10 @@ class Apart:
                 self.machines[number] = self._made(number)
                 self.machines[number].restore(before.state())
             for messages in map(decode, said):
-                for machine in self.machines:
+                for machine, heard in zip(self.machines, self.heard, strict=True):
                     mine = np.isin(messages.receivers, machine.parties)
                     if mine.any():
+                        heard.append(encode(messages.rows(mine)))
                         machine.take(messages.rows(mine))
             going_on = [machine.settle() for machine in self.machines]
             if not any(going_on):

@@ -199,6 +199,33 @@ def _counted(way: Grouping, least: int) -> NDArray[np.bool_]:
     return np.bincount(way.target, minlength=len(way.group_owner))[way.target] >= least
 
 
+class _Named(PartnerDevices):
+    """The twin whose devices call themselves by their numbers."""
+
+    def _called(self, devices: Ids) -> Ids:
+        return devices
+
+
+def seen_from_one_end(other: int, devices: type[PartnerDevices]) -> tuple[list[bytes], dict[str, Any]]:
+    """What the first device of 0 - 1 - other has heard and knows; 2 and 3 draw each other's coins where it is 3."""
+    _, grouping = grouping_of({(0, 1), (1, other)}, 4)
+    hosted = [grouping.owners[[0]], grouping.owners[[1]], grouping.owners[2:]]
+    two, three = grouping.owners[2:].tolist()
+    run = Apart(grouping, Partnering(3, 2), hosted, devices, swapped=(two, three if other == 3 else two))
+    run.run()
+    assert (run.partners[0].grouping.forward).sum() == 4
+    return run.heard[0], run.machines[0].state()
+
+
+@pytest.mark.parametrize("devices", [PartnerDevices, _Named])
+def test_one_end_learns_nothing_of_who_is_at_the_other(devices: type[PartnerDevices]) -> None:
+    """Whoever it is, all that arrives at a process and all that it keeps is the same, bit for bit; not in a twin."""
+    views = [seen_from_one_end(other, devices) for other in (2, 3)]
+    same = views[0][0] == views[1][0]
+    same &= all(np.array_equal(value, views[1][1][name]) for name, value in views[0][1].items())
+    assert same == (devices is PartnerDevices)
+
+
 @pytest.mark.parametrize("small_groups", SmallGroups)
 def test_small_groups_are_filled(small_groups: SmallGroups) -> None:
     """In a path everybody has two neighbours at most, and gets a third where requests are passed on."""

@@ -109,7 +109,9 @@ def test_what_is_handed_on_comes_along_a_known_way() -> None:
     """The next device on a way, from either end; nobody else may send on it."""
     paths = {70: [-1, 4, 5, 6, -1], 30: [-1, 6, 7, 8, 9, -1]}
     known = [
-        [path[n], ticket, path[n - 1], path[n + 1], -1] for ticket, path in paths.items() for n in range(1, len(path) - 1)
+        [path[n], ticket, path[n - 1], path[n + 1], -1]
+        for ticket, path in paths.items()
+        for n in range(1, len(path) - 1)
     ]
     ways = Circuits(np.array(known), 2)
     tickets, senders, receivers = np.array([70, 70, 70, 30, 30]), np.array([4, 5, 6, 6, 8]), np.array([5, 6, 5, 7, 9])

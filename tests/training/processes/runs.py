@@ -17,9 +17,10 @@ from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
+from fgl_secure.training.processes.partner_sums import hosted_sums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.relay import RelayProcess, hosted_sums
+from fgl_secure.training.processes.relay import RelayProcess
 from fgl_secure.training.processes.silo_process import SiloProcess
 from fgl_secure.training.processes.silo_rows import SiloRowSums
 from fgl_secure.training.processes.sum_server import SumServer
@@ -152,7 +153,7 @@ def same_everywhere(reports: Mapping[int, Mapping[str, Array]]) -> bool:
 
 def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -> dict[int, dict[str, Array]]:
     """The reports of all silos of a job, with a process for each, all run here."""
-    run = ProgramRun(job.task, job.graph.num_silos)
+    run = ProgramRun(job.told, job.graph.num_silos)
     shares = [job.share(silo) for silo in range(run.silos)]
     makes = {n: partial(run.process, n, SESSION, partial(shares.__getitem__, n)) for n in range(run.parties)}
     return _run(makes, run.server(SESSION), channel, put_down=put_down)

@@ -16,7 +16,7 @@ from fgl_secure.runtime import Phase, Step, decode, encode
 from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox
-from fgl_secure.training.processes.relay import RelayProcess, RelaySums
+from fgl_secure.training.processes.relay import HostedSums, RelayProcess
 from fgl_secure.training.silo import Silo
 from tests.graphs import two_communities
 from tests.training.processes.mailbox import Mailbox
@@ -44,7 +44,7 @@ class Run:
 
     def __init__(self, graph: FederatedGraph) -> None:
         self.shares = [Silo.of(graph, silo) for silo in range(SILOS)]
-        self.silos = [RelaySums(share, SCHEME, SESSION, SystemCoins()) for share in self.shares]
+        self.silos = [HostedSums(share, SCHEME, SESSION, SystemCoins()) for share in self.shares]
         self.relays = [RelayProcess(j, SILOS, SCHEME, SESSION, SystemCoins()) for j in range(SCHEME.R)]
         self.inboxes: dict[int, Inbox] = {}
         self._box = Mailbox(SILOS)
@@ -98,7 +98,7 @@ def test_a_step_is_summed_once(graph: FederatedGraph) -> None:
     """Masks of a step are not used for a second message, not by a program that was put down either."""
     run = Run(graph)
     run.turns(TURNS)
-    again = RelaySums(run.shares[0], SCHEME, SESSION, SystemCoins())
+    again = HostedSums(run.shares[0], SCHEME, SESSION, SystemCoins())
     again.restore(named_from_bytes(named_to_bytes(run.silos[0].state())))
     for part in (run.silos[0], again):
         with pytest.raises(ProtocolError, match="summed once"):
@@ -107,7 +107,7 @@ def test_a_step_is_summed_once(graph: FederatedGraph) -> None:
 
 def test_no_sum_before_messages_are_agreed_on(graph: FederatedGraph) -> None:
     """Silos must have told each other which messages are wanted."""
-    part = RelaySums(Silo.of(graph, 0), SCHEME, SESSION, SystemCoins())
+    part = HostedSums(Silo.of(graph, 0), SCHEME, SESSION, SystemCoins())
     with pytest.raises(ProtocolError, match="agreed on messages before"):
         part.begin(np.zeros((8, 2)), NOW)
 
