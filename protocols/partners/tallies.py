@@ -74,7 +74,7 @@ class Tallies:
         Args:
             passed: 0 for forward, where all partners count; 1 for back, where those do whose own sums are over enough.
         """
-        counted = self.kept if passed else np.ones(len(self.owners), dtype=np.bool_)
+        counted = np.ones(len(self.owners), dtype=np.bool_)
         if passed:
             counted = self.heard[:, 0] == 1
         return self._over(counted)

@@ -189,10 +189,18 @@ def test_processes_agree_on_what_one_process_does(
     apart.run()
     (whole,) = together.partners
     assert np.array_equal(whole.grouping.forward, _counted(whole.grouping, rules.least))
+    back = _plain(whole.grouping).answered(rules.least).reversed().answered(rules.least)
+    found = whole.grouping.answered(rules.least).reversed().answered(rules.least)
+    assert np.array_equal([back.source, back.target], [found.source, found.target])
     for here, partners in zip(hosted, apart.partners, strict=True):
         assert told(partners, here) == told(whole, here)
         strangers = partners.circuits.ends[1]
         assert not np.isin(strangers[~np.isin(strangers, here)], grouping.owners).any()
+
+
+def _plain(way: Grouping) -> Grouping:
+    ends = way.row_owner, way.group_owner, way.source, way.target
+    return Grouping(*ends, way.row_custodian, way.group_custodian)
 
 
 def _counted(way: Grouping, least: int) -> NDArray[np.bool_]:
