@@ -65,15 +65,16 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
     table = _Table.of(machine)
     ends = _with_aliases(grouping, table.owners[table.far], table.others[table.far])
     places = np.argsort(ends.row_owner), np.argsort(ends.group_owner)
-    hosted, back = table.back >= 0, table.back
-    forward, backward = table.settled.copy(), table.enough_back
-    forward[hosted] &= table.heard[back[hosted], 0] == 1
-    to_own = forward & (table.heard[:, 1] == 1)
-    to_own[hosted] &= backward[back[hosted]]
-    from_own = (table.heard[:, 0] == 1)[~hosted]
-    senders = np.concatenate([table.others, table.owners[~hosted]])
-    receivers = np.concatenate([table.owners, table.others[~hosted]])
-    flags = np.concatenate([forward, from_own]), np.concatenate([to_own, from_own & backward[~hosted]])
+    alone, twice = table.back < 0, table.back >= 0
+    heard = table.heard == 1
+    there = np.ones(len(heard), dtype=np.bool_)
+    there[twice] = heard[table.back[twice], 0]
+    senders = np.concatenate([table.others, table.owners[alone]])
+    receivers = np.concatenate([table.owners, table.others[alone]])
+    forward = np.concatenate([there, heard[alone, 0]])
+    backward = np.concatenate([heard[:, 1], np.ones(np.count_nonzero(alone), dtype=np.bool_)])
+    forward &= _enough(receivers, np.ones_like(forward), machine)
+    backward &= forward & _enough(senders, forward, machine)
     order = np.lexsort((senders, receivers))
     source, target = (
         by[np.searchsorted(owners[by], each[order])]
@@ -81,9 +82,17 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
     )
     agreed = AgreedGrouping(
         ends.row_owner, ends.group_owner, source, target, ends.row_custodian, ends.group_custodian,
-        *(flag[order] for flag in flags),
+        forward[order], backward[order],
     )  # fmt: skip
     return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach))
+
+
+def _enough(ends: Ids, counted: Flags, machine: PartnerDevices) -> Flags:
+    """Bool [m]: whether enough messages that count have the same end, where that is hosted; True elsewhere."""
+    devices, place = np.unique(ends, return_inverse=True)
+    over = np.bincount(place, weights=counted, minlength=len(devices)) >= machine.rules.least
+    found: Flags = (over | ~np.isin(devices, machine.parties))[place]
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,8 +106,6 @@ class _Table:
         far: bool [p], which are behind others.
         back: int64 [p], the row of the partner for the device, NOBODY where the partner is not hosted.
         heard: int8 [p, 2].
-        settled: bool [p].
-        enough_back: bool [p].
     """
 
     owners: Ids
@@ -107,8 +114,6 @@ class _Table:
     far: Flags
     back: Ids
     heard: NDArray[np.int8]
-    settled: Flags
-    enough_back: Flags
 
     @classmethod
     def of(cls, machine: PartnerDevices) -> _Table:
@@ -125,11 +130,8 @@ class _Table:
         whole = ~hosted | (back >= 0)
         shift = np.cumsum(whole) - 1
         back = np.where(back >= 0, shift[back], NOBODY)[whole]
-        heard, settled, enough_back = tallies.heard[kept], tallies.settled[kept], tallies.enough(1)[kept]
-        return cls(
-            owners[whole], others[whole], tickets[whole], far[whole], back,
-            heard[whole], settled[whole], enough_back[whole],
-        )  # fmt: skip
+        heard = tallies.heard[kept][whole]
+        return cls(owners[whole], others[whole], tickets[whole], far[whole], back, heard)
 
 
 def _pairs(one: Ids, other: Ids) -> Ids:

@@ -77,17 +77,9 @@ class Tallies:
         counted = np.ones(len(self.owners), dtype=np.bool_)
         if passed:
             counted = self.heard[:, 0] == 1
-        return self._over(counted)
-
-    @property
-    def settled(self) -> Flags:
-        """Bool [p]: `enough` of the forward pass with those partners alone that have said something."""
-        return self._over(self.kept)
-
-    def _over(self, counted: Flags) -> Flags:
-        _, device = np.unique(self.owners, return_inverse=True)
-        over: Flags = np.bincount(device, weights=counted)[device] >= self._least if len(device) else counted
-        return over
+        devices, place = np.unique(self.owners, return_inverse=True)
+        found: Flags = (np.bincount(place, weights=counted, minlength=len(devices)) >= self._least)[place]
+        return found
 
     def hear(self, owners: Ids, others: Ids, said: Array, passed: int) -> None:
         """Takes what neighbours say.
@@ -98,7 +90,9 @@ class Tallies:
         pairs = zip(owners.tolist(), others.tolist(), strict=True)
         places = [self._places.get((owner, other, False), NOBODY) for owner, other in pairs]
         if NOBODY in places:
-            raise MalformedMessageError("devices must tell partners how much they have; at least one told another")
+            raise MalformedMessageError(
+                "devices must tell partners whether sums are over enough; at least one told another"
+            )
         self.heard[places, passed] = said
 
     def hear_of(self, rows: Iterable[tuple[int, int, int, int]], passed: int) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
+from fgl_secure.protocols.partnering import REACH, ROUNDS, TRIES, Partnering
 from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.topology import Circuits
@@ -23,6 +23,8 @@ PAIRS = {(0, 1), (1, 2)}
 ONE = np.ones(1, dtype=np.int64)
 BYTE = ONE.astype(np.uint8)
 FAR, NOBODYS = ({"ticket": ONE, "left": (REACH + n) * BYTE, "name": name} for n, name in ((1, ONE), (0, -ONE)))
+CHOSEN = 2 + ROUNDS + TRIES * 2 * (REACH + 1)
+"""Turns until partners are chosen."""
 Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
@@ -57,6 +59,10 @@ def numbers() -> dict[str, Any]:
         (3, Phase.PARTNERS, -1, SETUP, numbers(), "numbers must be told first"),
         (3, Phase.REQUESTS, -1, SETUP, {"ticket": ONE, "found": ONE}, "requests must come after wishes"),
         (ROUNDS + 2, Phase.REQUESTS, -1, SETUP, FAR, "devices far at most"),
+        (ROUNDS + 2, Phase.PARTNERS, -1, SETUP, {"enough": BYTE}, "yes or no once they are chosen"),
+        (CHOSEN, Phase.PARTNERS, -1, SETUP, {"enough": 2 * BYTE}, "yes or no once they are chosen"),
+        (CHOSEN, Phase.PARTNERS, -1, SETUP, {"enough": BYTE}, "must tell partners whether"),
+        (CHOSEN, Phase.REQUESTS, -1, SETUP, {"enough": BYTE}, "must have the field ticket"),
         (ROUNDS + 2, Phase.REQUESTS, -1, SETUP, NOBODYS, "devices far at most"),
     ],
 )
@@ -103,6 +109,25 @@ def test_messages_that_are_lost_leave_no_partner_behind() -> None:
     assert gone not in partners.circuits.ends[:2]
     lost = Channel(parties, SimulationCoins(1), loss=without_requests)
     assert not len(agree(grouping, Partnering(4, 3), lost).circuits.table)
+
+
+class _Deaf(PartnerDevices):
+    """The first device does not hear in the end what its first partner says."""
+
+    def _take_enough(self, messages: Messages) -> None:
+        (owner, *_), (other, *_) = self.tallies.owners, self.tallies.others
+        super()._take_enough(messages.rows((messages.receivers != owner) | (messages.senders != other)))
+
+
+def test_whose_tally_is_lost_is_no_partner_and_counts_nowhere() -> None:
+    """Of three that know one another and want two partners each, two have one left and no sum; the third has one."""
+    parties, grouping = grouping_of({(0, 1), (1, 2), (0, 2)}, 3)
+    whole, found = (agree(grouping, Partnering(2, 2), channel_of(parties), each) for each in (PartnerDevices, _Deaf))
+    assert whole.grouping.forward.sum() == whole.grouping.backward.sum() == 6
+    g = found.grouping
+    assert sorted(zip(g.source.tolist(), g.target.tolist(), strict=True)) == [(0, 2), (1, 2), (2, 0), (2, 1)]
+    assert g.target[g.forward].tolist() == [2, 2]
+    assert not g.backward.any()
 
 
 def test_what_is_handed_on_comes_along_a_known_way() -> None:
