@@ -39,7 +39,8 @@ _LEAKS_OF_PARTNERS = (
         Role.DEVICE,
         Circumstance.ANY,
         "a device that is asked on behalf of a neighbour of its own learns that this neighbour has few partners, and "
-        "that it knows the one that passed its request on",
+        "that it knows the one that passed its request on; one that passes requests on learns of their ends whether "
+        "they have at least k_min partners",
     ),
 )
 """Of what devices tell each other before the first sum; see `partners`."""
