@@ -25,6 +25,7 @@ from fgl_secure.runtime import Claim, PublicParameters
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import neighbour_sums
 from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
@@ -75,8 +76,7 @@ def claim_of(rows: Scheme, sums: Topology, server: Scheme, silos: int) -> Claim:
 
 def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
     """What everybody knows of a scheme on a graph: also where the binary point is, since everybody encodes alike."""
-    sums = neighbour_sums(graph)
-    fixed = scheme.fixed_point(max(sums.largest_group, sums.reversed().largest_group, 1))
+    fixed = scheme.fixed_point(most_terms(scheme, neighbour_sums(graph)))
     return scheme.public if fixed is None else replace(scheme.public, fraction_bits=fixed.fraction_bits)
 
 

@@ -32,3 +32,14 @@ def open_neighbours(
     partners = agree(sums, rules, channel)
     topology = Topology(NEIGHBOURS, partners.grouping, width, circuits=partners.circuits)
     return Collective(scheme.among(rules), topology, channel, code or scheme.fixed_point(rules.most))
+
+
+def most_terms(scheme: Scheme, sums: Grouping) -> int:
+    """Most rows in one sum over neighbours, either way, by what everybody knows: D where devices agree on partners.
+
+    Args:
+        scheme: computes the sums.
+        sums: who has whom as neighbour.
+    """
+    rules = scheme.partnering(sums)
+    return max(sums.largest_group, sums.reversed().largest_group, 1) if rules is None else rules.most

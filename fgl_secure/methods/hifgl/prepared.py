@@ -22,6 +22,7 @@ from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.loop import compute_device
+from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 from fgl_secure.training.presets import Preset, check_selection
 
@@ -102,10 +103,9 @@ def _check_ranges(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
         if largest and not len(scheme.answered(grouping).target):
             raise InputError(f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no "
                              f"device has more than {largest} neighbours")  # fmt: skip
-    terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
     for scheme in schemes:
         try:
-            scheme.fixed_point(terms)
+            scheme.fixed_point(most_terms(scheme, grouping))
         except FieldRangeError as error:
             wrap = ", or let sums wrap as published: secmp[wrap]" if isinstance(scheme, SecretMessagePassing) else ""
             raise FieldRangeError(f"{error}; take a larger field or a smaller bound{wrap}") from error

@@ -21,7 +21,7 @@ from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
-from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.neighbourhood import most_terms, open_neighbours
 from tests.protocols.partners.graphs import Apart, Pairs, channel_of, graphs, grouping_of
 from tests.protocols.processes import SESSION
 
@@ -102,6 +102,13 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
             if machine.sums is not None:
                 found[np.isin(grouping.group_owner, machine.parties)] = machine.sums
         assert np.array_equal(found, ideal(whole.partners[0].grouping, rows, step))
+
+
+def test_rows_are_written_for_as_many_partners_as_there_may_be() -> None:
+    """By what everybody knows: D, and not the most that somebody happens to have; all neighbours under profile base."""
+    _, grouping = grouping_of({(0, n) for n in range(1, 12)}, 12)
+    assert most_terms(SCHEME, grouping) == 5
+    assert most_terms(RelayCoded(), grouping) == 11
 
 
 @pytest.mark.parametrize("pairs", [PATH, {(0, n) for n in range(1, 12)}, {(a, b) for b in range(12) for a in range(b)}])
