@@ -20,12 +20,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from tenseal import sealapi
 
 from fgl_secure.crypto.ckks_packing import Integers, unpack
 from fgl_secure.crypto.ckks_parameters import PARAMETER_BYTES, Parameters
 from fgl_secure.crypto.ckks_public import PREFIX, PUBLIC, SECRET, PublicKey, opened, read_parameters, wire_bytes
-from fgl_secure.crypto.ckks_seal import REFUSALS, load, ring, save
+from fgl_secure.crypto.ckks_seal import REFUSALS, load, ring, save, seal
 from fgl_secure.errors import InputError, ProtocolError
 
 
@@ -126,7 +125,7 @@ class RunningSums:
 
 def _both(evaluator: Any, total: Any, cipher: Any) -> Any:
     """A new ciphertext, so that a term that is refused half way leaves the sums as they were."""
-    made = sealapi.Ciphertext()
+    made = seal().Ciphertext()
     try:
         evaluator.add(total, cipher, made)
     except REFUSALS as error:  # SEAL refuses a sum that hides nothing
@@ -155,7 +154,7 @@ class ReceiverKey:
     def __init__(self, public: PublicKey, secret: bytes) -> None:
         here, scale = ring(public.parameters.chain), public.parameters.scale
         self.public, self._secret = public, secret
-        self._decryptor = sealapi.Decryptor(here.context, load(sealapi.SecretKey(), here.context, secret))
+        self._decryptor = seal().Decryptor(here.context, load(seal().SecretKey(), here.context, secret))
         nothing = np.zeros(here.chain.degree, dtype=np.uint64)
         self._probe = here.trivial(nothing, nothing + np.uint64(1), scale)
         here.evaluator.transform_to_ntt_inplace(self._probe)
@@ -166,7 +165,7 @@ class ReceiverKey:
     @classmethod
     def generate(cls, parameters: Parameters) -> ReceiverKey:
         """A fresh key pair."""
-        generator, public = sealapi.KeyGenerator(ring(parameters.chain).context), sealapi.PublicKey()
+        generator, public = seal().KeyGenerator(ring(parameters.chain).context), seal().PublicKey()
         generator.create_public_key(public)
         return cls(PublicKey(parameters, save(public)), save(generator.secret_key()))
 
@@ -245,7 +244,7 @@ class ReceiverKey:
 
         SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.
         """
-        here, plain, shown = ring(self.parameters.chain), sealapi.Plaintext(), sealapi.Ciphertext()
+        here, plain, shown = ring(self.parameters.chain), seal().Plaintext(), seal().Ciphertext()
         here.evaluator.transform_to_ntt_inplace(cipher)
         self._decryptor.decrypt(cipher, plain)
         here.evaluator.add_plain(self._probe, plain, shown)

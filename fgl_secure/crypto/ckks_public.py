@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tenseal import sealapi
 
 from fgl_secure.crypto.ckks_packing import checked_vector, pack
 from fgl_secure.crypto.ckks_parameters import PARAMETER_BYTES, Parameters
-from fgl_secure.crypto.ckks_seal import load, ring, save
+from fgl_secure.crypto.ckks_seal import load, ring, save, seal
 from fgl_secure.errors import InputError, ProtocolError
 
 FINGERPRINT_BYTES = 16
@@ -36,7 +35,7 @@ class PublicKey:
     def __init__(self, parameters: Parameters, stream: bytes) -> None:
         context = ring(parameters.chain).context
         self.parameters, self._stream = parameters, stream
-        self._encryptor = sealapi.Encryptor(context, load(sealapi.PublicKey(), context, stream))
+        self._encryptor = seal().Encryptor(context, load(seal().PublicKey(), context, stream))
         self.fingerprint = hashlib.sha256(self.to_bytes()).digest()[:FINGERPRINT_BYTES]
 
     def __repr__(self) -> str:
@@ -76,7 +75,7 @@ class PublicKey:
         nothing, prefix = np.zeros(here.chain.degree, dtype=np.uint64), PREFIX.pack(self.fingerprint, 1)
         ciphertexts = []
         for coefficients in packed:
-            cipher = sealapi.Ciphertext()
+            cipher = seal().Ciphertext()
             self._encryptor.encrypt_zero(cipher)
             here.evaluator.transform_from_ntt_inplace(cipher)
             cipher.scale = float(scale)

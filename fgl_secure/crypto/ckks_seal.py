@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tenseal import sealapi
 
 from fgl_secure.crypto.ckks_parameters import Chain, Parameters
 from fgl_secure.errors import InputError, ProtocolError
@@ -34,6 +33,14 @@ _METADATA = struct.Struct("<4QBQQQdQ")
 """Of a ciphertext: level, whether in NTT form, polynomials, N, primes, scale, correction factor (of BGV alone)."""
 
 
+@cache
+def seal() -> Any:
+    """SEAL's own interface, by way of TenSEAL; loaded when the first key is made."""
+    from tenseal import sealapi  # noqa: PLC0415  # nobody else needs it
+
+    return sealapi
+
+
 class Ring:
     """SEAL's objects that hold no key.
 
@@ -42,15 +49,15 @@ class Ring:
     """
 
     def __init__(self, chain: Chain) -> None:
-        settings = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS)
+        settings = seal().EncryptionParameters(seal().SCHEME_TYPE.CKKS)
         settings.set_poly_modulus_degree(chain.degree)
-        moduli = sealapi.CoeffModulus.Create(chain.degree, [chain.bits])
+        moduli = seal().CoeffModulus.Create(chain.degree, [chain.bits])
         settings.set_coeff_modulus(moduli)
-        self.context = sealapi.SEALContext(settings, True, sealapi.SEC_LEVEL_TYPE.TC128)
+        self.context = seal().SEALContext(settings, True, seal().SEC_LEVEL_TYPE.TC128)
         if not self.context.parameters_set():
             raise InputError(f"chain must be one that SEAL takes at 128 bits of security; found {chain}")
         self.chain, self.modulus = chain, int(moduli[0].value())
-        self.evaluator = sealapi.Evaluator(self.context)
+        self.evaluator = seal().Evaluator(self.context)
         self.level = self.context.first_parms_id()
 
     def trivial(self, first: Residues, second: Residues, scale: int) -> Any:
@@ -58,7 +65,7 @@ class Ring:
         data = np.concatenate([first, second]).tobytes()
         words = struct.pack("<Q", 2 * self.chain.degree) + data
         metadata = _METADATA.pack(*self.level, 0, 2, self.chain.degree, 1, float(scale), 1)
-        return load(sealapi.Ciphertext(), self.context, _uncompressed(metadata + _uncompressed(words)))
+        return load(seal().Ciphertext(), self.context, _uncompressed(metadata + _uncompressed(words)))
 
     def residues(self, integers: NDArray[np.int64]) -> Residues:
         """uint64 like `integers`, which must lie within q / 2."""
@@ -80,7 +87,7 @@ class Ring:
                 f"ciphertext must have up to {self.chain.ciphertext_bytes:,} bytes; found {len(stream):,}"
             )
         try:
-            found = load(sealapi.Ciphertext(), self.context, stream)
+            found = load(seal().Ciphertext(), self.context, stream)
         except InputError as error:
             raise ProtocolError(f"ciphertext must be valid at N = {self.chain.degree} and this modulus") from error
         if found.size() != 2 or found.is_ntt_form():
@@ -123,7 +130,7 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
 
 
 def _uncompressed(content: bytes) -> bytes:
-    made = sealapi.Serialization.SEALHeader()
+    made = seal().Serialization.SEALHeader()
     version = (made.version_major, made.version_minor)
     return _HEADER.pack(made.magic, made.header_size, *version, 0, 0, _HEADER.size + len(content)) + content
 

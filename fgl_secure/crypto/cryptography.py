@@ -37,6 +37,9 @@ Mask = bytes | Elements
 TAG_BYTES = 16
 SEED_BITS = 8 * KEY_BYTES
 
+MOST_OFFERS = 256
+"""Key pairs that are kept: two for each of 128 clients that one process hosts."""
+
 _NONCE = bytes(12)  # of a key that seals one message
 
 
@@ -156,6 +159,9 @@ class Cryptography(ABC):
         Raises:
             InputError: coins are those of several tapes, which only ideal cryptography takes.
         """
+
+    def forget(self, secrets: Bytes) -> None:  # noqa: B027  # nothing to forget where nothing is kept
+        """Forgets what is kept of secrets, uint8 [..., 32], that their owners forget."""
 
     @abstractmethod
     def public(self, secret: bytes) -> bytes:
@@ -332,6 +338,25 @@ class RealCryptography(Cryptography):
         agreement.check_available()
         super().__init__(source, modulus, agreement)
         self.public_bytes, self.wrapped_bytes = agreement.public_bytes, agreement.wrapped_bytes
+        self._offers: dict[bytes, Offer] = {}
+
+    @property
+    def kept(self) -> int:
+        """How many secrets' key pairs are kept now."""
+        return len(self._offers)
+
+    def forget(self, secrets: Bytes) -> None:
+        """The key pairs that follow from them, and what those share with others."""
+        for secret in secrets.reshape(-1, KEY_BYTES):
+            self._offers.pop(secret.tobytes(), None)
+
+    def _offer(self, secret: bytes) -> Offer:
+        """The key pairs of a secret, which are needed in several stages of a sum; the oldest make room for others."""
+        if secret not in self._offers:
+            while len(self._offers) >= MOST_OFFERS:
+                del self._offers[next(iter(self._offers))]
+            self._offers[secret] = Offer.of_seed(secret, self.agreement)
+        return self._offers[secret]
 
     def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
         """See `Cryptography.fresh`."""
@@ -341,7 +366,7 @@ class RealCryptography(Cryptography):
 
     def public(self, secret: bytes) -> bytes:
         """X25519, and ML-KEM behind it where it is agreed on."""
-        return Offer.of_seed(secret, self.agreement).public
+        return self._offer(secret).public
 
     def usable(self, public: bytes) -> bool:
         """Whether it is no point of low order, and holds an ML-KEM key where there must be one."""
@@ -353,7 +378,7 @@ class RealCryptography(Cryptography):
         heard: Mapping[int, bytes] = NOTHING_HEARD,
     ) -> dict[int, bytes]:  # fmt: skip
         """See `Cryptography.agree`."""
-        offer, found = Offer.of_seed(secret, self.agreement), {}
+        offer, found = self._offer(secret), {}
         for other, public in others.items():
             bound = _bound(context, purpose, (own, offer.public), (other, public))
             if other in heard:
@@ -369,7 +394,7 @@ class RealCryptography(Cryptography):
         """See `Cryptography.wrapped`."""
         if not self.wrapped_bytes:
             return super().wrapped(secret, context, purpose, own, others)
-        offer, found = Offer.of_seed(secret, self.agreement), {}
+        offer, found = self._offer(secret), {}
         for other, public in others.items():
             bound = _bound(context, purpose, (own, offer.public), (other, public))
             said = self._said(secret, context, purpose, own, other)

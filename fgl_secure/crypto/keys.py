@@ -13,7 +13,6 @@ server that passes it on, can put something of its own in its place, which would
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import cache
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -97,15 +96,18 @@ class KeyPair:
 
     Args:
         private: 32 secret bytes.
+
+    What is shared with another key is kept as long as the pair: it takes as long to find as all that is made of it.
     """
 
-    __slots__ = ("_private", "public")
+    __slots__ = ("_private", "_shares", "public")
 
     def __init__(self, private: bytes) -> None:
         if len(private) != KEY_BYTES:
             raise InputError(f"private must have {KEY_BYTES} bytes; found {len(private)}")
         self._private = X25519PrivateKey.from_private_bytes(private)
         self.public = self._private.public_key().public_bytes_raw()
+        self._shares: dict[bytes, bytes] = {}
 
     def __repr__(self) -> str:
         return f"KeyPair(public={self.public.hex()}, private=<secret>)"
@@ -129,15 +131,28 @@ class KeyPair:
     def _shared(self, other: bytes) -> bytes:
         if len(other) != PUBLIC_KEY_BYTES:
             raise InputError(f"other must have {PUBLIC_KEY_BYTES} bytes; found {len(other)}")
-        try:
-            return self._private.exchange(X25519PublicKey.from_public_bytes(other))
-        except ValueError as error:
-            raise ProtocolError("other must not be a public key of low order") from error
+        shared = self._shares.get(other)
+        if shared is None:
+            try:
+                shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
+            except ValueError as error:
+                raise ProtocolError("other must not be a public key of low order") from error
+            self._shares[other] = shared
+        return shared
 
 
-@cache
-def _anybody() -> X25519PrivateKey:
-    return X25519PrivateKey.from_private_bytes(bytes(range(KEY_BYTES)))
+_P = 2**255 - 19
+_ORDER_8 = (
+    0x00B8495F16056286FDB1329CEB8D09DA6AC49FF1FAE35616AEB8413B7C7AEBE0,
+    0x57119FD0DD4E22D8868E1C58C45C44045BEF839C55B1D0B1248C50A3BC959C5F,
+)
+LOW_ORDER = frozenset(u.to_bytes(KEY_BYTES, "little") for u in (0, 1, *_ORDER_8, _P - 1, _P, _P + 1))
+"""Points of order 1, 2, 4 and 8 on Curve25519 and its twist, in all ways to write them in 255 bits (Bernstein,
+https://cr.yp.to/ecdh.html#validate)."""
+
+
+def _is_low_order(public: bytes) -> bool:
+    return bytes([*public[:-1], public[-1] & 127]) in LOW_ORDER  # X25519 ignores the last bit
 
 
 def is_usable(public: bytes) -> bool:
@@ -145,8 +160,9 @@ def is_usable(public: bytes) -> bool:
 
     Points of low order cannot, with which everybody would share the same key, nor what is no ML-KEM key.
     """
+    if len(public) < PUBLIC_KEY_BYTES or _is_low_order(public[:PUBLIC_KEY_BYTES]):
+        return False
     try:
-        _anybody().exchange(X25519PublicKey.from_public_bytes(public[:PUBLIC_KEY_BYTES]))
         if len(public) > PUBLIC_KEY_BYTES:
             MLKEM768PublicKey.from_public_bytes(public[PUBLIC_KEY_BYTES:])
     except ValueError:

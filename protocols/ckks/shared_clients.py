@@ -131,7 +131,7 @@ class SharedKeyClients(OneSumClients):
             out.append(self._to_server(Phase.SECRET_SHARES, which[~can], none))
         if can.any():
             out.append(self._to_server(Phase.SECRET_SHARES, which[can], self._offers(which[can])))
-        self._secrets[which, SEALING] = 0
+        self._forget(which, SEALING)
         return out
 
     def _offers(self, which: Ids) -> dict[str, Array]:
@@ -196,7 +196,7 @@ class SharedKeyClients(OneSumClients):
         assert rows is not None, "see turn"
         self._used_up()
         todo = [(at, rows[self._row_of[at]], self._keys[at].public) for at in which.tolist()]
-        self._secrets[which] = 0
+        self._forget(which)
         return self._sent(todo, self.step)
 
     def _sent(self, todo: list[tuple[int, Integers, PublicKey]], step: Step) -> Iterator[Messages]:

@@ -120,8 +120,7 @@ class Clients(OneSumClients):
         So is its private key, unless it has yet to hear what others wrapped for it.
         """
         secrets = self._secrets[which]
-        for kind in (NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE):
-            self._secrets[which, kind] = 0
+        self._forget(which, *((NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE)))
         return self._shared(which, secrets, self._plan.context(self.step), self.step)
 
     def _shared(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
@@ -215,7 +214,8 @@ class Clients(OneSumClients):
         assert rows is not None, "see turn"
         self._used_up()
         todo = [(self._vector_from(at), rows[self._row_of[at]], self._masks(at, context)) for at in which.tolist()]
-        self._secrets[which], self._receiver[which] = 0, 0
+        self._forget(which)
+        self._receiver[which] = 0
         return self._masked(todo, self.step)
 
     def _masks(self, at: int, context: Context) -> list[Mask]:

@@ -57,6 +57,7 @@ class OneSumClients(OneSumMachine):
     """Those of the sum, in order."""
     secrets: ClassVar[int]
     """How many a client draws for one sum."""
+    _secrets: Array
 
     def __init__(
         self,
@@ -116,6 +117,7 @@ class OneSumClients(OneSumMachine):
         if rows is not None:
             self._check(rows)
         self._started(step)
+        self._crypto.forget(self._secrets)
         self._clear_common()
         self._clear()
         self._rows = rows
@@ -224,6 +226,12 @@ class OneSumClients(OneSumMachine):
             raise ProtocolError(f"keys must be those of at least {needed} clients; found {len(public)}")
         if len({key[:PUBLIC_KEY_BYTES] for key in public.values()}) < len(public):
             raise ProtocolError("keys must all differ; found one twice")
+
+    def _forget(self, which: Ids, *kinds: int) -> None:
+        """Forgets secrets of some clients: those of some kinds, or all."""
+        of = np.array(kinds or range(self.secrets), dtype=np.int64)
+        self._crypto.forget(self._secrets[which[:, None], of])
+        self._secrets[which[:, None], of] = 0
 
     # ----------------------------------------------------------------------- a receiver that does not add up itself
     def _agree_with_receiver(self, secret: bytes, me: int, public: bytes, context: Context) -> tuple[bytes, bytes]:

@@ -231,8 +231,7 @@ class Clients(DrawingClients):
         fields = {"boxes": boxes, "given": has[which]}
         if self._crypto.wrapped_bytes:
             fields["wrapped"] = np.stack([self._wrapped(at, circles, context) for at in which.tolist()])
-        for kind in (SHARES,) if self._crypto.wrapped_bytes else (SEALING, MASK, SHARES):
-            self._secrets[which, kind] = 0
+        self._forget(which, *((SHARES,) if self._crypto.wrapped_bytes else (SEALING, MASK, SHARES)))
         return [self._to_server(Phase.SECRET_SHARES, which, fields)]
 
     def _wrapped(self, at: int, circles: Circles, context: Context) -> NDArray[np.uint8]:
@@ -346,7 +345,7 @@ class Clients(DrawingClients):
         assert rows is not None
         self._used_up()
         todo = [(self._vector_from(at), rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
-        self._secrets[which] = 0
+        self._forget(which)
         self._mask[which], self._receiver[which] = 0, 0
         return self._masked(todo, self.step)
 

@@ -26,7 +26,11 @@ from fgl_secure.schemes import server_scheme
 from tests.protocols.hostile import WIDTH, small
 from tests.protocols.test_roles import ALL
 
-SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.ANON, max_degree=3), RelayCoded(T=2, R=4))
+SCHEMES: tuple[Scheme, ...] = (
+    *ALL,
+    RelayCoded(profile=Profile.HIDDEN, max_degree=3),
+    RelayCoded(T=2, R=4, profile=Profile.SHOWN),
+)
 SENT = frozenset({"seeds", "numbers"})
 """What unnamed senders draw for relays, which are sent it, sealed."""
 PART = 16
@@ -126,7 +130,7 @@ def test_every_secret_of_every_client_is_drawn(name: str) -> None:
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
-        (RelayCoded(roles=Roles(devices=Telling)), "private keys"),
+        (RelayCoded(roles=Roles(devices=Telling), profile=Profile.SHOWN), "private keys"),
         (PairwiseMasking(clients=Answering), "secrets"),
     ],
     ids=["relay-coded", "pairwise-masking"],

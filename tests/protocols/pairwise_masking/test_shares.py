@@ -283,6 +283,25 @@ def test_keys_of_pairs_are_forgotten_once_they_have_served() -> None:
     assert not any(state[name].any() for name in ("says", "hears", "mask", "held", "holds", "secrets", "receiver"))
 
 
+@pytest.mark.parametrize("keys", list(dict.fromkeys([KeyAgreement.X25519, KeyAgreement.best()])))
+def test_key_pairs_are_forgotten_with_the_secrets_that_they_follow_from(keys: KeyAgreement) -> None:
+    """Those of a client are kept until its vector is sent, and none when the next sum begins, or it has handed in."""
+    crypto = RealCryptography(OwnDraws(SimulationCoins(3)), PairwiseMasking().modulus, keys)
+    wire = Wire(4, keys=keys)
+    client = wire.client(1)
+    client._crypto = crypto
+    client.begin(Step(1), plain()[[1]])
+    assert client.turn()
+    assert crypto.kept == 2
+    client.begin(Step(2), plain()[[1]])
+    assert crypto.kept == 0
+    assert client.turn()
+    client._forget(np.array([0]), MASK)
+    assert crypto.kept == 1
+    client._forget(np.array([0]))
+    assert crypto.kept == 0
+
+
 class Counting(RealCryptography):
     """Counts how often each mask is made."""
 
