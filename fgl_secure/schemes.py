@@ -2,7 +2,7 @@
 
     relay-coded                                     for the topology that a method uses it for
     server=pairwise-masking[threshold=4]            for sums at the server, and with a threshold
-    neighbours=relay-coded[k_min=1,anon],server=lightsecagg   a scheme for each of two topologies
+    neighbours=relay-coded[k_min=1,graph-shown],server=lightsecagg   a scheme for each of two topologies
 
 The schemes of this package come first, then those of packages that are installed and name a class as an entry point of
 group `fgl_secure.schemes`. What a scheme's `name` prints is read back here. A parameter is a field of the scheme's
@@ -162,6 +162,14 @@ def parse(
     Raises:
         UnknownNameError: no scheme, topology or parameter has that name.
         InputError: the text is none of these, the scheme does not serve the topology, or a parameter is out of range.
+
+    Examples:
+        >>> topology, scheme = parse("server=pairwise-masking[threshold=4]")
+        >>> topology, scheme.name
+        ('server', 'pairwise-masking[threshold=4]')
+        >>> parse("relay-coded", ("server",))
+        Traceback (most recent call last):
+        fgl_secure.errors.InputError: scheme must serve server, as plaintext, ...
     """
     found = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None:
@@ -223,16 +231,22 @@ def server_scheme(text: str) -> Scheme:
 
 def _made(name: str, kind: type[Scheme], text: str | None, usual: Mapping[str, object]) -> Scheme:
     values = dict(_values(name, kind, text)) if text else {}
-    if not set(usual) & set(values):
-        fitting = {key: _of_kind(kind, key, value) for key, value in usual.items() if key in kind.parameters}
+    fitting = {key: _of_kind(kind, key, value) for key, value in usual.items() if key in kind.parameters}
+    kinds_of_it = {key: value for key, value in fitting.items() if isinstance(value, StrEnum)}
+    numbers = {key: value for key, value in fitting.items() if key not in kinds_of_it}
+    chosen = {**kinds_of_it, **values}
+    if not set(numbers) & set(values):  # numbers go together
         with suppress(InputError):  # what is usual for a method gives way where a scheme can't do it
-            return kind.of_parameters({**values, **fitting})
-    return kind.of_parameters(values)
+            return kind.of_parameters({**chosen, **numbers})
+    return kind.of_parameters(chosen)
 
 
 def _of_kind(scheme: type, key: str, value: object) -> object:
-    """A value of a field, of which a number stands for the field of so many elements."""
-    return PrimeField(typing.cast(int, value)) if _kind(scheme, key) is PrimeField else value
+    """A value of a field, of which a number stands for the field of so many elements, and a text for a choice."""
+    kind = _kind(scheme, key)
+    if kind is PrimeField:
+        return PrimeField(typing.cast(int, value))
+    return kind(value) if issubclass(kind, StrEnum) else value
 
 
 def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, object]]:

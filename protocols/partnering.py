@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fgl_secure.errors import InputError
 
 ROUNDS = 16
@@ -54,3 +57,23 @@ class Partnering:
     def reach(self) -> int:
         """Most devices between two partners."""
         return REACH if self.small_groups is SmallGroups.TWO_HOP else 0
+
+
+def check_mutual(owners: NDArray[np.int64], others: NDArray[np.int64]) -> None:
+    """Checks that partners can be chosen among neighbours.
+
+    Args:
+        owners: int64 [m], who gets a row.
+        others: int64 [m], whose row it is.
+
+    Raises:
+        InputError: a row travels one way alone between two devices, or two rows travel one way.
+    """
+    there, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
+    if not np.array_equal(there, back):
+        raise InputError(
+            "rows must travel both ways between two partners (an undirected graph); some travel one way; take "
+            "relay-coded[graph-shown], or make the graph undirected"
+        )
+    if len(np.unique(there)) < len(there):
+        raise InputError("two devices must exchange one row each way; found two of one to the other")

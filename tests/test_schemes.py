@@ -35,7 +35,7 @@ def test_a_name_alone_is_the_scheme_as_it_stands(topology: str, name: str) -> No
     ("text", "scheme"),
     [
         ("relay-coded[T=2]", RelayCoded(T=2, R=3)),
-        ("relay-coded[T=2,R=5,k_min=4,anon]", RelayCoded(T=2, R=5, k_min=4, profile=Profile.ANON)),
+        ("relay-coded[T=2,R=5,k_min=4]", RelayCoded(T=2, R=5, k_min=4, profile=Profile.HIDDEN)),
         ("relay-coded[p=2305843009213693951]", RelayCoded(PrimeField(MERSENNE_61))),
         ("relay-coded[bound=4.5, fraction_bits=3]", RelayCoded(bound=4.5, fraction_bits=3)),
         ("secmp[mu=target,wrap,p=11]", WRAPPING),
@@ -52,7 +52,7 @@ def test_parameters_are_fields(text: str, scheme: object) -> None:
 @pytest.mark.parametrize(
     "scheme",
     [
-        RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, profile=Profile.ANON),
+        RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, profile=Profile.HIDDEN),
         SecretMessagePassing(PrimeField(101), T=3, delivery=MuDelivery.TARGET),
         PairwiseMasking(5, degree=4, modulus=2**31 - 1),
         LightSecAgg(5, 2),
@@ -74,8 +74,8 @@ def test_a_name_is_for_the_first_topology_that_it_serves() -> None:
 
 def test_one_run_may_have_several() -> None:
     """Commas outside brackets part the schemes of different topologies."""
-    chosen = assignment("relay-coded[k_min=1,anon],server=ckks-shared-key", ("neighbours", "server"))
-    assert chosen["neighbours"] == RelayCoded(k_min=1, profile=Profile.ANON)
+    chosen = assignment("relay-coded[k_min=1],server=ckks-shared-key", ("neighbours", "server"))
+    assert chosen["neighbours"] == RelayCoded(k_min=1, profile=Profile.HIDDEN)
     assert chosen["server"].name == "ckks-shared-key"
 
 
@@ -85,6 +85,15 @@ def test_usual_parameters_stand_back_where_one_of_them_is_named() -> None:
     assert parse("relay-coded[T=1]", ("neighbours",), usual)[1] == RelayCoded(PrimeField(MERSENNE_61), bound=1024.0)
     assert parse("relay-coded[bound=4]", ("neighbours",), usual)[1] == RelayCoded(bound=4.0)
     assert parse("plaintext", ("neighbours",), usual)[1].name == "plaintext"
+
+
+def test_usual_choices_stand_by_themselves() -> None:
+    """A choice that a method makes stays when numbers are named, and gives way to another that is named."""
+    usual = {"neighbours": {"field": MERSENNE_61, "profile": "graph-shown"}}
+    shown = parse("relay-coded[p=524287]", ("neighbours",), usual)[1]
+    assert shown == RelayCoded(PrimeField(524287), profile=Profile.SHOWN)
+    hidden = parse("relay-coded[graph-hidden]", ("neighbours",), usual)[1]
+    assert hidden == RelayCoded(PrimeField(MERSENNE_61), profile=Profile.HIDDEN)
 
 
 @pytest.mark.parametrize(

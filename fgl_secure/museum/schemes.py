@@ -16,7 +16,7 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients as CodingClients
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayCryptography
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelayCryptography
 from fgl_secure.protocols.secmp import Points, SecretMessagePassing
@@ -50,7 +50,9 @@ def relay_coded(cryptography: type[RelayCryptography] = IdealRelayCryptography) 
     parties = Directory.hierarchy(2, 3, 2)
     grouping = _to_the_last(parties, np.array([0, 1, 1]))
     field = PrimeField(13)
-    scheme = RelayCoded(field, T=1, R=2, k_min=2, bound=2.0, fraction_bits=0, cryptography=cryptography)
+    scheme = RelayCoded(
+        field, T=1, R=2, k_min=2, bound=2.0, fraction_bits=0, cryptography=cryptography, profile=Profile.SHOWN
+    )
     promises = scheme.claim_for(Topology(NEIGHBOURS, grouping, 1)).guarantees
     return Hiding(protocol_of(scheme, grouping, parties), promises, _sums_to(parties, grouping), _zero(3))
 

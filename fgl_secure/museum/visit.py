@@ -24,8 +24,10 @@ def visit(
         before: is told of each exhibit before it is examined.
 
     Raises:
-        InputError: a name is not in the catalogue.
+        InputError: a name is not in the catalogue, or the seed is below zero.
     """
+    if seed is not None and seed < 0:
+        raise InputError(f"seed must be at least 0, or None for secret coins; found {seed}")
     known = {exhibit.name: exhibit for exhibit in EXHIBITS}
     for name in names:
         if name not in known:

@@ -60,6 +60,7 @@ class Circumstance(StrEnum):
     SPARSE_SUM = "the sum is exact and its rows are sparse"
     REPEATED_SUM = "the same rows are summed in several rounds, by different senders"
     SHARED_FEATURES = "every client holds the structure features of all nodes"
+    FOUND_RANGE = "no bound is given, so that ranges are found"
     MALICIOUS_DEVICE = "a device departs from the protocol"
 
 

@@ -81,8 +81,12 @@ class CodedProducts(RelayCoded):
 
     @classmethod
     def over(cls, scheme: RelayCoded) -> CodedProducts:
-        """A relay-coded scheme with products: the same relays, or as many as these need."""
-        known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded)}
+        """A relay-coded scheme with products: the same relays, or as many as these need.
+
+        What relays may know of the graph is no matter of sums for silos.
+        """
+        graph = ("profile", "max_degree", "small_groups")
+        known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded) if each.name not in graph}
         return cls(**{**known, "R": max(scheme.R, cls.relays_for(scheme.T))})
 
     @staticmethod

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
-from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering
+from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering, check_mutual
 from fgl_secure.protocols.partners.links import FULL, Links
 from fgl_secure.protocols.partners.requests import NOBODY, Answer, Ask, Requests
 from fgl_secure.protocols.partners.tallies import PASSES, Tallies
@@ -56,7 +56,7 @@ class PartnerDevices(Machine):
             raise InputError(f"partners must be agreed on in a run of its own; found {draws.batch_shape} tapes")
         owners, others = grouping.group_owner[grouping.target], grouping.row_owner[grouping.source]
         here = np.isin(owners, parties) & (owners != others)
-        _check_symmetric(owners, others)
+        check_mutual(owners, others)
         self.rules, self._draws = rules, draws
         self.links = Links(owners[here], others[here])
         self.requests = Requests(self.links, rules.most, rules.least)
@@ -239,11 +239,3 @@ def _field(messages: Messages, name: str, kind: type[np.generic]) -> Array:
     if value.dtype != np.dtype(kind) or value.ndim != 1:
         raise MalformedMessageError(f"field {name} must be {np.dtype(kind)}, one a message; found {value.dtype}")
     return value
-
-
-def _check_symmetric(owners: Ids, others: Ids) -> None:
-    there, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
-    if not np.array_equal(there, back):
-        raise InputError("rows must travel both ways between two partners (an undirected graph); some travel one way")
-    if len(np.unique(there)) < len(there):
-        raise InputError("two devices must exchange one row each way; found two of one to the other")

@@ -92,11 +92,17 @@ def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]
                 secret,
                 {Role.RELAY: T, Role.SERVER: 1},
                 Strength.COMPUTATIONAL,
-                "relays see D messages under every tag, whatever the graph, each from a silo that was drawn, and no "
-                "sender",
+                what,
                 _OWN,
             )
-            for secret in (Secret.CROSS_EDGE, Secret.DEGREE)
+            for secret, what in (
+                (
+                    Secret.CROSS_EDGE,
+                    "relays see D messages under every tag, whatever the graph, each from a silo that was drawn, "
+                    "and no sender",
+                ),
+                (Secret.DEGREE, "everybody sends D messages in a pass and gets D, whatever its neighbours"),
+            )
         ]
     return tuple(promises)
 

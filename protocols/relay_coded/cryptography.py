@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.crypto.streams import KeyedStreams, SeededStreams
+from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.tags import Tags
 from fgl_secure.runtime import Direction, Draws, Step
@@ -263,11 +263,11 @@ class Keys:
     @classmethod
     def of(cls, senders: Ids, secrets: Sequence[Bytes]) -> Keys:
         """Sets up the streams."""
-        return cls(senders, tuple(secrets), tuple(KeyedStreams([row.tobytes() for row in each]) for each in secrets))
+        return cls(senders, tuple(secrets), tuple(KeyedStreams(each) for each in secrets))
 
 
 class RealCryptography(Cryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode or SHAKE-128, random tags: what users run."""
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode, random tags: what users run."""
 
     def __init__(self, field: PrimeField, T: int, **known: Any) -> None:
         super().__init__(field, T, **known)
@@ -308,10 +308,14 @@ class RealCryptography(Cryptography):
         return draws.draw("numbers", senders, 2**63, (), step)
 
     def drawn(self, draws: Draws, step: Step, senders: Ids, width: int) -> dict[str, Array]:  # noqa: ARG002
-        """A seed for each message and relay, of 252 bits, where senders are unnamed: int64 [T, m, 4]."""
+        """A key for each message and relay, where senders are unnamed: int64 [T, m, 4], every bit of it drawn."""
         if not self._anonymous:
             return {}
-        seeds = [draws.draw("seeds", senders, 2**63, (SEED_WORDS,), step) for _ in range(self._T)]
+        seeds = []
+        for _ in range(self._T):
+            low = draws.draw("seeds", senders, 2**63, (SEED_WORDS,), step)
+            signs = draws.draw("signs of seeds", senders, 2**SEED_WORDS, (), step)
+            seeds.append(low | (signs[:, None] >> np.arange(SEED_WORDS) & 1) << 63)
         return {SEEDS: np.stack(seeds)}
 
     def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:
@@ -342,9 +346,8 @@ class RealCryptography(Cryptography):
         return alike and np.array_equal(known.secrets, secrets)
 
     def _from_seeds(self, step: Step, seeds: Ids, width: int) -> Elements:
-        rows = np.ascontiguousarray(seeds).reshape(len(seeds), -1)
-        streams = SeededStreams(rows.view(f"V{KEY_BYTES}").ravel().tolist())
-        return streams.uniform(self._field.modulus, width, self.nonce(step), self._field.dtype)
+        streams = KeyedStreams(np.ascontiguousarray(seeds).view(np.uint8).reshape(len(seeds), KEY_BYTES))
+        return self._read(step, streams, np.ones(len(seeds), dtype=np.int64), width)
 
     def _read(self, step: Step, streams: KeyedStreams, ends: Ids, width: int) -> Elements:
         """The masks of so many messages of each sender: elements [sum of ends, width]."""

@@ -290,8 +290,8 @@ def _cover(way: Grouping, parties: Ids, padding: int) -> Ids:
     heard = np.bincount(way.target, minlength=len(way.group_owner))[groups]
     if not np.array_equal(np.union1d(owners, senders), owners) or not np.array_equal(sent, heard):
         raise InputError(
-            "profile anon needs a grouping in which everybody sends as many messages as it gets (an undirected graph); "
-            "found one in which that differs"
+            "profile graph-hidden needs a grouping in which everybody sends as many messages as it gets (an undirected "
+            "graph); found one in which that differs; take relay-coded[graph-shown]"
         )
     if int(sent.max(initial=0)) > padding:
         raise InputError(

@@ -24,7 +24,7 @@ from fgl_secure.algebra import MERSENNE_61, FixedPoint, PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partnering import Partnering, SmallGroups
+from fgl_secure.protocols.partnering import Partnering, SmallGroups, check_mutual
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, RealCryptography
@@ -55,14 +55,14 @@ TIMES_MEAN = 3
 class Profile(StrEnum):
     """What relays may know of who talks to whom."""
 
-    BASE = "base"
-    """Relays know who sends, but not to whom."""
-    ANON = "anon"
+    HIDDEN = "graph-hidden"
     """Everybody sends equally many messages, sealed for the relays, and silos hand them on by way of drawn silos.
 
     Covers without proxies would tell which tag is a sender's own, proxies without covers would leave the counts; so
     there is no way to have one of them alone.
     """
+    SHOWN = "graph-shown"
+    """Relays see who sends under which tag, and so most of the graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class RelayCoded(Scheme):
         bound: largest magnitude of one value, in the values' own unit.
         fraction_bits: bits behind the binary point; None takes as many as the largest sum allows.
         profile: what relays may know of who talks to whom.
-        max_degree: D, most partners of a device under `anon`, and how many messages everybody sends; None takes three
-            times the mean number of neighbours. Neighbours agree on partners, see `partners`.
-        small_groups: what becomes of a device with fewer partners than k_min under `anon`.
+        max_degree: D, most partners of a device where the graph is hidden, and how many messages everybody sends; None
+            takes three times the mean number of neighbours, rounded down. Neighbours agree on partners, see `partners`.
+        small_groups: what becomes of a device with fewer partners than k_min where the graph is hidden.
         resends: how often a relay asks a sender again for what another relay holds.
         keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
         cryptography: what is cryptographic about it, real or ideal.
@@ -104,7 +104,7 @@ class RelayCoded(Scheme):
     k_min: int = 3
     bound: float = 16.0
     fraction_bits: int | None = None
-    profile: Profile = Profile.BASE
+    profile: Profile = Profile.HIDDEN
     max_degree: int | None = None
     small_groups: SmallGroups = SmallGroups.TWO_HOP
     resends: int = 1
@@ -157,9 +157,9 @@ class RelayCoded(Scheme):
             raise InputError(f"resends must be at least 0; found {self.resends}")
         if self.max_degree is not None and self.max_degree < self.k_min:
             raise InputError(f"max_degree must be at least k_min = {self.k_min}; found {self.max_degree}")
-        if self.max_degree is not None and self.profile is Profile.BASE:
+        if self.max_degree is not None and self.profile is Profile.SHOWN:
             raise InputError(
-                f"max_degree is for profile anon: equal counts alone would tell whose tag is whose; "
+                f"max_degree is for profile {Profile.HIDDEN}: equal counts alone would tell whose tag is whose; "
                 f"found {self.max_degree}"
             )
 
@@ -183,7 +183,7 @@ class RelayCoded(Scheme):
     @property
     def anonymous(self) -> bool:
         """Whether senders are unnamed."""
-        return self.profile is Profile.ANON
+        return self.profile is Profile.HIDDEN
 
     @property
     def _parameters(self) -> Parameters:
@@ -216,11 +216,16 @@ class RelayCoded(Scheme):
         return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
 
     def partnering(self, grouping: Grouping) -> Partnering | None:
-        """Partners where counts must not tell, of whom nobody has more than all send."""
+        """Partners where counts must not tell, of whom nobody has more than all send.
+
+        Raises:
+            InputError: rows travel one way alone between two devices.
+        """
         if not self.anonymous:
             return None
+        check_mutual(grouping.group_owner[grouping.target], grouping.row_owner[grouping.source])
         mean = len(grouping.source) / max(len(grouping.group_owner), 1)
-        most = max(self.k_min, round(TIMES_MEAN * mean)) if self.max_degree is None else self.max_degree
+        most = max(self.k_min, int(TIMES_MEAN * mean)) if self.max_degree is None else self.max_degree
         return Partnering(most, self.k_min, self.small_groups)
 
     def among(self, partners: Partnering) -> RelayCoded:

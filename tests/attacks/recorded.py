@@ -34,7 +34,7 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.hifgl.controls import OF_OWN_SILOS
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
@@ -55,10 +55,10 @@ SCHEMES: Mapping[str, Scheme] = MappingProxyType({
     SECMP_DROP_OUTS: SecretMessagePassing(),
     SECMP_DEVIATING: SecretMessagePassing(),
     CLEAR_GRADIENTS: Plaintext(),
-    FRESH_TAGS: RelayCoded(k_min=1),
+    FRESH_TAGS: RelayCoded(k_min=1, profile=Profile.SHOWN),
     OWN_SILOS: OF_OWN_SILOS,
-    UNMASKED_SHARES: RelayCoded(R=3, k_min=1),
-    SHARED_MASKS: RelayCoded(R=3, k_min=1),
+    UNMASKED_SHARES: RelayCoded(R=3, k_min=1, profile=Profile.SHOWN),
+    SHARED_MASKS: RelayCoded(R=3, k_min=1, profile=Profile.SHOWN),
 })  # fmt: skip
 
 

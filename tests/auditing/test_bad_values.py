@@ -67,8 +67,8 @@ def test_are_refused_in_one_sentence(call: Callable[[], object], says: str) -> N
 @pytest.mark.parametrize(
     "scheme",
     [
-        RelayCoded(profile=Profile.ANON, max_degree=9, k_min=1),
-        RelayCoded(T=2, R=5),
+        RelayCoded(profile=Profile.HIDDEN, max_degree=9, k_min=1),
+        RelayCoded(T=2, R=5, profile=Profile.SHOWN),
         Plaintext(path=Path.SILO, minimum_group=3),
     ],
     ids=lambda scheme: scheme.name,

@@ -88,7 +88,7 @@ def test_every_kind_of_interval_of_the_audit_is_planted() -> None:
 
 def test_the_old_rule_would_fail(cora: FederatedGraph) -> None:
     """Promises from n alone, as they once were, and intervals that count messages in place of senders, are refused."""
-    row = next(row for row in ROWS if row["attack"] == "share-differences")
+    row = next(row for row in ROWS if row["attack"] == "shared-mask")
     assert caught(independent_units(row), 0.03, row["prior"], exact=True) < CAUGHT
     plant = senders(cora)
 

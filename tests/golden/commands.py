@@ -111,7 +111,7 @@ _TRAININGS = {
     "hifgl/plaintext": ("--scheme", "plaintext"),
     "hifgl/secmp": ("--scheme", "secmp"),
     "hifgl/relay-coded": ("--scheme", "relay-coded"),
-    "hifgl/relay-coded-anon": ("--scheme", "relay-coded[anon]"),
+    "hifgl/relay-coded-shown": ("--scheme", "relay-coded[graph-shown]"),
     **{f"fedstruct/{name}": ("--scheme", f"clients={name}") for name in ("plaintext", "ckks", "pairwise-masking")},
     "fedstruct/hopwise": ("--scheme", "relay-coded"),
     "fedstruct/hopwise-plaintext": ("--scheme", "neighbours=plaintext"),
@@ -135,9 +135,9 @@ _CORA_TRAININGS = {
     "plaintext/seed-0": ("--scheme", "plaintext", "--seed", "0"),
     "plaintext/seed-1": ("--scheme", "plaintext", "--seed", "1"),
     "secmp/seed-0": ("--scheme", "secmp", "--seed", "0"),
-    "relay-coded-1/seed-0": ("--scheme", "relay-coded[k_min=1]", "--seed", "0"),
+    "relay-coded-1/seed-0": ("--scheme", "relay-coded[k_min=1,graph-shown]", "--seed", "0"),
     **{
-        f"relay-coded-{k}/seed-{seed}": ("--scheme", f"relay-coded[k_min={k}]", "--seed", seed)
+        f"relay-coded-{k}/seed-{seed}": ("--scheme", f"relay-coded[k_min={k},graph-shown]", "--seed", seed)
         for k in "23"
         for seed in "01"
     },

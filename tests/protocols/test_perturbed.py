@@ -231,7 +231,7 @@ def test_noise_of_a_sum_has_the_calibrated_variance(honest: int) -> None:
     assert np.abs(np.corrcoef(sums.T) - np.eye(3)).max() < 0.12
 
 
-@pytest.mark.parametrize(("profile", "clique"), [(Profile.BASE, 5), (Profile.ANON, 4)])
+@pytest.mark.parametrize(("profile", "clique"), [(Profile.SHOWN, 5), (Profile.HIDDEN, 4)])
 def test_drop_outs_leave_no_sum_with_too_little_noise(profile: Profile, clique: int) -> None:
     """Over relays what is opened has the stated sigma or more, whoever drops out: never 1 / sqrt(3) of it.
 
@@ -249,8 +249,8 @@ def test_drop_outs_leave_no_sum_with_too_little_noise(profile: Profile, clique: 
     absent, shares = directory.ids(Role.DEVICE)[gone], [2]
 
     def arrives(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
-        shared = phase is Phase.SHARE_HEADERS and profile is Profile.BASE
-        if phase is Phase.SEALED and profile is Profile.ANON and shares[0] and senders[0] > 1:  # fetches follow
+        shared = phase is Phase.SHARE_HEADERS and profile is Profile.SHOWN
+        if phase is Phase.SEALED and profile is Profile.HIDDEN and shares[0] and senders[0] > 1:  # fetches follow
             shares[0], shared = shares[0] - 1, True
         return ~np.isin(senders, absent) if shared else np.ones(len(senders), dtype=np.bool_)
 
@@ -462,7 +462,7 @@ def test_other_rows_pass_without_noise() -> None:
 
 def test_gradients_go_through_as_the_inner_scheme_sums_them() -> None:
     """Over relays members' rows may be far larger than neighbours', which a larger field makes room for."""
-    scheme = Perturbed(RelayCoded(bound=noisy().largest, k_min=1), noisy())
+    scheme = Perturbed(RelayCoded(bound=noisy().largest, k_min=1, profile=Profile.SHOWN), noisy())
     parties = Directory.hierarchy(3, 3, scheme.helpers[Role.RELAY])
     sums = Collective(scheme, Topology.example(MEMBERS), channel_of(parties)).sum(np.full((3, 1), 30000.25), Step(0))
     assert sums[:, 0].tolist() == [0, 0, 60000.5]

@@ -15,7 +15,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel
 from fgl_secure.training.backbones import SCORE, SLOPE, Degrees, GATLayer, SAGELayer
 from fgl_secure.training.parties import hierarchy_of
@@ -69,7 +69,7 @@ def test_weights_depend_on_both_ends(graph: FederatedGraph) -> None:
 def test_attention_trains_alike_over_relays(graph: FederatedGraph) -> None:
     """Losses agree with plaintext to 1e-3, though messages are longer than rows, and accuracies are equal."""
     runs = []
-    for scheme in (Plaintext(), RelayCoded(k_min=1)):
+    for scheme in (Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)):
         channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
         runs.append(silos_of(graph, scheme, QUICK, backbone="gat").train(channel))
     plain, secured = runs

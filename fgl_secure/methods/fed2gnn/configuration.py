@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from fgl_secure.auditing.method import Method
+from fgl_secure.auditing.method import Method, Usual
 from fgl_secure.choices import choice
 
 
@@ -46,7 +45,6 @@ class Fed2GNN(Method):
         ("wanted messages", "silo", "silo"): "which edges between two clients their nodes picked, and then ask about",
     })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("neighbours", "server")
-    usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1}}
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
     planner: ClassVar[str] = "fgl_secure.methods.fed2gnn.subjects:fed2gnn_plan"
@@ -61,3 +59,8 @@ class Fed2GNN(Method):
     neighbours: int | None = choice(
         None, "most neighbours at other clients that a node asks about; None takes the preset's", least=1, shown="D"
     )
+
+    @property
+    def usual(self) -> Usual:
+        """See `Method.usual`. Rows travel one way between two clients, so that counts can't be made equal."""
+        return {"neighbours": {"field": 2**61 - 1, "profile": "graph-shown"}}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
-from fgl_secure.auditing.method import Method
+from fgl_secure.auditing.method import Method, Usual
 from fgl_secure.choices import choice
 from fgl_secure.errors import InputError
 
@@ -65,7 +64,6 @@ class FedStruct(Method):
         ("opened entries", "silo", "silo"): "which of the owner's rows of gradients enough others contribute to",
     })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("clients", "neighbours", "server")
-    usual: ClassVar[Mapping[str, Mapping[str, object]]] = {"neighbours": {"field": 2**61 - 1, "bound": 1024.0}}
     demonstrated: ClassVar[tuple[str, ...]] = ("plaintext", "ckks", "relay-coded")
     trained: ClassVar[str] = "relay-coded"
     planner: ClassVar[str] = "fgl_secure.methods.fedstruct.subjects:fedstruct_plan"
@@ -102,6 +100,11 @@ class FedStruct(Method):
     k_min: int = choice(
         K_MIN, "fewest clients that a row of summed gradients of structure is opened for; 1 opens all", least=1
     )
+
+    @property
+    def usual(self) -> Usual:
+        """See `Method.usual`. Clients add up what crosses between them, so that no partners are agreed on."""
+        return {"neighbours": {"field": 2**61 - 1, "bound": 1024.0, "profile": "graph-shown"}}
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from fgl_secure.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+    from fgl_secure.auditing.method import Usual
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.presets import Preset
@@ -75,7 +76,8 @@ class HiFGL(ProgramMethod):
     sees: ClassVar = MappingProxyType({
         "plaintext": "a device its neighbours' embeddings, a silo each device's gradient, the server each silo's model",
         "secmp": "a device codes that it can decode (broken), a silo who asks for whom and each device's gradient",
-        "relay-coded": "a device the sum over k_min neighbours or more, a silo sums of gradients, relays who sends",
+        "relay-coded": "a device the sum over k_min partners or more, a silo sums of gradients, relays "
+        "as many messages of everybody",
         "pairwise-masking": "the server the mean of the silos' models, and how many predictions are right in all",
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({("model", "silo", "device"): "the model that the silo's devices compute with"})
@@ -98,6 +100,11 @@ class HiFGL(ProgramMethod):
     privacy: EmbeddingPrivacy | None = part(
         EmbeddingPrivacy, "dp", "differential privacy of embeddings and gradients, on top of any scheme"
     )
+
+    @property
+    def usual(self) -> Usual:
+        """See `Method.usual`. Noise for an edge counts its own rows; what an edge changes in partners it doesn't."""
+        return {} if self.privacy is None else {"neighbours": {"profile": "graph-shown"}}
 
     def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:
         """See `ProgramMethod.program`."""

@@ -52,7 +52,7 @@ from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membe
 
 def careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> RecordedRun:
     """What relays are sent when senders misuse the masks of relay-coded: one for all of them, or none at all."""
-    scheme = RelayCoded(R=3, k_min=1)
+    scheme = RelayCoded(R=3, k_min=1, profile=Profile.SHOWN)
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     send_carelessly(channel, scheme, graph, graph.features.astype(np.float64), masked=masked)
     what = "shares under one mask for all senders" if masked else "shares without masks"
@@ -89,7 +89,7 @@ class UnmixedCryptography(RealCryptography):
         return ways
 
 
-OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.ANON, max_degree=64, cryptography=UnmixedCryptography)
+OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=64, cryptography=UnmixedCryptography)
 """What relays see of the graph where silos don't mix, and everybody may have all neighbours as partners."""
 
 
@@ -169,7 +169,7 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     SECMP: lambda: _both_ways(SecretMessagePassing(), _tree()),
     SMALL_FIELD: _small_field,
     SILO_PATH: lambda: _both_ways(Plaintext(Path.SILO), _tree()),
-    FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1), _meshed()),
+    FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1, profile=Profile.SHOWN), _meshed()),
     OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _meshed()),
     UNMASKED_SHARES: lambda: careless_run(_tree(), 0, masked=False),
     SHARED_MASKS: lambda: careless_run(_tree(), 0, masked=True),

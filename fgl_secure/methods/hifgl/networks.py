@@ -12,8 +12,9 @@ from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, Tampered
 
 Ids = NDArray[np.int64]
 
-CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
-"""Messages that an absent device does not send."""
+CARRYING = (Phase.VALUES, Phase.CODES, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES, Phase.SEALED)
+"""Messages that an absent device does not send; of what is sealed for relays, those of which each device sends several:
+shares, where relays are not to see the graph. What fetches its own sum is one for each relay."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,8 +35,10 @@ class Absence:
         """Bool [m]: which messages arrive."""
         arrives = np.ones(len(receivers), dtype=np.bool_)
         devices = self.absent.shape[1]
-        if phase in CARRYING and len(senders) and bool((senders >= self.first).all()):
-            arrives = ~self.absent[step.round, np.minimum(senders - self.first, devices - 1)]
+        of_devices = (senders >= self.first) & (senders < self.first + devices)
+        several = phase is not Phase.SEALED or len(np.unique(senders)) < len(senders)
+        if phase in CARRYING and several and len(senders) and bool(of_devices.all()):
+            arrives = ~self.absent[step.round, senders - self.first]
             self.effective |= not arrives.all()
         return arrives
 

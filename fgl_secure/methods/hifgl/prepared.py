@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from fgl_secure.auditing.method import Asked
 from fgl_secure.auditing.programs import filled, name_of
@@ -20,7 +23,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel
-from fgl_secure.schemes import Assignment
+from fgl_secure.schemes import Assignment, parse
 from fgl_secure.training.loop import compute_device
 from fgl_secure.training.neighbourhood import most_terms
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums
@@ -65,12 +68,14 @@ def prepare(method: HiFGL, asked: Asked) -> Prepared:
     """
     device = compute_device(asked.device)
     graph = asked.federated()
-    runs = tuple(method.assigned(filled(run, graph.num_silos)) for run in asked.runs)
+    usual = dict([parse(method.trained, (NEIGHBOURS,), method.usual)])
+    named = [{**usual, **run} for run in asked.runs]
+    runs = tuple(method.assigned(filled(run, graph.num_silos)) for run in named)
     training = method.training(graph.graph.name)
     check_selection(training.name, training.selection, graph)
     heard = graph.restricted_to_split() if training.split_restricted else graph
     _check_ranges([run[NEIGHBOURS] for run in runs], heard)
-    names = tuple(map(name_of, asked.runs))
+    names = tuple(map(name_of, named))
     if method.privacy is not None:
         rows = [perturbed(run[NEIGHBOURS], method.privacy, training, graph) for run in runs]
         _check_openings(rows, heard)
@@ -100,12 +105,26 @@ def _check_ranges(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
     grouping = neighbour_sums(heard)
     largest = grouping.largest_group
     for scheme in schemes:
-        if largest and not len(scheme.answered(grouping).target):
-            raise InputError(f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no "
-                             f"device has more than {largest} neighbours")  # fmt: skip
+        rules = scheme.partnering(grouping)
+        if rules is not None and rules.reach:
+            within = _largest_component(heard) - 1
+            enough, what = within >= rules.least, f"{within} others within reach"
+        else:
+            enough, what = bool(len(scheme.answered(grouping).target)), f"{largest} neighbours"
+        if largest and not enough:
+            raise InputError(
+                f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no device has "
+                f"more than {what}"
+            )
     for scheme in schemes:
         try:
             scheme.fixed_point(most_terms(scheme, grouping))
         except FieldRangeError as error:
             wrap = ", or let sums wrap as published: secmp[wrap]" if isinstance(scheme, SecretMessagePassing) else ""
             raise FieldRangeError(f"{error}; take a larger field or a smaller bound{wrap}") from error
+
+
+def _largest_component(graph: FederatedGraph) -> int:
+    """Devices that can reach one another along edges: the most of them that hang together."""
+    adjacency = coo_array((np.ones(graph.edges.shape[1], dtype=np.int8), graph.edges), shape=(graph.num_devices,) * 2)
+    return int(np.bincount(connected_components(adjacency, directed=False)[1]).max())

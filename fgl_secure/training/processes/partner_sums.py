@@ -108,7 +108,7 @@ def check_hosted(scheme: Scheme, *, devices: bool = True) -> None:
     """
     if isinstance(scheme, RelayCoded):
         if scheme.anonymous and not devices:
-            raise InputError(f"scheme must have profile base where silos add up beforehand; found {scheme.name}")
+            raise InputError(f"scheme must have profile graph-shown where silos add up beforehand; found {scheme.name}")
         if scheme.anonymous and scheme.max_degree is None:
             raise InputError(f"max_degree must be given with a process for each silo; found {scheme.name} without it")
     elif not isinstance(scheme, Plaintext) or scheme.path is not Path.DIRECT:

@@ -14,7 +14,7 @@ from fgl_secure.attacks.edge_claims import ClaimedEdges
 from fgl_secure.attacks.message_passing.fingerprint import ContainmentAtDevice, ContainmentAtSilo, contained
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.protocols.plaintext import Path, Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp.claim import PUBLISHED_CLAIM
 from fgl_secure.runtime import Phase, Role
@@ -64,7 +64,7 @@ class TestContainmentAtDevice(Containment):
     attack = ContainmentAtDevice()
     rests_on = (frozenset({Phase.DECODED}),)
 
-    @pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1)])
+    @pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
         """Sums in the clear and over relays tell the same."""
         graph = random_graph(6, directed=False)

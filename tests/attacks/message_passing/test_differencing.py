@@ -20,7 +20,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.networks import Absence
 from fgl_secure.methods.hifgl.scenarios import sum_in_rounds
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
@@ -141,10 +141,20 @@ class TestDifferencingAtDevice(Differencing):
         graph = federated(both_ways([(0, 1), (0, 2), (0, 3), (0, 4)]), np.arange(5) % 2)
         present = np.ones((2, 5), dtype=np.bool_)
         present[1, 2] = False
-        run = in_rounds(graph, RelayCoded(k_min=k_min), whole_numbers(5, 3, 9), present)
+        run = in_rounds(graph, RelayCoded(k_min=k_min, profile=Profile.SHOWN), whole_numbers(5, 3, 9), present)
         first = int(run.transcript.parties.ids(Role.DEVICE)[0])
         secret = run.truth.embeddings[Step(0, 0)]
         assert self.read(run)[(first + 2, first, tuple(secret[2].tolist()))] == 1
+
+    def test_a_sum_that_lacks_a_message_is_nobodys_where_the_graph_is_hidden(self) -> None:
+        """The same target has the sum of the round in which all were there, and nothing to subtract from it."""
+        graph = federated(both_ways([(0, 1), (0, 2), (0, 3), (0, 4)]), np.arange(5) % 2)
+        present = np.ones((2, 5), dtype=np.bool_)
+        present[1, 2] = False
+        run = in_rounds(graph, RelayCoded(k_min=1, max_degree=4), whole_numbers(5, 3, 9), present)
+        first = int(run.transcript.parties.ids(Role.DEVICE)[0])
+        pairs = {claim[:2] for claim in self.read(run)}  # type: ignore[index]
+        assert pairs == {(first, first + leaf) for leaf in (1, 2, 3, 4)}
 
 
 class TestDifferencingAtSilo(Differencing):
@@ -154,5 +164,7 @@ class TestDifferencingAtSilo(Differencing):
     def test_silos_that_decode_nothing_have_nothing(self) -> None:
         """Where silos get no sums of devices there is no guess."""
         graph = star_and_path()
-        run = in_rounds(graph, RelayCoded(k_min=1), whole_numbers(9, 3, 9), np.ones((2, 9), dtype=np.bool_))
+        run = in_rounds(
+            graph, RelayCoded(k_min=1, profile=Profile.SHOWN), whole_numbers(9, 3, 9), np.ones((2, 9), dtype=np.bool_)
+        )
         assert self.attack.infer(run.transcript.views(Role.SILO), run.public) is None

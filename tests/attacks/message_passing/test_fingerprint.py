@@ -14,7 +14,7 @@ from fgl_secure.attacks.message_passing.fingerprint import FingerprintAtDevice, 
 from fgl_secure.attacks.recovery import ClaimedTerms
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Recording, Role
@@ -79,7 +79,10 @@ class TestFingerprintAtDevice(Fingerprint):
     attack: Attack[ClaimedTerms, Any] = FingerprintAtDevice()
     rests_on = (frozenset({Phase.CODES}), frozenset({Phase.DECODED}))
 
-    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1), RelayCoded(T=2, R=4, k_min=1)])
+    @pytest.mark.parametrize(
+        "scheme",
+        [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN), RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN)],
+    )
     def test_no_exact_sum_is_safe(self, scheme: Scheme) -> None:
         """The same sums computed in the clear or over relays are taken apart just as well."""
         graph = comb()
@@ -94,7 +97,7 @@ class TestFingerprintAtDevice(Fingerprint):
     def test_refused_sums_are_out_of_reach(self) -> None:
         """With k_min = 3 only the sums over three and four neighbours are there to be taken apart."""
         graph = comb()
-        run = record(graph, RelayCoded(k_min=3), weighted(graph, words(8, 40)))
+        run = record(graph, RelayCoded(k_min=3, profile=Profile.SHOWN), weighted(graph, words(8, 40)))
         guess = self.attack.infer(run.transcript.views(Role.DEVICE), run.public)
         assert guess is not None
         devices = run.transcript.parties.index_of(guess.targets, Role.DEVICE)
@@ -106,7 +109,7 @@ class TestFingerprintAtSilo(Fingerprint):
     attack: Attack[ClaimedTerms, Any] = FingerprintAtSilo()
     rests_on = (frozenset({Phase.AGGREGATE}),)
 
-    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1)])
+    @pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
     def test_silos_that_decode_nothing_have_nothing(self, scheme: Scheme) -> None:
         """Where silos get no sums of devices there is no guess."""
         run = record(comb(), scheme, weighted(comb(), words(8, 40)))

@@ -18,7 +18,7 @@ from fgl_secure.methods.hifgl.networks import Deviation
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.methods.hifgl.scenarios import deviating_run
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
@@ -68,7 +68,7 @@ class TestMaliciousSingleNeighbour(AttackConformance):
         assert self.attack.infer(run.transcript.views(Role.DEVICE), run.public) is None
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1)])
+@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
 def test_nobody_deviates_where_silos_decode_nothing(scheme: Plaintext | RelayCoded) -> None:
     """The deviating run exists for schemes in which a device hands something over to be decoded."""
     assert deviating_run(scheme, star_and_path(), 0) is None

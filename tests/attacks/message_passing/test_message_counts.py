@@ -59,7 +59,7 @@ class TestMessageCountsAtSilo(Counts):
     def test_padding_hides_the_counts(self) -> None:
         """With every device sending as many sealed messages as any other, the best guess is the commonest number."""
         graph = random_graph(4, directed=False)
-        run = record(graph, RelayCoded(k_min=1, profile=Profile.ANON), words(graph.num_devices, 4))
+        run = record(graph, RelayCoded(k_min=1, profile=Profile.HIDDEN), words(graph.num_devices, 4))
         guess = self.attack.infer(run.transcript.views(Role.SILO), run.public)
         assert guess is not None
         assert len(set(guess.counts.tolist())) == 1
@@ -83,7 +83,7 @@ class TestMessageCountsAtRelay(Counts):
     def test_counts_answered_messages(self) -> None:
         """A relay sees how many messages each device sends for sums that are computed."""
         graph = random_graph(4, directed=False)
-        run = record(graph, RelayCoded(k_min=2), words(graph.num_devices, 4))
+        run = record(graph, RelayCoded(k_min=2, profile=Profile.SHOWN), words(graph.num_devices, 4))
         first = int(run.transcript.parties.ids(Role.DEVICE)[0])
         answered = Counter(first + s for s, t in messages_of(graph) if graph.in_degree[t] >= 2)
         assert self.read(run) == Counter(dict.fromkeys(answered.items(), 2))
@@ -91,5 +91,5 @@ class TestMessageCountsAtRelay(Counts):
     def test_proxies_and_padding_hide_the_counts(self) -> None:
         """Where silos forward sealed messages, a relay sees no device at all."""
         graph = random_graph(4, directed=False)
-        run = record(graph, RelayCoded(k_min=1, profile=Profile.ANON), words(graph.num_devices, 4))
+        run = record(graph, RelayCoded(k_min=1, profile=Profile.HIDDEN), words(graph.num_devices, 4))
         assert self.attack.infer(run.transcript.views(Role.RELAY), run.public) is None

@@ -31,7 +31,7 @@ def careless(
     masked: bool,
 ) -> Run:
     """Shares at a relay of senders that use one mask, or none."""
-    scheme = RelayCoded(R=3, k_min=1)
+    scheme = RelayCoded(R=3, k_min=1, profile=Profile.SHOWN)
     channel = Channel(
         hierarchy_of(graph, scheme.helpers), SimulationCoins(0), recording or Recording.everything(), loss
     )
@@ -86,7 +86,9 @@ class TestShareDifferences(AttackConformance):
 def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
     """Under relay-coded with masks of its own for every message not one row and not one difference is right."""
     graph = random_graph(3, directed=False, pairs=30)
-    run = record(graph, RelayCoded(T=T, R=T + 1, k_min=1), whole_numbers(graph.num_devices, 4, largest=9))
+    run = record(
+        graph, RelayCoded(T=T, R=T + 1, k_min=1, profile=Profile.SHOWN), whole_numbers(graph.num_devices, 4, largest=9)
+    )
     guess = each.infer(run.transcript.views(Role.RELAY), run.public)
     assert guess is not None
     assert [found.value for found in each.score(guess, run.truth)] == [0.0]
@@ -96,5 +98,5 @@ def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
 def test_unnamed_senders_leave_nothing_to_say(each: Attack[Any, Any]) -> None:
     """Where silos forward, a relay cannot say whose row a share would be."""
     graph = random_graph(3, directed=False, pairs=30)
-    run = record(graph, RelayCoded(k_min=1, profile=Profile.ANON), whole_numbers(graph.num_devices, 4, largest=9))
+    run = record(graph, RelayCoded(k_min=1, profile=Profile.HIDDEN), whole_numbers(graph.num_devices, 4, largest=9))
     assert each.infer(run.transcript.views(Role.RELAY), run.public) is None

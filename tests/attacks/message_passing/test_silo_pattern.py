@@ -49,7 +49,7 @@ class TestSiloPattern(AttackConformance):
         assert found.value <= most
         assert mixed or found.value == 1
 
-    @pytest.mark.parametrize("scheme", [RelayCoded(k_min=1, profile=Profile.ANON), OF_OWN_SILOS])
+    @pytest.mark.parametrize("scheme", [RelayCoded(k_min=1, profile=Profile.HIDDEN), OF_OWN_SILOS])
     def test_silos_that_mix_stop_it(self, scheme: Scheme) -> None:
         """By way of silos that are drawn no count tells of neighbours; by way of its own silo each is right."""
         run = recorded_exchange(scheme, meshed(), words(60, 8), "rows", 0, both_ways=True)
@@ -60,5 +60,7 @@ class TestSiloPattern(AttackConformance):
 
     def test_named_senders_are_not_its_business(self) -> None:
         """Where devices send in their own name silos send nothing; `tag-matching` is for that."""
-        run = recorded_exchange(RelayCoded(k_min=1), meshed(), words(60, 8), "rows", 0, both_ways=True)
+        run = recorded_exchange(
+            RelayCoded(k_min=1, profile=Profile.SHOWN), meshed(), words(60, 8), "rows", 0, both_ways=True
+        )
         assert self.attack.infer(run.transcript.views(Role.RELAY), run.public) is None

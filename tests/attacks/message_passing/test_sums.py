@@ -18,9 +18,9 @@ SCHEMES: tuple[Scheme, ...] = (
     Plaintext(Path.SILO),
     SecretMessagePassing(),
     SecretMessagePassing(T=3),
-    RelayCoded(k_min=1),
-    RelayCoded(T=2, R=4, k_min=1),
-    RelayCoded(k_min=1, profile=Profile.ANON),
+    RelayCoded(k_min=1, profile=Profile.SHOWN),
+    RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN),
+    RelayCoded(k_min=1, profile=Profile.HIDDEN),
 )
 EVERY = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda each: f"{each.name}")
 
@@ -43,7 +43,7 @@ def expected(run: Run) -> dict[int, tuple[int, tuple[float, ...]]]:
 def test_devices_have_the_sums_of_every_scheme(scheme: Scheme, seed: int) -> None:
     """Whichever way a sum is computed, its target ends up with it, and with the number of its rows but by way of silos.
 
-    Padding counts as rows under `anon`.
+    Padding counts as rows under a hidden graph.
     """
     graph = random_graph(seed, directed=False, devices=9, pairs=10)
     run = record(graph, scheme, whole_numbers(9, 3, 9, seed))
@@ -54,7 +54,7 @@ def test_devices_have_the_sums_of_every_scheme(scheme: Scheme, seed: int) -> Non
     terms = dict(zip(sums.targets.tolist(), sums.terms.tolist(), strict=True))
     if scheme.name == "plaintext[path=silo]":
         assert set(terms.values()) == {UNKNOWN}
-    elif "anon" not in scheme.name:
+    elif not (isinstance(scheme, RelayCoded) and scheme.anonymous):
         assert {target: terms[target] for target in wanted} == {target: k for target, (k, _) in wanted.items()}
 
 
@@ -70,7 +70,7 @@ def test_silos_decode_and_count(T: int, seed: int) -> None:
     assert {target: (k, total) for target, k, total in found} == expected(run)
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1)])
+@pytest.mark.parametrize("scheme", [Plaintext(), Plaintext(Path.SILO), RelayCoded(k_min=1, profile=Profile.SHOWN)])
 def test_other_silos_have_no_sums(scheme: Scheme) -> None:
     """Where silos decode nothing they have nothing."""
     run = record(star_and_path(), scheme, whole_numbers(9, 3, 9))
@@ -79,7 +79,7 @@ def test_other_silos_have_no_sums(scheme: Scheme) -> None:
 
 def test_refused_sums_are_left_out() -> None:
     """With k_min = 3 the centre of a star of four has a sum, and nobody else."""
-    run = record(star_and_path(), RelayCoded(k_min=3), whole_numbers(9, 3, 9))
+    run = record(star_and_path(), RelayCoded(k_min=3, profile=Profile.SHOWN), whole_numbers(9, 3, 9))
     (sums,) = seen_sums(run.transcript.views(Role.DEVICE), run.public, Role.DEVICE)
     assert sums.targets.tolist() == [int(run.transcript.parties.ids(Role.DEVICE)[0])]
     assert sums.terms.tolist() == [4]

@@ -62,7 +62,7 @@ class TestTagMatching(AttackConformance):
         """Both passes of the relay scheme name at least nine in ten edges of answered sums, and no other."""
         graph = meshed()
         rows = words(60, 8)
-        run = recorded_exchange(RelayCoded(k_min=k_min), graph, rows, "rows", 0, both_ways=True)
+        run = recorded_exchange(RelayCoded(k_min=k_min, profile=Profile.SHOWN), graph, rows, "rows", 0, both_ways=True)
         guess = self.attack.infer(run.transcript.views(Role.RELAY), run.public)
         assert guess is not None
         devices = (run.transcript.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
@@ -73,7 +73,7 @@ class TestTagMatching(AttackConformance):
     def test_proxies_and_padding_stop_it(self) -> None:
         """Where silos forward sealed messages there is no sender to match."""
         graph = meshed()
-        scheme = RelayCoded(k_min=1, profile=Profile.ANON)
+        scheme = RelayCoded(k_min=1, profile=Profile.HIDDEN)
         run = recorded_exchange(scheme, graph, words(60, 8), "rows", 0, both_ways=True)
         assert self.attack.infer(run.transcript.views(Role.RELAY), run.public) is None
 

@@ -23,7 +23,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
@@ -39,7 +39,7 @@ TRIANGLE = [(0, 1), (1, 2), (2, 0)]
 
 def hiding(k_min: int) -> RelayCoded:
     """The protecting scheme, with room for sums of several hops."""
-    return RelayCoded(bound=1000.0, k_min=k_min)
+    return RelayCoded(bound=1000.0, k_min=k_min, profile=Profile.SHOWN)
 
 
 class HopConformance(AttackConformance):

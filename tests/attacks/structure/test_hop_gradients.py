@@ -16,7 +16,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.structure import Hopwise
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Transcript
 from fgl_secure.training.parties import hierarchy_of, note_own_graph
@@ -50,7 +50,7 @@ def recorded(graph: FederatedGraph, scheme: Scheme) -> Transcript:
     return channel.transcript
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1)], ids=str)
+@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)], ids=str)
 def test_every_label_that_it_names_is_right(scheme: Scheme) -> None:
     """Under any scheme that answers single neighbours the labels of labelled ones are read without a mistake."""
     graph = labelled(scale_free(120, 2, 1))
@@ -77,7 +77,9 @@ def test_permuted_labels_are_read_as_often_as_by_chance() -> None:
 def test_sums_of_three_neighbours_leave_nothing_to_read() -> None:
     """With k_min 3 no gradient comes back by way of a single neighbour."""
     graph = labelled(scale_free(120, 2, 1))
-    guess = ATTACK.infer(recorded(graph, RelayCoded(k_min=3)).views(Role.SILO), PublicParameters())
+    guess = ATTACK.infer(
+        recorded(graph, RelayCoded(k_min=3, profile=Profile.SHOWN)).views(Role.SILO), PublicParameters()
+    )
     assert guess is not None
     assert len(guess.nodes) == 0
     assert ATTACK.score(guess, StructureTruth.of(hierarchy_of(graph), graph)) == ()

@@ -26,7 +26,7 @@ from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, Late
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, along_communities, trained_hops
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Circumstance, Recording, Role, Secret
 
 SINGLE = Circumstance.SINGLE_NEIGHBOUR
@@ -74,7 +74,12 @@ def test_the_reference_follows_communities() -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "k_min"), [(Plaintext(), 1), (RelayCoded(bound=64.0, k_min=1), 1), (RelayCoded(bound=64.0), 3)]
+    ("scheme", "k_min"),
+    [
+        (Plaintext(), 1),
+        (RelayCoded(bound=64.0, k_min=1, profile=Profile.SHOWN), 1),
+        (RelayCoded(bound=64.0, profile=Profile.SHOWN), 3),
+    ],
 )
 def test_what_is_exchanged_before_training_is_what_attacks_read(scheme: Plaintext | RelayCoded, k_min: int) -> None:
     """Rows read from a total over one neighbour are those that were mapped and sent; with k_min = 3 there are none."""
@@ -131,7 +136,10 @@ def test_verdicts_come_with_controls(report: Report) -> None:
 
 def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
     """With the claim of k_min = 3, a scheme that answers every group is caught by the attack on single neighbours."""
-    twin, claimed = RelayCoded(bound=64.0, k_min=1), RelayCoded(bound=64.0)
+    twin, claimed = (
+        RelayCoded(bound=64.0, k_min=1, profile=Profile.SHOWN),
+        RelayCoded(bound=64.0, profile=Profile.SHOWN),
+    )
     run = trained_hops(attached(), QUICK, twin, Plaintext(), backbone="gcn", seed=0, device=DEVICE)
     card = HopFeatureSingle().card
     guess = HopFeatureSingle().infer(run.transcript.views(card.observer), run.public)
@@ -145,7 +153,7 @@ def test_a_twin_that_answers_groups_of_one_contradicts_the_claim() -> None:
 def test_claims_follow_the_schemes() -> None:
     """In the clear nothing is promised; a scheme promises single neighbours, and admits what subtraction tells."""
     clear = claim_of(Plaintext(), Plaintext(), 5)
-    hidden = claim_of(RelayCoded(), PairwiseMasking(), 5)
+    hidden = claim_of(RelayCoded(profile=Profile.SHOWN), PairwiseMasking(), 5)
     client = {Role.SILO: 1}
     assert not clear.guarantees
     assert hidden.broken_by(Secret.NODE_FEATURES, client, SINGLE) is not None
@@ -159,14 +167,14 @@ def test_claims_follow_the_schemes() -> None:
 def test_two_clients_know_each_other_s_model() -> None:
     """Of two clients each subtracts its own part from the mean, and the claim says so; of three none can."""
     for clients, told in ((2, True), (3, False)):
-        claim = claim_of(RelayCoded(), PairwiseMasking(), clients)
+        claim = claim_of(RelayCoded(profile=Profile.SHOWN), PairwiseMasking(), clients)
         leaks = {(leak.secret, leak.role) for leak in claim.leaks_by_design if leak.circumstance is Circumstance.ANY}
         assert ((Secret.SUMMAND, Role.SILO) in leaks) is told
 
 
 def test_what_picks_tell_is_declared() -> None:
     """A client that hears nothing of an edge knows that its other end has more than d neighbours elsewhere."""
-    for scheme in (Plaintext(), RelayCoded()):
+    for scheme in (Plaintext(), RelayCoded(profile=Profile.SHOWN)):
         claim = claim_of(scheme, Plaintext(), 5)
         assert (Secret.DEGREE, Role.SILO) in {(leak.secret, leak.role) for leak in claim.leaks_by_design}
 
@@ -241,8 +249,8 @@ def test_sums_have_room_unless_a_field_was_chosen() -> None:
     graph = attached()
     schemes = ("relay-coded", "relay-coded[T=2]", "relay-coded[p=524287]")
     named = [subject.name for subject in METHOD.plan(graph, schemes).subjects]
-    large = "p=2305843009213693951"
-    assert named == [f"relay-coded[{large}]", f"relay-coded[{large},T=2]", "relay-coded[p=524287]"]
+    numbers = ("p=2305843009213693951", "p=2305843009213693951,T=2", "p=524287")
+    assert named == [f"relay-coded[{each},graph-shown]" for each in numbers]
 
 
 def test_models_are_masked_where_messages_are_hidden() -> None:
@@ -260,7 +268,7 @@ def test_models_are_masked_where_messages_are_hidden() -> None:
 def test_runs_are_named_after_both_schemes() -> None:
     """Where models are added up under another scheme than goes with the one for hop sums, the name has both."""
     schemes = ("plaintext", "server=lightsecagg", "plaintext,server=lightsecagg", "plaintext,server=pairwise-masking")
-    relay = "relay-coded[p=2305843009213693951]"
+    relay = "relay-coded[p=2305843009213693951,graph-shown]"
     assert [each.name for each in METHOD.plan(attached(), schemes).subjects] == [
         "plaintext",
         f"neighbours={relay},server=lightsecagg",

@@ -33,9 +33,9 @@ ROWS = RowRange(first=64.0, growth=8.0)
 SCHEMES: list[Scheme] = [
     Plaintext(),
     SecretMessagePassing(),
-    RelayCoded(k_min=1),
+    RelayCoded(k_min=1, profile=Profile.SHOWN),
     Plaintext(Path.SILO),
-    RelayCoded(T=2, R=4, k_min=2),
+    RelayCoded(T=2, R=4, k_min=2, profile=Profile.SHOWN),
     SecretMessagePassing(T=2, delivery=MuDelivery.TARGET),
 ]
 
@@ -196,9 +196,9 @@ def test_schemes_agree_with_plaintext(scheme: Scheme, sampled: bool) -> None:
 
 
 def test_padding_of_unnamed_senders_does_not_fit() -> None:
-    """The anonymous profile of relays lets everybody send as much as it gets, one sum each; clients have many."""
-    graph, scheme = random_graph(30, 45, 3, 0), RelayCoded(k_min=1, profile=Profile.ANON)
-    with pytest.raises(InputError, match="profile anon needs a grouping in which everybody sends as many messages"):
+    """Where relays are not to see the graph everybody sends as much as it gets, one sum each; clients have many."""
+    graph, scheme = random_graph(30, 45, 3, 0), RelayCoded(k_min=1, profile=Profile.HIDDEN)
+    with pytest.raises(InputError, match="profile graph-hidden needs a grouping in which everybody sends as many"):
         run(graph, 2, scheme)
 
 
@@ -228,7 +228,9 @@ def test_messages_and_bytes_grow_with_nodes_neighbours_and_hops() -> None:
         assert wire.transcript.byte_count == crossing * 2 * 4 + hops * rows * width * 8
 
 
-@pytest.mark.parametrize("scheme", [RelayCoded(k_min=1), SecretMessagePassing()], ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize(
+    "scheme", [RelayCoded(k_min=1, profile=Profile.SHOWN), SecretMessagePassing()], ids=lambda scheme: scheme.name
+)
 def test_secured_traffic_grows_linearly_with_hops(scheme: Scheme) -> None:
     """Under schemes with a set-up, each hop after the first costs the same."""
     graph = random_graph(60, 90, 3, 0)
@@ -240,7 +242,9 @@ def test_secured_traffic_grows_linearly_with_hops(scheme: Scheme) -> None:
     assert np.array_equal(np.subtract(sizes[2], sizes[1]), np.subtract(sizes[1], sizes[0]))
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(minimum_group=2), RelayCoded(k_min=2)], ids=lambda scheme: scheme.name)
+@pytest.mark.parametrize(
+    "scheme", [Plaintext(minimum_group=2), RelayCoded(k_min=2, profile=Profile.SHOWN)], ids=lambda scheme: scheme.name
+)
 def test_a_client_notes_what_it_hears_of_its_own_nodes(scheme: Scheme) -> None:
     """One note a hop: nodes whose sums were computed, with the sum as it arrived, at the client that the node is of."""
     graph, hops = random_graph(60, 120, 4, 0), 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fgl_secure.graph import FederatedGraph
@@ -13,12 +12,10 @@ from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, Late
 from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime.packing import Array
-from fgl_secure.training.one_process import OneProcess
 from tests.methods.fed2gnn.small import channel_of, some_digits
-from tests.training.processes.runs import apart
+from tests.training.processes.runs import agree, apart, in_lockstep
 
 SHORT = Fed2GNNPreset(
     "honest",
@@ -31,9 +28,8 @@ RUNS: dict[str, tuple[Fed2GNNPreset, Scheme, Scheme, bool]] = {
     "in the clear, put down": (SHORT, Plaintext(), Plaintext(), True),
     "models masked, put down": (SHORT, Plaintext(), PairwiseMasking(), True),
     "small sums refused": (replace(SHORT, hops=3, decoded=0), Plaintext(minimum_group=2), PairwiseMasking(), False),
-    "over relays": (SHORT, RelayCoded(k_min=2), PairwiseMasking(), False),
+    "over relays": (SHORT, RelayCoded(k_min=2, profile=Profile.SHOWN), PairwiseMasking(), False),
 }
-Reports = dict[int, dict[str, Array]]
 
 
 @pytest.fixture(scope="module")
@@ -41,34 +37,18 @@ def graph() -> FederatedGraph:
     return some_digits(80, 3)
 
 
-def ran(process: OneProcess) -> Reports:
-    """What the programs of all clients report."""
-    process.begin()
-    number = 0
-    while process.round(number):
-        number += 1
-    return {silo: program.report for silo, program in enumerate(process.programs)}
-
-
-def check(found: Reports, expected: Reports) -> None:
-    for silo, report in expected.items():
-        assert found[silo].keys() == report.keys()
-        for name, value in report.items():
-            assert np.array_equal(found[silo][name], value, equal_nan=True), name
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_training_is_that_of_one_process(graph: FederatedGraph, name: str) -> None:
     """Losses, models, selected round and accuracies agree: the latent map, requests, hops, decoders and averaging."""
     preset, rows, server, put_down = RUNS[name]
     job = clients_of(graph, {"neighbours": rows, "server": server}, preset)
-    expected = ran(job.opened(channel_of(graph, rows)))
-    check(apart(job, put_down=put_down), expected)
+    expected = in_lockstep(job.opened(channel_of(graph, rows)))
+    agree(apart(job, put_down=put_down), expected)
 
 
 @pytest.mark.parametrize("baseline", [Fed2GNNBaseline.FEDAVG, Fed2GNNBaseline.FULL])
 def test_baselines_are_those_of_one_process(graph: FederatedGraph, baseline: Fed2GNNBaseline) -> None:
     """Under masks, put down after each turn."""
     job = baseline_of(graph, baseline, SHORT, scheme=PairwiseMasking())
-    expected = ran(job.opened(channel_of(graph)))
-    check(apart(job, put_down=True), expected)
+    expected = in_lockstep(job.opened(channel_of(graph)))
+    agree(apart(job, put_down=True), expected)

@@ -17,7 +17,7 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Phase, Recording, Role
@@ -64,7 +64,7 @@ def test_a_sum_of_updates_under_a_scheme_is_the_clear_sum() -> None:
 def test_secured_and_clear_training_agree() -> None:
     """Sums over relays and masked models, against sums of the same groups in the clear: within .2 points."""
     graph, preset = some_digits(clients=6), replace(QUICK, epochs=12)
-    scheme = RelayCoded()
+    scheme = RelayCoded(profile=Profile.SHOWN)
     secured = train(graph, preset, scheme, server_scheme("pairwise-masking"))
     clear = train(graph, preset, Plaintext(minimum_group=least_group(scheme)))
     assert secured.accuracy.test is not None
@@ -215,7 +215,7 @@ def test_other_parties_and_backbones_are_refused() -> None:
     """The channel must have the scheme's relays, and the backbone a name."""
     channel = channel_of(GRAPH)
     with pytest.raises(InputError, match="channel must join the parties of the graph and the scheme"):
-        clients_of(GRAPH, {NEIGHBOURS: RelayCoded()}, QUICK).train(channel)
+        clients_of(GRAPH, {NEIGHBOURS: RelayCoded(profile=Profile.SHOWN)}, QUICK).train(channel)
     with pytest.raises(UnknownNameError, match="gat"):
         train(GRAPH, backbone="gat")
 

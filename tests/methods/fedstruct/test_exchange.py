@@ -26,7 +26,7 @@ from fgl_secure.protocols.hop_adjacency import Pruning
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parties import hierarchy_of
@@ -44,7 +44,7 @@ EXCHANGES: dict[str, Exchange] = {
         MASKS, MASKS, sharing=FeatureSharing.QUERIES, delivery=GradientDelivery.OWNER, rule=AuditRule(1.0, 1)
     ),
     "hopwise": HopwiseExchange(Plaintext()),
-    "hopwise over relays": HopwiseExchange(RelayCoded(k_min=1), MASKS),
+    "hopwise over relays": HopwiseExchange(RelayCoded(k_min=1, profile=Profile.SHOWN), MASKS),
 }
 HOPWISE = ("hopwise", "hopwise over relays")
 

@@ -18,7 +18,7 @@ from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.structure import HOP_GRADIENTS, HOP_SUMS, OWN_HOP_ROWS, HeldRows, Hopwise
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.packing import Array
@@ -46,7 +46,7 @@ def hopwise(
     return found, channel
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1)], ids=str)
+@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)], ids=str)
 def test_embeddings_and_gradients_are_those_of_the_power(graph: FederatedGraph, scheme: Scheme) -> None:
     """Forward and backward agree with A-bar computed centrally, to the precision of fixed point."""
     found, _ = hopwise(graph, scheme)

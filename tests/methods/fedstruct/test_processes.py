@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fgl_secure.coins import SimulationCoins, SystemCoins
@@ -35,12 +33,11 @@ from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from tests.graphs import two_communities
-from tests.training.processes.runs import apart, same_everywhere
+from tests.training.processes.runs import Reports, agree, apart, in_lockstep, same_everywhere
 
 SMALL: FedStructPreset = replace(
     fedstruct_preset("honest", "Cora"), epochs=2, hops=3, kept=None, structure_width=8, structure_hidden=(8,),
@@ -63,7 +60,9 @@ RUNS: dict[str, tuple[FedStructTask, bool]] = {
         FedStructTask(SMALL, RowExchange(MASKS, MASKS, sharing=QUERIES, delivery=OWNER, rule=None)), False
     ),
     "hop by hop": (FedStructTask(SMALL, HopwiseExchange(Plaintext(minimum_group=2), MASKS)), True),
-    "hop by hop over relays": (FedStructTask(SMALL, HopwiseExchange(RelayCoded(k_min=2), MASKS)), True),
+    "hop by hop over relays": (
+        FedStructTask(SMALL, HopwiseExchange(RelayCoded(k_min=2, profile=Profile.SHOWN), MASKS)), True
+    ),
     "degrees, pruned as a matrix": (
         FedStructTask(replace(SMALL, structure_width=12, kept=5), RowExchange(MASKS, MASKS), "degree"), True
     ),
@@ -88,7 +87,6 @@ RUNS: dict[str, tuple[FedStructTask, bool]] = {
     ),
     "nothing shared": (FedStructTask(SMALL, NoExchange()), True),
 }  # fmt: skip
-Reports = dict[int, dict[str, Array]]
 
 
 @pytest.fixture(scope="module")
@@ -97,20 +95,7 @@ def graph() -> FederatedGraph:
 
 
 def in_one_process(job: Job) -> Reports:
-    """What the programs of all clients report."""
-    process = job.opened(job.channel(SimulationCoins(0)))
-    process.begin()
-    number = 0
-    while process.round(number):
-        number += 1
-    return {silo: program.report for silo, program in enumerate(process.programs)}
-
-
-def check(found: Reports, expected: Mapping[int, Mapping[str, Array]]) -> None:
-    for silo, report in expected.items():
-        assert found[silo].keys() == report.keys()
-        for name, value in report.items():
-            assert np.array_equal(found[silo][name], value, equal_nan=True), name
+    return in_lockstep(job.opened(job.channel(SimulationCoins(0))))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -119,7 +104,7 @@ def test_training_is_that_of_one_process(graph: FederatedGraph, name: str) -> No
     task, put_down = RUNS[name]
     job = clients_of(graph, task)
     expected, found = in_one_process(job), apart(job, put_down=put_down)
-    check(found, expected)
+    agree(found, expected)
     figures = ("losses", "selected round", "test", "validation", "theta")
     assert same_everywhere({silo: {name: report[name] for name in figures} for silo, report in found.items()})
 
@@ -128,7 +113,7 @@ def test_another_seed_trains_something_else(graph: FederatedGraph) -> None:
     """The comparison can fail."""
     task, _ = RUNS["masked"]
     with pytest.raises(AssertionError):
-        check(apart(clients_of(graph, replace(task, seed=1))), in_one_process(clients_of(graph, task)))
+        agree(apart(clients_of(graph, replace(task, seed=1))), in_one_process(clients_of(graph, task)))
 
 
 def test_the_server_is_sent_parts_of_sums_and_nothing_else(graph: FederatedGraph) -> None:

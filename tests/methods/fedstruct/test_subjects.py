@@ -24,7 +24,7 @@ from fgl_secure.methods.fedstruct.scenarios import CONTROLS
 from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Circumstance, Role, Secret
 from fgl_secure.schemes import assignment
 from tests.attacks.structure.hop_runs import scale_free
@@ -41,7 +41,7 @@ QUICK = FedStruct(epochs=1, hops=2)
 
 def exchange(text: str, method: FedStruct = QUICK) -> RowExchange | HopwiseExchange:
     """What a scheme makes of the exchange of structure."""
-    return exchange_of(method, assignment(text, FedStruct.topologies, FedStruct.usual))
+    return exchange_of(method, assignment(text, FedStruct.topologies, method.usual))
 
 
 @pytest.mark.parametrize("name", ON_STRUCTURE)
@@ -113,7 +113,7 @@ def test_claims_follow_the_choice() -> None:
     assert published.broken_by(Secret.LABEL, {Role.SERVER: 1}, Circumstance.ANY) is None
     queries = claim_of(RowExchange(sharing=FeatureSharing.QUERIES, rule=None), "hop2vec", 5)
     assert queries.broken_by(Secret.STRUCTURE_FEATURE, {Role.SILO: 1}, Circumstance.ANY) is not None
-    hopwise = claim_of(HopwiseExchange(RelayCoded()), "hop2vec", 5)
+    hopwise = claim_of(HopwiseExchange(RelayCoded(profile=Profile.SHOWN)), "hop2vec", 5)
     assert hopwise.broken_by(Secret.FOREIGN_EDGE, {Role.SILO: 1}, Circumstance.ANY) is None
     assert hopwise.broken_by(Secret.EMBEDDING, {Role.RELAY: 1}, Circumstance.ANY) is not None
 
@@ -172,7 +172,7 @@ def test_names_tell_what_differs_from_the_default() -> None:
     """A label has the sharing, the audit and the delivery in it."""
     chosen = FedStruct(sharing="queries", delivery="owner", pooled=True)
     assert name_of(exchange("ckks", chosen)) == "ckks[queries,tau=0.9,pooled,to owners]"
-    assert name_of(exchange("relay-coded")) == f"hopwise[relay-coded[p={MERSENNE_61}]]"
+    assert name_of(exchange("relay-coded")) == f"hopwise[relay-coded[p={MERSENNE_61},graph-shown]]"
 
 
 def test_the_topology_says_how_structure_is_exchanged() -> None:

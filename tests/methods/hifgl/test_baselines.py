@@ -22,7 +22,7 @@ from fgl_secure.methods.hifgl.baselines import (
     train_framework,
 )
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.training.loop import TrainingResult
@@ -153,7 +153,9 @@ def test_any_scheme_carries_the_sums() -> None:
 
 def test_gradients_over_relays_are_coded() -> None:
     """As HiFGL has them by default, with relays enough; losses are those in the clear, up to fixed-point error."""
-    secured = train_framework(HIFGL, GRAPH, QUICK, backbone="sage", seed=0, scheme=RelayCoded(k_min=1))
+    secured = train_framework(
+        HIFGL, GRAPH, QUICK, backbone="sage", seed=0, scheme=RelayCoded(k_min=1, profile=Profile.SHOWN)
+    )
     assert np.allclose(secured.losses, train(HIFGL, backbone="sage").losses, atol=0.02)
     assert secured.transcript.parties.counts[Role.RELAY] == 3
     assert any(batch.phase is Phase.PRODUCT_SHARES for batch in secured.transcript.messages)

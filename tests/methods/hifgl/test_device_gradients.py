@@ -14,7 +14,7 @@ from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.wire import SUM
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training import gradient_sums as of_members
@@ -67,7 +67,7 @@ def factors_of(backbone: str, preset: Preset) -> Caught:
     return method
 
 
-SCHEMES = (RelayCoded(k_min=3, T=2, R=3), CodedProducts(k_min=3))
+SCHEMES = (RelayCoded(k_min=3, T=2, R=3, profile=Profile.SHOWN), CodedProducts(k_min=3))
 schemes = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 
 
@@ -143,7 +143,7 @@ def test_a_silos_process_has_the_bits_of_one_process() -> None:
     """Whether devices are hosted by their silo or talk to relays: gradients, and other rows."""
     caught = factors_of("sage", QUICK)
     sizes = tuple(np.bincount(GRAPH.silo_of).tolist())
-    for scheme in (*SCHEMES, RelayCoded(k_min=13), CodedProducts(k_min=13)):
+    for scheme in (*SCHEMES, RelayCoded(k_min=13, profile=Profile.SHOWN), CodedProducts(k_min=13)):
         whole = summed(scheme)[0].sums(caught.factors, Step(0))
         for silo in range(len(sizes)):
             own = [
@@ -159,8 +159,8 @@ def test_a_silos_process_has_the_bits_of_one_process() -> None:
 def test_the_silo_is_sent_nothing_but_sums(backbone: str, preset: Preset) -> None:
     """Under the scheme no device's gradient travels in the clear; the clear path, by the same judge, sends each."""
     recorded = []
-    coded = {"neighbours": RelayCoded(), "members": CodedProducts()}
-    for chosen in (coded, {"neighbours": RelayCoded()}, {"neighbours": Plaintext()}):
+    coded = {"neighbours": RelayCoded(profile=Profile.SHOWN), "members": CodedProducts()}
+    for chosen in (coded, {"neighbours": RelayCoded(profile=Profile.SHOWN)}, {"neighbours": Plaintext()}):
         parties = hierarchy_of(GRAPH, helpers_of(chosen.values()))
         channel = Channel(parties, SimulationCoins(0), Recording.everything())
         silos_of(GRAPH, chosen, preset, backbone=backbone).opened(channel).round(0)
@@ -248,10 +248,10 @@ def test_a_small_silo_learns_from_the_others_alone(scheme: RelayCoded) -> None:
 def test_wide_gradients_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A matrix beyond the largest part is summed row by row of it, each part a step of its own, to the same sums."""
     factors = factors_of("gcn", QUICK).factors
-    whole, _ = summed(RelayCoded())
+    whole, _ = summed(RelayCoded(profile=Profile.SHOWN))
     expected = whole.sums(factors, Step(0))
     monkeypatch.setattr(of_members, "LARGEST_PART", 24 * 8)
-    parted, channel = summed(RelayCoded())
+    parted, channel = summed(RelayCoded(profile=Profile.SHOWN))
     found = parted.sums(factors, Step(0))
     assert all(np.array_equal(a, b) for a, b in zip(expected, found, strict=True))
     parts = {b.step.part for b in channel.transcript.messages if b.phase is Phase.SHARES}

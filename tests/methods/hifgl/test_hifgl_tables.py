@@ -129,9 +129,12 @@ def test_algorithms_that_are_missing_are_rows_without_our_figure() -> None:
     assert by_method["FedProx-GCN"] == by_method["FedAvg-GCN"]
 
 
-def test_command_prints_json_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    """`reproduce hifgl-table3 --json` on the embedded data set: one object, 18 rows, no printed numbers."""
-    words = ["reproduce", "hifgl-table3", "--datasets", "digits", "--seeds", "2", "--epochs", "2", "--json"]
+def test_command_prints_json_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`reproduce hifgl-table3 --json -q` on the embedded data set: one object, 18 rows, no printed numbers."""
+    words = ["reproduce", "hifgl-table3", "--datasets", "digits", "--seeds", "2", "--epochs", "2", "--json", "-q"]
+    monkeypatch.chdir(tmp_path)
     assert main(words) == OK
     said = capsys.readouterr()
     data = json.loads(said.out)
@@ -141,9 +144,12 @@ def test_command_prints_json_and_nothing_else(capsys: pytest.CaptureFixture[str]
     assert {(row["paper_mean"], row["paper_std"], row["within"]) for row in data["rows"]} == {(None, None, None)}
 
 
-def test_command_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_prints_a_table(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Without --json the title and a line for each figure are printed."""
-    assert main(["reproduce", "hifgl-fig5", "--datasets", "digits", "--seeds", "1", "--epochs", "1"]) == OK
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "hifgl-fig5", "--datasets", "digits", "--seeds", "1", "--epochs", "1", "-q"]) == OK
     said = capsys.readouterr()
     assert said.err == ""
     assert said.out.startswith("HiFGL (KDD 2024), Figure 5")

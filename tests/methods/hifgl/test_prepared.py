@@ -15,10 +15,13 @@ from fgl_secure.errors import (
     InputError,
     UnknownNameError,
 )
-from fgl_secure.graph import Data
+from fgl_secure.graph import Data, FederatedGraph, Graph
+from fgl_secure.graph.split import random_split
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
+from tests.graphs import two_communities
 
 
 def prepared(
@@ -79,6 +82,49 @@ def test_rules_are_checked_before_anything_runs(
         prepared(scheme, data, seed=seed)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def of_edges(graph: FederatedGraph, pairs: list[tuple[int, int]], *, directed: bool = False) -> FederatedGraph:
+    """The devices of a graph, split between training, validation and test in turn, with other edges."""
+    there = np.array(pairs).T
+    edges = there if directed else np.concatenate([there, there[::-1]], axis=1)
+    nodes = graph.num_devices
+    of = Graph.from_arrays("small", graph.graph.features, graph.graph.labels, edges)
+    return FederatedGraph.from_assignment(of, np.arange(nodes) % 2, random_split(nodes, 0))
+
+
+def test_relays_dont_see_the_graph_unless_noise_is_added() -> None:
+    """The default hides it; noise is counted for an edge's own rows, so that partners are all neighbours."""
+    (default,) = HiFGL().plan(None, ["server=pairwise-masking"], device="cpu").subjects
+    assert default.name == "relay-coded,server=pairwise-masking"
+    (noisy,) = (
+        HiFGL(epochs=1, privacy=EmbeddingPrivacy(8.0)).plan(None, ["server=pairwise-masking"], device="cpu").subjects
+    )
+    assert noisy.name == "relay-coded[graph-shown]+dp,server=pairwise-masking"
+
+
+def test_a_directed_graph_is_refused_where_partners_are_chosen() -> None:
+    """With the remedy in the message; relays that may see who sends to whom add its rows up."""
+    graph = of_edges(two_communities(), [(v, (v + k) % 40) for v in range(40) for k in (1, 2)], directed=True)
+    with pytest.raises(InputError, match=r"take relay-coded\[graph-shown\]"):
+        HiFGL(epochs=1).plan(graph, ["relay-coded"], device="cpu")
+    assert HiFGL(epochs=1).plan(graph, ["relay-coded[k_min=1,graph-shown]"], device="cpu").subjects
+
+
+@pytest.mark.parametrize(
+    ("scheme", "message"),
+    [
+        ("relay-coded[k_min=6]", "no device has more than 5 others within reach"),
+        ("relay-coded[k_min=3,skip]", "no device has more than 2 neighbours"),
+        ("relay-coded[k_min=3,graph-shown]", "no device has more than 2 neighbours"),
+    ],
+)
+def test_a_scheme_that_computes_no_sum_is_refused(scheme: str, message: str) -> None:
+    """Six devices in a ring: with the help of others each has five within reach, without it two."""
+    ring = of_edges(two_communities(devices=6), [(v, (v + 1) % 6) for v in range(6)])
+    with pytest.raises(InputError, match=message):
+        HiFGL(epochs=1).plan(ring, [scheme], device="cpu")
+    assert HiFGL(epochs=1).plan(ring, ["relay-coded[k_min=3]"], device="cpu").subjects
 
 
 @pytest.mark.parametrize("epochs", [0, -1])

@@ -22,7 +22,7 @@ from fgl_secure.methods.hifgl.privacy import perturbed, releases
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.perturbed import Perturbed
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset
@@ -72,7 +72,7 @@ def test_a_budget_below_one_round_is_an_error() -> None:
 def test_noise_is_split_where_single_messages_are_hidden() -> None:
     """Under relay-coded k_min senders make up the noise of a sum; in the clear every message has all of it."""
     choice = EmbeddingPrivacy(4.0)
-    hidden = perturbed(RelayCoded(k_min=3), choice, QUICK, GRAPH)
+    hidden = perturbed(RelayCoded(k_min=3, profile=Profile.SHOWN), choice, QUICK, GRAPH)
     shown = perturbed(Plaintext(), choice, QUICK, GRAPH)
     assert (hidden.settings.honest, shown.settings.honest) == (3, 1)
     assert hidden.settings.sigma == pytest.approx(shown.settings.sigma, rel=0.01)
@@ -141,7 +141,7 @@ def test_a_noisy_protocol_can_be_audited(tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", x=words, y=np.arange(60) % 2, edge_index=edges)
     data = Data(str(tmp_path / "wide.npz"), silos=2)
     report = audit(HiFGL(epochs=1, privacy=EmbeddingPrivacy(4.0)), data, "relay-coded", device="cpu")
-    assert report.run["protocol"] == "relay-coded+dp"
+    assert report.run["protocol"] == "relay-coded[graph-shown]+dp"
     read = [r.value for r in report.records if r.attack in ("fingerprint-device", "differencing-device")]
     assert read
     assert max(read) == 0

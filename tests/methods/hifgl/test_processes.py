@@ -17,11 +17,10 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.job import Job
 from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
-from tests.training.processes.runs import apart
+from tests.training.processes.runs import Reports, agree, apart, in_lockstep
 
 HIFGL: Preset = replace(HONEST, epochs=3, hidden=8)
 
@@ -39,18 +38,27 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "published aggregation": (replace(HIFGL, published_aggregation=True), "gcn", 1),
 }
 OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
-    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1), False),
-    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4), False),
-    "edges within splits alone": (replace(HIFGL, split_restricted=True), "gcn", RelayCoded(k_min=1), False),
-    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4), True),
-    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17), True),
-    "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1), True),
-    "sage, coded": (HIFGL, "sage", RelayCoded(k_min=4), True),
-    "gat, coded": (replace(HIFGL, epochs=2), "gat", RelayCoded(k_min=1), True),
-    "sums of features kept, coded": (replace(HIFGL, static_first_layer=True), "gcn", RelayCoded(k_min=1), True),
+    "gcn": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), False),
+    "sage, small groups refused": (HIFGL, "sage", RelayCoded(k_min=4, profile=Profile.SHOWN), False),
+    "edges within splits alone": (
+        replace(HIFGL, split_restricted=True),
+        "gcn",
+        RelayCoded(k_min=1, profile=Profile.SHOWN),
+        False,
+    ),
+    "T = 2": (replace(HIFGL, epochs=1), "gcn", RelayCoded(T=2, R=4, profile=Profile.SHOWN), True),
+    "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17, profile=Profile.SHOWN), True),
+    "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
+    "sage, coded": (HIFGL, "sage", RelayCoded(k_min=4, profile=Profile.SHOWN), True),
+    "gat, coded": (replace(HIFGL, epochs=2), "gat", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
+    "sums of features kept, coded": (
+        replace(HIFGL, static_first_layer=True),
+        "gcn",
+        RelayCoded(k_min=1, profile=Profile.SHOWN),
+        True,
+    ),
 }
 """The preset, the backbone, the scheme of rows, and whether gradients are coded."""
-Reports = dict[int, dict[str, Array]]
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +67,7 @@ def graph() -> FederatedGraph:
 
 
 def in_one_process(job: Job) -> Reports:
-    """What the programs of all silos report."""
-    process = job.opened(job.channel(SimulationCoins(0)))
-    process.begin()
-    number = 0
-    while process.round(number):
-        number += 1
-    return {silo: program.report for silo, program in enumerate(process.programs)}
-
-
-def check(found: Reports, expected: Reports) -> None:
-    for silo, report in expected.items():
-        assert found[silo].keys() == report.keys()
-        for name, value in report.items():
-            assert np.array_equal(found[silo][name], value, equal_nan=True), name
+    return in_lockstep(job.opened(job.channel(SimulationCoins(0))))
 
 
 @pytest.mark.parametrize("name", IN_THE_CLEAR)
@@ -82,7 +77,7 @@ def test_training_in_the_clear_is_that_of_one_process(graph: FederatedGraph, nam
     schemes: dict[str, Scheme] = {"neighbours": Plaintext(minimum_group=minimum), "server": Plaintext()}
     put_down = name != "three layers, large groups"
     job = silos_of(graph, schemes, preset, backbone=backbone)
-    check(apart(job, put_down=put_down), in_one_process(job))
+    agree(apart(job, put_down=put_down), in_one_process(job))
 
 
 @pytest.mark.parametrize("name", OVER_RELAYS)
@@ -92,7 +87,7 @@ def test_training_over_relays_is_that_of_one_process(graph: FederatedGraph, name
     members = CodedProducts.over(scheme) if coded else scheme
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": members, "server": PairwiseMasking()}
     job = silos_of(graph, schemes, preset, backbone=backbone)
-    check(apart(job, put_down=name in ("gcn", "sums of features kept, coded")), in_one_process(job))
+    agree(apart(job, put_down=name in ("gcn", "sums of features kept, coded")), in_one_process(job))
 
 
 PATHS = np.arange(48).reshape(16, 3)
@@ -110,16 +105,16 @@ def test_training_between_partners_is_that_of_one_process(graph: FederatedGraph,
     edges = np.concatenate([there, there[::-1]], axis=1)
     edges = edges[:, np.lexsort(edges)]
     paths = replace(graph, graph=replace(graph.graph, edges=read_only(edges)), silo_of=read_only(np.arange(48) % 3))
-    scheme = RelayCoded(profile=Profile.ANON, k_min=k_min, max_degree=4)
+    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4)
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(paths, schemes, replace(HIFGL, epochs=2))
-    check(apart(job, put_down=put_down), in_one_process(job))
+    agree(apart(job, put_down=put_down), in_one_process(job))
 
 
 def test_relays_leave_nothing_in_the_clear(graph: FederatedGraph) -> None:
     """In the clear silos send each other values; over relays they tell each other tags, and relays answer sums."""
     phases = {}
-    for rows in (Plaintext(), RelayCoded(k_min=1)):
+    for rows in (Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)):
         job = silos_of(graph, rows, replace(HIFGL, epochs=1))
         channel = job.channel(SystemCoins(), Recording.everything())
         apart(job, channel)

@@ -187,7 +187,14 @@ def test_a_static_first_layer_is_sent_once() -> None:
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage"])
-@pytest.mark.parametrize("scheme", [RelayCoded(k_min=1), RelayCoded(T=2, R=4), RelayCoded(profile=Profile.ANON)])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        RelayCoded(k_min=1, profile=Profile.SHOWN),
+        RelayCoded(T=2, R=4, profile=Profile.SHOWN),
+        RelayCoded(profile=Profile.HIDDEN),
+    ],
+)
 def test_relays_train_the_plaintext_model_of_the_same_least_group(scheme: RelayCoded, backbone: str) -> None:
     """Over relays, with gradients summed as well, losses agree with plaintext to 1e-4 and accuracies are the same."""
     channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
@@ -199,7 +206,7 @@ def test_relays_train_the_plaintext_model_of_the_same_least_group(scheme: RelayC
 
 def test_parameter_gradients_reach_silos_in_the_clear_or_not_at_all() -> None:
     """As published every device's gradient is a message to its silo; over relays there is no such message."""
-    scheme = RelayCoded()
+    scheme = RelayCoded(profile=Profile.SHOWN)
     channel = Channel(hierarchy_of(GRAPH, scheme.helpers), SimulationCoins(0))
     silos_of(GRAPH, scheme, QUICK).train(channel)
     phases = {batch.phase for batch in channel.transcript.messages}

@@ -16,6 +16,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Role, Step
+from fgl_secure.training.parties import neighbour_sums
 from tests.attacks.recorded import random_graph, words
 
 FIRST = Step(0, 0)
@@ -46,7 +47,7 @@ def test_features_that_are_words_stay_as_they_are() -> None:
     assert np.array_equal(as_words(shifted), graph.features)
 
 
-@pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(k_min=1)])
+@pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
 def test_absent_devices_send_nothing_and_are_noted(scheme: Scheme) -> None:
     """In every round the messages and the notes are those of the devices that are present, at both observers."""
     graph = sparse_graph()
@@ -66,11 +67,25 @@ def test_absent_devices_send_nothing_and_are_noted(scheme: Scheme) -> None:
     assert all(np.array_equal(secrets[0], other) for other in secrets)
 
 
-def test_nobody_can_be_left_out_behind_proxies() -> None:
-    """Where silos send for their devices there is no run with drop-outs."""
-    scheme = RelayCoded(k_min=1, profile=Profile.ANON)
-    assert drop_out_run(scheme, sparse_graph(), 0) is None
-    assert [run.scenario for run in special_runs(scheme, sparse_graph(), 0)] == [STATIC_ROWS]
+def test_devices_drop_out_behind_proxies() -> None:
+    """Where silos hand messages on devices are left out as elsewhere, and fetch their own sums all the same.
+
+    Who is there sends D messages to each relay, so that the number of all says how many are not.
+    """
+    scheme, graph = RelayCoded(k_min=1), sparse_graph()
+    run, rules = drop_out_run(scheme, graph, 0), scheme.partnering(neighbour_sums(graph))
+    assert run is not None
+    assert rules is not None
+    devices, missing = run.transcript.parties.counts[Role.DEVICE], []
+    for number in range(10):
+        of_round = [batch for batch in run.transcript.messages if batch.step.round == number]
+        assert {batch.messages for batch in of_round if batch.phase is Phase.FETCH} == {devices}
+        there, rest = divmod(sum(b.messages for b in of_round if b.phase is Phase.SHARE_SEEDS), rules.most)
+        assert rest == 0
+        missing.append(devices - there)
+    assert min(missing) >= 0
+    assert sum(missing) > 0
+    assert {each.scenario for each in special_runs(scheme, graph, 0)} == {STATIC_ROWS, DROP_OUTS}
 
 
 def test_the_published_scheme_has_all_three() -> None:

@@ -18,7 +18,7 @@ from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCollective
 from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.relays import Relays, Standing
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Role, Secret, Step, encode, simulate
 from fgl_secure.runtime.packing import named_from_bytes, named_to_bytes
@@ -389,7 +389,7 @@ def test_devices_in_several_sums_are_refused() -> None:
 
 def test_schemes_of_rows_become_schemes_of_products() -> None:
     """Everything of a relay-coded scheme stays, with relays enough; it serves members alone, and says what it hides."""
-    rows = RelayCoded(T=2, R=3, k_min=4, bound=3.0)
+    rows = RelayCoded(T=2, R=3, k_min=4, bound=3.0, profile=Profile.SHOWN)
     found = CodedProducts.over(rows)
     assert (found.T, found.R, found.k_min, found.bound) == (2, 5, 4, 3.0)
     assert CodedProducts.over(replace(rows, R=9)).R == 9

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.relays import AGREED_ROWS
 from fgl_secure.runtime import PAYLOAD, Messages, Phase, Role, Step, Tampered
 from fgl_secure.runtime.channel import Loss, Tamper
 from tests.protocols.conformance import ideal
 from tests.protocols.relay_coded.test_faults import IDEAL, STEP, VALUES, Ids, Outcome, meshed, run, without
 
-SCHEME = RelayCoded(bound=16.0, k_min=1, T=1, R=3)
+SCHEME = RelayCoded(bound=16.0, k_min=1, T=1, R=3, profile=Profile.SHOWN)
 DEVICES, RELAYS = (meshed(3).directory.ids(role).tolist() for role in (Role.DEVICE, Role.RELAY))
 
 

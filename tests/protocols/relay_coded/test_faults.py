@@ -221,10 +221,10 @@ def same_shapes(one: Fields, other: Fields) -> bool:
 
 
 SCHEMES = (
-    RelayCoded(bound=16.0, k_min=1),
-    RelayCoded(bound=16.0, k_min=1, R=3, resends=0),
-    RelayCoded(bound=16.0, k_min=2, T=2, R=5),
-    RelayCoded(bound=16.0, k_min=1, profile=Profile.ANON),
+    RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN),
+    RelayCoded(bound=16.0, k_min=1, R=3, resends=0, profile=Profile.SHOWN),
+    RelayCoded(bound=16.0, k_min=2, T=2, R=5, profile=Profile.SHOWN),
+    RelayCoded(bound=16.0, k_min=1, profile=Profile.HIDDEN),
 )
 
 
@@ -238,7 +238,7 @@ def test_whatever_the_network_does_no_sum_is_wrong(scheme: RelayCoded, phase: Ph
     """
     hostile = Hostile(phase, act)
     end = run(scheme, tamper=hostile)
-    if phase is Phase.SHARE_SEEDS and scheme.profile is Profile.BASE:
+    if phase is Phase.SHARE_SEEDS and scheme.profile is Profile.SHOWN:
         assert hostile.acted == 0
         return
     assert hostile.acted
@@ -259,7 +259,7 @@ def test_whatever_the_network_does_no_sum_is_wrong(scheme: RelayCoded, phase: Ph
 def test_one_relays_lost_answers_are_made_up_for(phase: Phase, act: Act) -> None:
     """With a relay to spare, what happens to the answers of one of them changes no sum, and it is noted."""
     relay = int(meshed(3).directory.ids(Role.RELAY)[1])
-    end = run(RelayCoded(bound=16.0, k_min=1, R=3), tamper=Hostile(phase, act, relay))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=3, profile=Profile.SHOWN), tamper=Hostile(phase, act, relay))
     assert end.sums is not None
     assert np.allclose(end.sums, IDEAL, atol=1e-4)
     assert "arrived cut or changed" in end.incidents
@@ -272,7 +272,7 @@ def test_authentication_is_what_catches_a_changed_share() -> None:
     def by_sender(messages: Messages, _: Fields | None) -> Tampered:
         return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
 
-    end = run(RelayCoded(bound=16.0, k_min=1), tamper=Hostile(Phase.SHARES, by_sender))
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=Hostile(Phase.SHARES, by_sender))
     assert end.sums is not None
     assert not is_of_some(end.sums)
 
@@ -304,7 +304,7 @@ def test_devices_that_drop_out_take_their_messages_with_them(
         return there
 
     end = run(scheme, loss=arrives)
-    if scheme.profile is Profile.ANON:  # silos forward for their devices, which drop out of nothing here
+    if scheme.profile is Profile.HIDDEN:  # silos forward for their devices, which drop out of nothing here
         assert end.sums is not None
         assert np.allclose(end.sums, IDEAL, atol=1e-4)
         return
@@ -360,7 +360,7 @@ def test_resends_under_anon_tell_silos_no_tag() -> None:
             once.append(1)
         return there
 
-    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.ANON), loss=arrives)
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.HIDDEN), loss=arrives)
     (asked,) = [b for b in end.transcript.messages if b.phase is Phase.RESENDS]
     assert asked["slot"].tolist() == list(range(5))
     assert set(asked.fields or {}) == {"slot"}
@@ -400,7 +400,7 @@ def test_a_relay_to_spare_may_die_at_any_time(profile: Profile, since: Phase, wh
 def test_without_a_relay_to_spare_the_run_stops(since: Phase) -> None:
     """With R = T + 1 the death of a relay stops the run, and the message says which relays are missing."""
     relay = int(meshed(2).directory.ids(Role.RELAY)[1])
-    end = run(RelayCoded(bound=16.0, k_min=1), loss=without_relay(relay, since))
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), loss=without_relay(relay, since))
     assert end.sums is None
     assert "without relay" in str(end.error)
     assert "relay 1" in str(end.error)
@@ -426,7 +426,7 @@ def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
 def test_a_relay_that_lies_is_named_and_corrected(phase: Phase, which: int) -> None:
     """With R = T + 3 one relay with wrong sums or counts is located and named, and the sums are right."""
     relay = int(meshed(4).directory.ids(Role.RELAY)[which])
-    end = run(RelayCoded(bound=16.0, k_min=1, R=4), tamper=lying(relay, phase))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=4, profile=Profile.SHOWN), tamper=lying(relay, phase))
     assert end.sums is not None
     assert np.allclose(end.sums, IDEAL, atol=1e-4)
     assert {i.party for i in end.transcript.incidents} == {Party(Role.RELAY, which)}
@@ -436,7 +436,7 @@ def test_two_relays_that_lie_are_corrected_among_six() -> None:
     """With R = T + 5 two relays that lie in different ways are named and corrected."""
     relays = meshed(6).directory.ids(Role.RELAY)
     one, other = lying(int(relays[0])), lying(int(relays[4]), Phase.COUNTS)
-    end = run(RelayCoded(bound=16.0, k_min=1, R=6), tamper=lambda *a: one(*a) or other(*a))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=6, profile=Profile.SHOWN), tamper=lambda *a: one(*a) or other(*a))
     assert end.sums is not None
     assert np.allclose(end.sums, IDEAL, atol=1e-4)
     assert {i.party.index for i in end.transcript.incidents} == {0, 4}
@@ -449,7 +449,7 @@ def test_two_relays_that_lie_are_corrected_among_six() -> None:
 def test_a_lie_that_cannot_be_located_stops_the_run(phase: Phase, knows: str) -> None:
     """With R = T + 2 a wrong sum or count is noticed and cannot be located: the run stops and says what it knows."""
     relay = int(meshed(3).directory.ids(Role.RELAY)[2])
-    end = run(RelayCoded(bound=16.0, k_min=1, R=3), tamper=lying(relay, phase))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=3, profile=Profile.SHOWN), tamper=lying(relay, phase))
     assert end.sums is None
     with pytest.raises(ProtocolError, match=knows):
         raise end.error or AssertionError
@@ -462,7 +462,7 @@ def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
         wrong = messages.phase is Phase.ROSTERS and messages.step == STEP and PAYLOAD in messages.fields
         return Tampered.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
 
-    end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert end.sums is not None
     assert np.allclose(end.sums, IDEAL, atol=1e-4)
     assert len([b for b in end.transcript.messages if b.phase is Phase.ROSTERS and b.step == STEP]) > 1
@@ -478,7 +478,7 @@ def different_header(messages: Messages) -> Tampered | None:
 
 def test_a_sender_with_two_tags_for_one_message_is_named() -> None:
     """Headers that differ between relays stop the run, which names their sender."""
-    end = run(RelayCoded(bound=16.0, k_min=1), tamper=different_header)
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=different_header)
     assert end.sums is None
     assert "device 0 must send the same header to every relay" in str(end.error)
 
@@ -494,7 +494,7 @@ def test_two_contents_under_one_slot_are_named() -> None:
         again["share"][-1] ^= 1
         return Tampered(rows, again)
 
-    end = run(RelayCoded(bound=16.0, k_min=1), tamper=tamper)
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert "device 0 must resend the same bytes or make a new attempt" in str(end.error)
 
 
@@ -513,7 +513,7 @@ def test_a_device_without_keys_is_left_out(act: Act | None) -> None:
         return np.arange(len(senders)) >= (phase is Phase.KEYS and act is None)
 
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss, tamper)
-    session = opened(RelayCoded(bound=16.0, k_min=1), channel, case.grouping, 2)
+    session = opened(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), channel, case.grouping, 2)
     for step in (EARLIER, STEP):
         assert np.allclose(session.sum(VALUES, step), ideal(case.grouping, without(VALUES, {0, 1})), atol=1e-4)
     noted = {i.party for i in channel.transcript.incidents if "did not agree on keys" in i.what}
@@ -529,7 +529,7 @@ def test_a_relay_takes_nothing_from_a_sender_without_keys() -> None:
         return np.asarray((senders != first) | (phase is not Phase.KEYS))
 
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss)
-    scheme = twins.with_devices(twins.SendsWithoutKeys)(RelayCoded(bound=16.0, k_min=1))
+    scheme = twins.with_devices(twins.SendsWithoutKeys)(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN))
     sums = opened(scheme, channel, case.grouping, 2).sum(VALUES, STEP)
     assert np.allclose(sums, ideal(case.grouping, without(VALUES, {0})), atol=1e-4)
     assert "device 0: 4 messages did not reach every relay and are left out" in "\n".join(
@@ -545,7 +545,7 @@ def test_a_relay_that_tells_nobody_its_key_stops_the_set_up() -> None:
         return np.full(len(senders), phase is not Phase.KEYS or senders[0] not in case.directory.ids(Role.RELAY))
 
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything(), loss)
-    session = opened(RelayCoded(bound=16.0, k_min=1), channel, case.grouping, 2)
+    session = opened(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), channel, case.grouping, 2)
     with pytest.raises(ProtocolError, match=r"public keys must arrive.* that of relay 0 did not reach device 0 or any"):
         session.sum(VALUES, STEP)
     assert {b.phase for b in channel.transcript.messages} == {Phase.KEYS}
@@ -557,7 +557,7 @@ def test_a_sender_without_its_tag_sends_nothing() -> None:
     def arrives(phase: Phase, step: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:
         return np.arange(len(senders)) >= (step == STEP and phase is Phase.TAGS)
 
-    end = run(RelayCoded(bound=16.0, k_min=1), loss=arrives)
+    end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), loss=arrives)
     assert end.sums is not None
     wrong = np.abs(end.sums - IDEAL).max(axis=1) > 1e-4
     assert wrong.sum() == 1
@@ -588,8 +588,9 @@ STAGES = (
 @pytest.mark.parametrize("since", STAGES, ids=lambda phase: phase.name)
 @pytest.mark.parametrize(
     "scheme",
-    [RelayCoded(bound=16.0, k_min=2), RelayCoded(bound=16.0, k_min=2, T=2, R=4),
-     RelayCoded(bound=16.0, k_min=2, profile=Profile.ANON)],
+    [RelayCoded(bound=16.0, k_min=2, profile=Profile.SHOWN),
+     RelayCoded(bound=16.0, k_min=2, T=2, R=4, profile=Profile.SHOWN),
+     RelayCoded(bound=16.0, k_min=2, profile=Profile.HIDDEN)],
     ids=lambda s: f"{s.name}-{s.R}",
 )  # fmt: skip
 def test_a_device_that_is_off_stops_nobody_else(scheme: RelayCoded, since: Phase, off: int) -> None:
@@ -637,10 +638,12 @@ def without_messages_of(dropped: set[int], scheme: RelayCoded) -> Loss:
     return arrives
 
 
-ANSWERS_WHAT_COUNTS = RelayCoded(bound=16.0, k_min=3, profile=Profile.ANON)
+ANSWERS_WHAT_COUNTS = RelayCoded(bound=16.0, k_min=3, profile=Profile.HIDDEN)
 
 
-@pytest.mark.parametrize("scheme", [ANSWERS_WHAT_COUNTS, RelayCoded(bound=16.0, k_min=3)], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scheme", [ANSWERS_WHAT_COUNTS, RelayCoded(bound=16.0, k_min=3, profile=Profile.SHOWN)], ids=lambda s: s.name
+)
 @pytest.mark.parametrize("dropped", [{1, 2, 3}, {0, 4, 5}, {2, 3}, {1}, set()], ids=str)
 def test_drop_outs_open_no_sum_below_k_min(scheme: RelayCoded, dropped: set[int]) -> None:
     """Whoever drops out, each sum that is opened has k_min rows that arrived, padding not counted."""

@@ -118,9 +118,9 @@ def hosts(parties: Directory) -> list[Ids]:
 
 
 SCHEMES = (
-    RelayCoded(k_min=1),
-    RelayCoded(k_min=1, T=2, R=4),
-    RelayCoded(k_min=1, profile=Profile.ANON, max_degree=5),
+    RelayCoded(k_min=1, profile=Profile.SHOWN),
+    RelayCoded(k_min=1, T=2, R=4, profile=Profile.SHOWN),
+    RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=5),
 )
 
 
@@ -188,8 +188,11 @@ def test_a_machine_that_forgets_its_steps_is_found() -> None:
 @pytest.mark.skipif(KeyAgreement.best() is KeyAgreement.X25519, reason="needs ML-KEM")
 def test_ends_that_agree_on_keys_in_two_ways_get_no_sum() -> None:
     """A silo that was told another key agreement than the relays: its keys are refused, and it is left without."""
-    one, other = RelayCoded(k_min=1), RelayCoded(k_min=1, keys=KeyAgreement.X25519)
-    assert (one.name, other.name) == ("relay-coded[k_min=1]", "relay-coded[k_min=1,x25519]")
+    one, other = (
+        RelayCoded(k_min=1, profile=Profile.SHOWN),
+        RelayCoded(k_min=1, keys=KeyAgreement.X25519, profile=Profile.SHOWN),
+    )
+    assert (one.name, other.name) == ("relay-coded[k_min=1,graph-shown]", "relay-coded[k_min=1,graph-shown,x25519]")
     assert "X25519 or ML-KEM-768 with" in " ".join(one.claim_for(Topology.example(NEIGHBOURS)).assumptions)
     assert "X25519 with" in " ".join(other.claim_for(Topology.example(NEIGHBOURS)).assumptions)
     run, deviating = Processes(one, put_down=False), Processes(other, put_down=False)
@@ -202,7 +205,7 @@ def test_ends_that_agree_on_keys_in_two_ways_get_no_sum() -> None:
 def test_topologies_that_it_does_not_serve_are_refused() -> None:
     """Sums for a client or a server have no tags; rows of integers have no fixed point."""
     grouping = meshed(2).grouping
-    scheme = RelayCoded()
+    scheme = RelayCoded(profile=Profile.SHOWN)
     assert scheme.refuses(Topology(NEIGHBOURS, grouping, 2)) is None
     assert scheme.refuses(Topology(MEMBERS, grouping, 2)) is None
     assert "relays add up" in str(scheme.refuses(Topology(CLIENTS, grouping, 2)))
@@ -216,7 +219,7 @@ def test_a_relay_that_is_told_no_messages_is_told_the_degree() -> None:
     case, nobody = meshed(2), np.empty(0, dtype=np.int64)
     helpers = case.directory.ids(Role.RELAY)
     nothing = Topology(NEIGHBOURS, Grouping(*[nobody] * 6), 2, helpers=helpers)
-    scheme, draws = RelayCoded(profile=Profile.ANON), OwnDraws(SystemCoins())
+    scheme, draws = RelayCoded(profile=Profile.HIDDEN), OwnDraws(SystemCoins())
     with pytest.raises(InputError, match="max_degree must be given to a process that is told no messages; found None"):
         scheme.machines(nothing, SESSION, draws, helpers[:1])
     assert len(replace(scheme, max_degree=4).machines(nothing, SESSION, draws, helpers[:1])) == 1
@@ -229,6 +232,6 @@ def test_members_are_summed_over_a_larger_field() -> None:
     whole = grouping_over(directory, silo_of, members, members, np.stack([members, silo_of]))
     silos = directory.ids(Role.SILO)
     grouping = replace(whole, group_owner=silos, group_custodian=silos)
-    fitted = RelayCoded(k_min=2).fitted(Topology(MEMBERS, grouping, 4))
+    fitted = RelayCoded(k_min=2, profile=Profile.SHOWN).fitted(Topology(MEMBERS, grouping, 4))
     assert (fitted.field.modulus, fitted.bound, fitted.fraction_bits) == (2**61 - 1, 2.0**16, 34)
     assert fitted.k_min == 2

@@ -17,7 +17,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement, KeyPair
 from fgl_secure.crypto.prg import BLOCK_BYTES, FieldStream, word_of
-from fgl_secure.crypto.streams import KeyedStreams, SeededStreams
+from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -103,20 +103,14 @@ def recorded() -> Iterator[list[Span]]:
     """All key stream that senders read masks from, while this lasts; relays expand the same seeds again."""
     spans: list[Span] = []
     at_relays: list[bool] = []
-    honest, of_seeds, expanded = KeyedStreams.uniform, SeededStreams.uniform, RealCryptography.expand
+    honest, expanded = KeyedStreams.uniform, RealCryptography.expand
 
     def uniform(self: Any, modulus: int, counts: Any, nonce: bytes, dtype: Any = None) -> Any:
         start, size = int.from_bytes(nonce, "big") * BLOCK_BYTES, word_of(modulus)[0].itemsize
-        spans.extend(
-            Span(key, start, start + int(count) * size) for key, count in zip(self._keys, counts, strict=True) if count
-        )
-        return honest(self, modulus, counts, nonce, dtype)
-
-    def seeded(self: Any, modulus: int, count: int, nonce: bytes, dtype: Any = None) -> Any:
-        size = count * word_of(modulus)[0].itemsize
         if not at_relays:
-            spans.extend(Span(seed + nonce, 0, size) for seed in self._seeds)
-        return of_seeds(self, modulus, count, nonce, dtype)
+            read = zip(self._keys, counts.tolist(), strict=True)
+            spans.extend(Span(key.tobytes(), start, start + count * size) for key, count in read if count)
+        return honest(self, modulus, counts, nonce, dtype)
 
     def expand(*known: Any) -> Any:
         at_relays.append(True)
@@ -126,7 +120,6 @@ def recorded() -> Iterator[list[Span]]:
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(KeyedStreams, "uniform", uniform)
-        monkeypatch.setattr(SeededStreams, "uniform", seeded)
         monkeypatch.setattr(RealCryptography, "expand", expand)
         yield spans
 
@@ -156,7 +149,11 @@ def whole_run(scheme: RelayCoded, twin: Twin = lambda scheme: scheme) -> tuple[l
     return spans, channel.transcript
 
 
-SCHEMES = (RelayCoded(k_min=1), RelayCoded(T=2, R=4), RelayCoded(T=2, R=3, profile=Profile.ANON))
+SCHEMES = (
+    RelayCoded(k_min=1, profile=Profile.SHOWN),
+    RelayCoded(T=2, R=4, profile=Profile.SHOWN),
+    RelayCoded(T=2, R=3, profile=Profile.HIDDEN),
+)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
@@ -182,7 +179,7 @@ FORGETTING: tuple[tuple[str, dict[str, Any]], ...] = (
 @pytest.mark.parametrize(("name", "gone"), FORGETTING, ids=[name for name, _ in FORGETTING])
 def test_a_nonce_that_forgets_something_is_found(name: str, gone: dict[str, Any]) -> None:
     """The same judge rejects a run whose counter blocks leave out any part of the step."""
-    spans, _ = whole_run(RelayCoded(k_min=1), under(twins.nonce_without(**gone)))
+    spans, _ = whole_run(RelayCoded(k_min=1, profile=Profile.SHOWN), under(twins.nonce_without(**gone)))
     assert overlaps(spans) > 0, name
 
 
@@ -196,7 +193,7 @@ def test_a_nonce_without_the_attempt_is_found() -> None:
 
 def test_one_key_for_all_senders_is_found() -> None:
     """The same judge rejects keys that do not depend on the pair."""
-    spans, _ = whole_run(RelayCoded(T=2, R=3), under(twins.OneKeyForAll))
+    spans, _ = whole_run(RelayCoded(T=2, R=3, profile=Profile.SHOWN), under(twins.OneKeyForAll))
     assert overlaps(spans) > 0
 
 
@@ -205,7 +202,7 @@ AGREEMENTS = sorted({KeyAgreement.X25519, KeyAgreement.best()})
 
 def test_simulations_repeat_whatever_the_library_draws() -> None:
     """Keys come from the caller's coins, although encapsulation draws randomness of its own."""
-    one, other = (agreements(RelayCoded(T=2, R=3)).at_senders for _ in range(2))
+    one, other = (agreements(RelayCoded(T=2, R=3, profile=Profile.SHOWN)).at_senders for _ in range(2))
     assert all(np.array_equal(keys, other[relay]) for relay, keys in one.items())
 
 
@@ -240,7 +237,7 @@ def agreements(scheme: RelayCoded) -> Agreements:
 
 def test_every_pair_has_a_key_of_its_own() -> None:
     """Six senders and three relays: eighteen different keys."""
-    found = agreements(RelayCoded(T=3, R=4)).at_senders
+    found = agreements(RelayCoded(T=3, R=4, profile=Profile.SHOWN)).at_senders
     keys = [row.tobytes() for each in found.values() for row in each]
     assert len(set(keys)) == len(keys) == 18
 
@@ -248,7 +245,7 @@ def test_every_pair_has_a_key_of_its_own() -> None:
 @pytest.mark.parametrize("keys", AGREEMENTS)
 def test_both_sides_derive_the_same_key(keys: KeyAgreement) -> None:
     """A relay, with its private key and the sender's public one, derives what the sender derives."""
-    found = agreements(RelayCoded(T=2, R=3, keys=keys))
+    found = agreements(RelayCoded(T=2, R=3, keys=keys, profile=Profile.SHOWN))
     assert set(found.at_senders) == set(found.at_relays)
     assert all(np.array_equal(keys, found.at_relays[relay]) for relay, keys in found.at_senders.items())
 
@@ -278,12 +275,13 @@ def test_public_keys_of_low_order_are_refused(point: bytes) -> None:
 
     channel = Channel(case.directory, SimulationCoins(0), tamper=offered)
     with pytest.raises(ProtocolError, match="low order"):
-        opened(RelayCoded(k_min=1), channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
+        opened(RelayCoded(k_min=1, profile=Profile.SHOWN), channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
 
 
 def first_bytes(key: bytes) -> bytes:
     """What a mask stream under a key begins with."""
-    return KeyedStreams([key]).uniform(256, np.array([32]), mask_nonce(Step(0))).astype(np.uint8).tobytes()
+    streams = KeyedStreams(np.frombuffer(key, dtype=np.uint8)[None])
+    return streams.uniform(256, np.array([32]), mask_nonce(Step(0))).astype(np.uint8).tobytes()
 
 
 def bits_that_matter(stream: Callable[[bytes], bytes]) -> int:
@@ -300,14 +298,15 @@ def test_key_material_enters_whole() -> None:
 
 
 def test_seeds_are_drawn_whole() -> None:
-    """Each of a seed's four words is drawn from 63 bits, no two seeds are equal, and each is a key of 32 bytes."""
-    case, scheme = meshed(3), RelayCoded(T=2, R=3, profile=Profile.ANON)
+    """Every one of a seed's 256 bits is 0 in some and 1 in others, and no two words of seeds are equal."""
+    case, scheme = meshed(3), RelayCoded(T=2, R=3, profile=Profile.HIDDEN)
     channel = Channel(case.directory, SimulationCoins(0), Recording.everything())
     opened(scheme, channel, case.grouping, 1).sum(np.ones((6, 1)), Step(0))
-    seeds = np.concatenate([b.values for b in channel.transcript.private if b.name == "seeds"])
+    sent = [b["seed"] for b in channel.transcript.messages if b.phase is Phase.SHARE_SEEDS]
+    seeds = np.concatenate(sent)
     assert seeds.shape == (2 * 24, 4)
     assert len(np.unique(seeds)) == seeds.size
-    assert (np.bitwise_or.reduce(seeds, axis=0) == 2**63 - 1).all()
+    assert (np.bitwise_or.reduce(seeds, axis=0) == -1).all()
     assert (np.bitwise_and.reduce(seeds, axis=0) == 0).all()
 
 
@@ -332,8 +331,9 @@ def test_tags_are_fresh(scheme: RelayCoded) -> None:
 def test_no_secret_shows_in_a_repr() -> None:
     """Neither key pairs nor streams, coins or supplies show a key when they are printed."""
     secret = bytes(range(32))
-    shown = [repr(KeyPair(secret)), repr(KeyedStreams([secret])), repr(FieldStream(secret))]
-    crypto = RealCryptography(RelayCoded().field, 1, anonymous=False)
+    streams = KeyedStreams(np.frombuffer(secret, dtype=np.uint8)[None])
+    shown = [repr(KeyPair(secret)), repr(streams), repr(FieldStream(secret))]
+    crypto = RealCryptography(RelayCoded(profile=Profile.SHOWN).field, 1, anonymous=False)
     shown += [repr(Keys.of(np.array([1]), [np.frombuffer(secret, dtype=np.uint8)[None]])), repr(crypto)]
     forms = (secret.hex(), repr(secret)[2:-1], str(list(secret))[1:-1])
     assert not any(form in text for form in forms for text in shown)
@@ -362,7 +362,11 @@ def repeated_shares(scheme: RelayCoded) -> int:
 
 @pytest.mark.parametrize(
     "scheme",
-    [RelayCoded(k_min=1), RelayCoded(k_min=1, T=2, R=4), RelayCoded(k_min=1, profile=Profile.ANON, max_degree=3)],
+    [
+        RelayCoded(k_min=1, profile=Profile.SHOWN),
+        RelayCoded(k_min=1, T=2, R=4, profile=Profile.SHOWN),
+        RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=3),
+    ],
     ids=lambda scheme: scheme.name,
 )
 def test_no_two_messages_are_under_one_mask(scheme: RelayCoded) -> None:

@@ -13,7 +13,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step, Transcript
 from tests.protocols.hostile import WIDTH, small
 
-NAMED, UNNAMED = RelayCoded(k_min=1), RelayCoded(k_min=1, profile=Profile.ANON, max_degree=3)
+NAMED, UNNAMED = RelayCoded(k_min=1, profile=Profile.SHOWN), RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=3)
 RUNS = 8
 """That an order of five, or of three for each of five, is ascending in all of them has a chance below 10^-15."""
 

@@ -25,7 +25,7 @@ from fgl_secure.training.neighbourhood import most_terms, open_neighbours
 from tests.protocols.partners.graphs import Apart, Pairs, channel_of, graphs, grouping_of
 from tests.protocols.processes import SESSION
 
-SCHEME = RelayCoded(profile=Profile.ANON, max_degree=5, k_min=3, bound=8.0, keys=KeyAgreement.X25519)
+SCHEME = RelayCoded(profile=Profile.HIDDEN, max_degree=5, k_min=3, bound=8.0, keys=KeyAgreement.X25519)
 RULES = Partnering(5, 3)
 PATH = {(n, n + 1) for n in range(11)}
 STEPS = [Step(0, 0), Step(0, 0, Direction.BACKWARD), Step(1, 0)]
@@ -108,7 +108,7 @@ def test_rows_are_written_for_as_many_partners_as_there_may_be() -> None:
     """By what everybody knows: D, and not the most that somebody happens to have; all neighbours under profile base."""
     _, grouping = grouping_of({(0, n) for n in range(1, 12)}, 12)
     assert most_terms(SCHEME, grouping) == 5
-    assert most_terms(RelayCoded(), grouping) == 11
+    assert most_terms(RelayCoded(profile=Profile.SHOWN), grouping) == 11
 
 
 @pytest.mark.parametrize("pairs", [PATH, {(0, n) for n in range(1, 12)}, {(a, b) for b in range(12) for a in range(b)}])

@@ -49,7 +49,9 @@ def small(p: int, T: int, R: int | None = None, k_min: int = 1) -> RelayCoded:
     """The scheme over a small field under ideal cryptography: the machines are those of every other run."""
     field = PrimeField(p)
     ideal = IdealCryptography
-    return RelayCoded(field, T=T, R=R or T + 1, k_min=k_min, bound=1.0, fraction_bits=0, cryptography=ideal)
+    return RelayCoded(
+        field, T=T, R=R or T + 1, k_min=k_min, bound=1.0, fraction_bits=0, cryptography=ideal, profile=Profile.SHOWN
+    )
 
 
 def between(devices: int, edges: list[tuple[int, int]], relays: int) -> Parties:
@@ -385,9 +387,9 @@ def test_a_target_and_relays_are_simulated_from_the_sum() -> None:
 
 
 PRODUCTION = {
-    "derived": RelayCoded(k_min=1, bound=1.0),
-    "two masks": RelayCoded(T=2, R=3, k_min=1, bound=1.0),
-    "anon": RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON),
+    "derived": RelayCoded(k_min=1, bound=1.0, profile=Profile.SHOWN),
+    "two masks": RelayCoded(T=2, R=3, k_min=1, bound=1.0, profile=Profile.SHOWN),
+    "anon": RelayCoded(k_min=1, bound=1.0, profile=Profile.HIDDEN),
 }
 
 
@@ -471,7 +473,7 @@ WITH_CHORD = [*RING, (0, 2)]
 
 def seen_of(edges: list[tuple[int, int]], twin: Twin = lambda scheme: scheme) -> list[Any]:
     """Numbers and sizes of the messages of an anon run that silos and relays get, and counts under tags."""
-    scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.ANON, max_degree=3))
+    scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.HIDDEN, max_degree=3))
     case = between(4, [*edges, *((u, v) for v, u in edges)], scheme.R)
     channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
     opened(scheme, channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))

@@ -122,19 +122,19 @@ class RelayConformance(SchemeConformance):
 class TestBase(RelayConformance):
     """As few relays as there can be: one expands its shares, the other gets them."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND)
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, profile=Profile.SHOWN)
 
 
 class TestX25519(TestBase):
     """Keys agreed on without ML-KEM."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, keys=KeyAgreement.X25519)
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, keys=KeyAgreement.X25519, profile=Profile.SHOWN)
 
 
 class TestSpareRelay(RelayConformance):
     """Two masks and one relay more than decoding needs, over the larger field."""
 
-    scheme = RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, resends=0, bound=BOUND)
+    scheme = RelayCoded(PrimeField(MERSENNE_61), T=2, R=4, k_min=1, resends=0, bound=BOUND, profile=Profile.SHOWN)
 
     def test_delivery_decides_the_sum(self) -> None:
         """Shares that were changed no longer lie on a polynomial with the others, and no sum is given."""
@@ -145,7 +145,7 @@ class TestSpareRelay(RelayConformance):
 class TestDrawn(RelayConformance):
     """Masks sent in full: no keys, and a share for every relay."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, cryptography=IdealCryptography)
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, cryptography=IdealCryptography, profile=Profile.SHOWN)
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         if not len(grouping.source):
@@ -157,7 +157,7 @@ class TestDrawn(RelayConformance):
 class TestAnon(RelayConformance):
     """Unnamed senders on undirected graphs: everybody sends as many messages as the one that has most."""
 
-    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, profile=Profile.ANON)
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, profile=Profile.HIDDEN)
 
     def fit(self, case: Parties) -> Parties:
         """The drawn case, every edge both ways and between all devices once."""
@@ -220,9 +220,9 @@ class TestAnon(RelayConformance):
 
 
 SCHEMES = (
-    RelayCoded(k_min=1, bound=BOUND),
-    RelayCoded(T=2, R=4, k_min=2, bound=BOUND),
-    RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography),
+    RelayCoded(k_min=1, bound=BOUND, profile=Profile.SHOWN),
+    RelayCoded(T=2, R=4, k_min=2, bound=BOUND, profile=Profile.SHOWN),
+    RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography, profile=Profile.SHOWN),
 )
 
 
@@ -254,7 +254,7 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
     """Unnamed senders send zero to whom they would not have summed; messages and sizes say nothing of it."""
     from fgl_secure.training.parties import hierarchy_of, neighbour_sums
 
-    scheme, grouping = RelayCoded(k_min=k_min, profile=Profile.ANON), neighbour_sums(graph)
+    scheme, grouping = RelayCoded(k_min=k_min, profile=Profile.HIDDEN), neighbour_sums(graph)
     values = np.arange(1.0, graph.num_devices + 1)[:, None]
     parties, sums = hierarchy_of(graph, scheme.helpers), []
     for each in (scheme, Plaintext(minimum_group=k_min)):
@@ -273,8 +273,8 @@ def test_small_groups_are_left_out_under_anon_too(graph: Any, k_min: int) -> Non
         ({"field": PrimeField(5), "R": 5}, FieldRangeError, r"R=5 relays need R \+ 1 distinct points"),
         ({"k_min": 0}, InputError, "k_min must be at least 1; found 0"),
         ({"resends": -1}, InputError, "resends must be at least 0; found -1"),
-        ({"max_degree": 3}, InputError, "max_degree is for profile anon"),
-        ({"max_degree": 2, "profile": Profile.ANON}, InputError, "max_degree must be at least k_min = 3; found 2"),
+        ({"max_degree": 3, "profile": Profile.SHOWN}, InputError, "max_degree is for profile graph-hidden"),
+        ({"max_degree": 2}, InputError, "max_degree must be at least k_min = 3; found 2"),
     ],
 )
 def test_unfit_parameters_are_refused(wrong: Mapping[str, Any], error: type[FglSecureError], message: str) -> None:
@@ -287,23 +287,24 @@ def test_fewer_relays_than_named_are_refused() -> None:
     """A run needs the R relays of the scheme."""
     case = triangle()
     with pytest.raises(InputError, match="parties must include R=2 relays; found 0"):
-        opened(RelayCoded(), channel_of(case.directory), case.grouping, 1)
+        opened(RelayCoded(profile=Profile.SHOWN), channel_of(case.directory), case.grouping, 1)
 
 
 def test_names_and_public_parameters_say_what_differs() -> None:
     """The name has the parameters that are not the default, and everybody knows field, T and the binary point."""
     assert RelayCoded().name == "relay-coded"
-    other = RelayCoded(PrimeField(101), T=2, R=5, k_min=1, profile=Profile.ANON, fraction_bits=2)
-    assert other.name == "relay-coded[p=101,T=2,R=5,k_min=1,anon]"
+    assert RelayCoded(profile=Profile.SHOWN).name == "relay-coded[graph-shown]"
+    other = RelayCoded(PrimeField(101), T=2, R=5, k_min=1, profile=Profile.HIDDEN, fraction_bits=2)
+    assert other.name == "relay-coded[p=101,T=2,R=5,k_min=1]"
     assert (other.public.modulus, other.public.T, other.public.fraction_bits) == (101, 2, 2)
     assert RelayCoded(T=2, R=3).name == "relay-coded[T=2]"
 
 
 def test_a_step_is_summed_once() -> None:
     """The same step again would use its masks again: it raises before any message, and the next step is fine."""
-    case = with_relays(triangle(), RelayCoded())
+    case = with_relays(triangle(), RelayCoded(profile=Profile.SHOWN))
     channel = channel_of(case.directory)
-    session = opened(RelayCoded(k_min=1), channel, case.grouping, 1)
+    session = opened(RelayCoded(k_min=1, profile=Profile.SHOWN), channel, case.grouping, 1)
     session.sum(np.ones((4, 1)), FORWARD)
     before = channel.transcript.message_count
     with pytest.raises(ProtocolError, match="a step must be summed once, or its masks would be used twice"):
@@ -314,9 +315,9 @@ def test_a_step_is_summed_once() -> None:
 
 def test_a_step_that_failed_is_not_summed_again_either() -> None:
     """Masks that left with a failed sum are used up: the retry with another payload raises."""
-    case = with_relays(triangle(), RelayCoded())
+    case = with_relays(triangle(), RelayCoded(profile=Profile.SHOWN))
     channel = channel_of(case.directory, lambda p, _, senders, __: np.full(len(senders), p is not Phase.SHARE_SUMS))
-    session = opened(RelayCoded(k_min=1), channel, case.grouping, 1)
+    session = opened(RelayCoded(k_min=1, profile=Profile.SHOWN), channel, case.grouping, 1)
     with pytest.raises(ProtocolError, match="must answer"):
         session.sum(np.ones((4, 1)), FORWARD)
     with pytest.raises(ProtocolError, match="must be summed once"):
@@ -333,9 +334,9 @@ def star_both_ways(leaves: int, relays: int = 2) -> Parties:
 
 def test_padding_needs_an_undirected_graph() -> None:
     """Where somebody sends more than it gets, messages to itself would tell, and anon refuses."""
-    case = with_relays(triangle(), RelayCoded())
+    case = with_relays(triangle(), RelayCoded(profile=Profile.SHOWN))
     with pytest.raises(InputError, match="everybody sends as many messages as it gets"):
-        opened(RelayCoded(profile=Profile.ANON), channel_of(case.directory), case.grouping, 1)
+        opened(RelayCoded(profile=Profile.HIDDEN), channel_of(case.directory), case.grouping, 1)
 
 
 def test_padding_is_not_left_out_where_some_targets_own_no_row() -> None:
@@ -343,13 +344,13 @@ def test_padding_is_not_left_out_where_some_targets_own_no_row() -> None:
     directory = Directory.hierarchy(1, 3, 2)
     g = grouping_over(directory, np.zeros(3, dtype=np.int64), np.arange(2), np.arange(3), np.array([[0, 1], [2, 0]]))
     with pytest.raises(InputError, match="everybody sends as many messages as it gets"):
-        opened(RelayCoded(profile=Profile.ANON), channel_of(directory), g, 1)
+        opened(RelayCoded(profile=Profile.HIDDEN), channel_of(directory), g, 1)
 
 
 @pytest.mark.parametrize(("most", "fits"), [(3, False), (4, True), (9, True), (None, True)])
 def test_max_degree_must_cover_the_largest_neighbourhood(most: int | None, fits: bool) -> None:
     """Fewer than the most messages of one sender are refused; from there on everybody sends that many."""
-    case, scheme = star_both_ways(4), RelayCoded(profile=Profile.ANON, max_degree=most, k_min=1)
+    case, scheme = star_both_ways(4), RelayCoded(profile=Profile.HIDDEN, max_degree=most, k_min=1)
     channel = channel_of(case.directory)
     if not fits:
         with pytest.raises(InputError, match="max_degree must be at least the most messages of one sender, 4; found 3"):
@@ -366,7 +367,7 @@ def test_a_message_is_as_long_as_its_row() -> None:
     """At T = 1 and 64 coordinates a message with its tag costs at most .65 of HiFGL's T + 1 codes and its mu."""
     T, d, case = 1, 64, star_both_ways(8)
     channel = channel_of(case.directory)
-    opened(RelayCoded(T=T, k_min=1), channel, case.grouping, d).sum(np.ones((9, d)), FORWARD)
+    opened(RelayCoded(T=T, k_min=1, profile=Profile.SHOWN), channel, case.grouping, d).sum(np.ones((9, d)), FORWARD)
     carrying = {Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES, Phase.SHARE_SEEDS}
     sent = sum(size for (phase, *_), (_, size) in counted(channel.transcript).items() if phase in carrying)
     assert sent / len(case.grouping.source) <= 0.65 * (d * (T + 1) + 3 * T + 2) * 4
@@ -377,7 +378,9 @@ def test_masks_are_not_sent(T: int, spare: int) -> None:
     """R - T shares of each message travel, whatever T is: the first T relays expand theirs."""
     case = star_both_ways(3, T + spare)
     channel = channel_of(case.directory)
-    opened(RelayCoded(T=T, R=T + spare, k_min=1), channel, case.grouping, 2).sum(np.ones((4, 2)), FORWARD)
+    opened(RelayCoded(T=T, R=T + spare, k_min=1, profile=Profile.SHOWN), channel, case.grouping, 2).sum(
+        np.ones((4, 2)), FORWARD
+    )
     shares = sum(b.messages for b in channel.transcript.messages if b.phase is Phase.SHARES)
     assert shares == spare * len(case.grouping.source)
 
@@ -388,13 +391,13 @@ def test_more_slots_than_a_header_can_name_are_refused(monkeypatch: pytest.Monke
     case = star_both_ways(4)
     channel = channel_of(case.directory)
     with pytest.raises(InputError, match="a sender must have at most 3 messages in one step; found 4"):
-        opened(RelayCoded(k_min=1), channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
+        opened(RelayCoded(k_min=1, profile=Profile.SHOWN), channel, case.grouping, 1).sum(np.ones((5, 1)), FORWARD)
     assert channel.transcript.messages == []
 
 
 def test_fraction_bits_are_as_many_as_fit_or_as_asked() -> None:
     """Without a number the binary point lies where the largest sum allows; with one it stays there or is refused."""
-    assert RelayCoded(bound=1.0).fixed_point(4).fraction_bits == 27
-    assert RelayCoded(bound=1.0, fraction_bits=8).fixed_point(4).fraction_bits == 8
+    assert RelayCoded(bound=1.0, profile=Profile.SHOWN).fixed_point(4).fraction_bits == 27
+    assert RelayCoded(bound=1.0, fraction_bits=8, profile=Profile.SHOWN).fixed_point(4).fraction_bits == 8
     with pytest.raises(FieldRangeError):
-        RelayCoded(bound=1.0, fraction_bits=30).fixed_point(4)
+        RelayCoded(bound=1.0, fraction_bits=30, profile=Profile.SHOWN).fixed_point(4)

@@ -16,6 +16,7 @@ from fgl_secure.runtime import Channel
 from fgl_secure.runtime.packing import Array, Arrays, named_from_bytes, named_to_bytes
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.processes.neighbour_sums import NeighbourSums
 from fgl_secure.training.processes.partner_sums import hosted_sums
 from fgl_secure.training.processes.process import Inbox, Outbox, Process
@@ -33,6 +34,8 @@ SESSION = bytes(range(16))
 WIDEST = 1000
 
 Make = Callable[[], Process]
+Reports = dict[int, dict[str, Array]]
+"""What the programs of silos found, by silo."""
 
 
 class PutDown(Process):
@@ -151,7 +154,25 @@ def same_everywhere(reports: Mapping[int, Mapping[str, Array]]) -> bool:
     return all(np.array_equal(each[name], first[name], equal_nan=True) for each in reports.values() for name in first)
 
 
-def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -> dict[int, dict[str, Array]]:
+def agree(found: Reports, expected: Reports) -> None:
+    """All silos report what is expected of them, to the last bit, NaN and all."""
+    assert found.keys() == expected.keys()
+    for silo, report in expected.items():
+        assert found[silo].keys() == report.keys()
+        for name, value in report.items():
+            assert np.array_equal(found[silo][name], value, equal_nan=True), name
+
+
+def in_lockstep(process: OneProcess) -> Reports:
+    """The reports of all silos, with one process for all."""
+    process.begin()
+    number = 0
+    while process.round(number):
+        number += 1
+    return {silo: program.report for silo, program in enumerate(process.programs)}
+
+
+def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -> Reports:
     """The reports of all silos of a job, with a process for each, all run here."""
     run = ProgramRun(job.told, job.graph.num_silos)
     shares = [job.share(silo) for silo in range(run.silos)]

@@ -26,7 +26,7 @@ from tests.graphs import two_communities
 from tests.training.processes.mailbox import Mailbox
 
 SESSION = bytes(range(16))
-ANON = RelayCoded(profile=Profile.ANON, k_min=2, max_degree=4)
+ANON = RelayCoded(profile=Profile.HIDDEN, k_min=2, max_degree=4)
 SILOS = 3
 
 
@@ -97,7 +97,7 @@ def test_nobody_is_left_to_guess_how_many_partners_there_may_be(graph: Federated
     share, unsaid = Silo.of(graph, 0), replace(ANON, max_degree=None)
     with pytest.raises(InputError, match="max_degree must be given with a process for each silo"):
         hosted_sums(share, unsaid, SESSION, SystemCoins(), 1)
-    with pytest.raises(InputError, match="must have profile base where silos add up beforehand"):
+    with pytest.raises(InputError, match="must have profile graph-shown where silos add up beforehand"):
         hosted_sums(share, ANON, SESSION, SystemCoins(), 1, crossing=True)
     job = silos_of(graph, {"neighbours": unsaid, "server": Plaintext()}, HONEST)
     assert job.told.schemes[NEIGHBOURS] == replace(ANON, max_degree=4)  # three times 16 / 12

@@ -11,7 +11,7 @@ import pytest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Phase, Step, decode, encode
 from fgl_secure.runtime.packing import Array, named_from_bytes, named_to_bytes
 from fgl_secure.training.processes.parcels import Parcel
@@ -22,7 +22,7 @@ from tests.graphs import two_communities
 from tests.training.processes.mailbox import Mailbox
 
 SESSION = bytes(range(16))
-SCHEME = RelayCoded(R=4, k_min=1)
+SCHEME = RelayCoded(R=4, k_min=1, profile=Profile.SHOWN)
 SILOS = 2
 NOW = Step(0, 0)
 
