@@ -10,7 +10,7 @@ from typing import Any
 from fgl_secure.aggregation.arguments import bytes_of, integer_of, list_of, number_of
 from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.record import RoundRecord
@@ -44,6 +44,13 @@ class SecureAggregator:
         rules: as all parties agreed on them.
         coins: of the parties that run in this process.
         limits: what parties of this process read of a message at most.
+
+    Examples:
+        >>> import numpy as np
+        >>> aggregator = SecureAggregator.for_clients(3, bound=8.0)
+        >>> mean = aggregator.mean([{"weight": np.full(2, i / 2)} for i in range(3)], weights=[1, 1, 2])
+        >>> mean["weight"].tolist()
+        [0.625, 0.625]
     """
 
     def __init__(self, rules: Rules, coins: Coins, limits: Limits = DEFAULT_LIMITS) -> None:
@@ -67,9 +74,11 @@ class SecureAggregator:
         fraction_bits: int | None = None,
         weight_bound: float = DEFAULT_WEIGHT_BOUND,
         weight_fraction_bits: int = 0,
-        integers: IntegerRule = IntegerRule.EXACT,
+        integers: IntegerRule = IntegerRule.ROUND,
         privacy: DistributedNoise | None = None,
         k_min: int = 1,
+        watched: bool = True,
+        clip: bool = False,
         coins: Coins | None = None,
         limits: Limits | None = None,
     ) -> SecureAggregator:
@@ -79,7 +88,8 @@ class SecureAggregator:
             clients: n, at least 2.
             scheme: a scheme for sums at a server, or its name, such as "lightsecagg" or "pairwise-masking[degree=8]".
             threshold: least clients that a mean is over; None takes the scheme's default.
-            bound: largest magnitude of any float; None has it found for every tensor in the first round.
+            bound: largest magnitude of any float; None has it found for every tensor in the first round, and again
+                whenever a number has outgrown it.
             fraction_bits: bits behind the binary point; None takes the most that the scheme has room for.
             weight_bound: largest weight.
             weight_fraction_bits: weights are rounded to multiples of 2^-weight_fraction_bits; with none they must be
@@ -89,6 +99,9 @@ class SecureAggregator:
             k_min: fewest clients that an entry of a mean is opened for, whoever of them may vanish; entries with fewer
                 contributions are 0 in the mean, and `last_round.withheld` has them. For updates in which 0 is no
                 change, such as those of embeddings of nodes. 1 opens all.
+            watched: whether each round begins with a small sum that tells whether numbers have outgrown the ranges
+                that were found. Without it such numbers are an error, and rounds take half as many exchanges.
+            clip: whether floats beyond `bound` count as the bound; else they are an error.
             coins: of all parties in this process; None takes secret ones.
             limits: what parties of this process read of a message at most; None takes the defaults of `Limits`, and
                 for the number of clients this one. Parties need not agree on them.
@@ -113,6 +126,8 @@ class SecureAggregator:
             integers=IntegerRule(integers),
             privacy=privacy,
             k_min=integer_of(k_min, "k_min"),
+            watched=watched,
+            clip=clip,
         )
         limits = limits or replace(DEFAULT_LIMITS, clients=max(DEFAULT_LIMITS.clients, rules.clients))
         limits.check_clients(rules.clients)
@@ -139,7 +154,7 @@ class SecureAggregator:
 
     @property
     def bounds(self) -> Mapping[str, float] | None:
-        """Ranges as the first round found them, by tensor; None where the rules give them or none was made yet."""
+        """Ranges as they were found, by tensor; None where the rules give them or none was made yet."""
         self._settle()
         return self._bounds
 
@@ -162,25 +177,28 @@ class SecureAggregator:
 
     def mean(
         self,
-        mappings: Sequence[Mapping[str, Any] | None],
+        mappings: Sequence[Tree | None],
         weights: Sequence[float] | None = None,
         dropped: Collection[int] = frozenset(),
-    ) -> dict[str, Any]:
+    ) -> Any:
         """The weighted mean, all parties in this process.
 
         Args:
-            mappings: one for each client, from names to torch tensors or numpy arrays, nested or not; None for a
-                client that never came.
+            mappings: one for each client: torch tensors or numpy arrays by name, such as state dicts, or in lists or
+                tuples, nested or not; None for a client that never came.
             weights: one for each client, not negative; None counts all alike.
             dropped: clients that vanish after they shared their keys; the mean is over the others.
 
         Returns:
-            A mapping with the kinds, types, devices and order of the first one.
+            A mapping, list or tuple with the kinds, types, devices and order of the first one.
+
+        Warns:
+            PrecisionWarning: a client's numbers are so large that others' keep next to nothing beside them.
 
         Raises:
             InputError: mappings that differ in keys, shapes or types, NaN or infinity, weights or clients that do not
                 exist, or integers without an integer mean; names client and key.
-            FieldRangeError: a number beyond its bound: given, or found in the first round (`forget_ranges`).
+            FieldRangeError: a number beyond its bound, which was given, or was found and is not watched.
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
             TooFewClientsError: fewer clients than the threshold are left.
         """
@@ -263,7 +281,7 @@ class SecureAggregator:
         return client
 
     def write_report(
-        self, path: str | Path, updates: Sequence[Mapping[str, Any] | None], labels: LabelTest | None = None
+        self, path: str | Path, updates: Sequence[Tree | None], labels: LabelTest | None = None
     ) -> Comparison:
         """Writes one page on the last round: what the server has of each client in the clear and under the scheme.
 
@@ -287,7 +305,7 @@ class SecureAggregator:
         return write_report(path, record, updates, self.claim, labels, spent)
 
     def forget_ranges(self) -> None:
-        """Has ranges found anew in the next round, when numbers have outgrown them."""
+        """Has ranges found anew in the next round: when numbers have become much smaller, or ranges are not watched."""
         self._layout = None
 
     def _begun(self, layout: Layout) -> tuple[Mapping[str, float] | None, int]:
@@ -326,7 +344,7 @@ def _round(number: int) -> int:
     return found
 
 
-def _present(mappings: Sequence[Mapping[str, Any] | None], clients: int) -> dict[int, Mapping[str, Any]]:
+def _present(mappings: Sequence[Tree | None], clients: int) -> dict[int, Tree]:
     found = list_of(mappings, "mappings") if not isinstance(mappings, Mapping) else []
     if len(found) != clients:
         raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(found)}")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
+from fgl_secure.aggregation.precision import warn_of_lost_precision
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rules import Ledger, Purpose, Rules
 from fgl_secure.coins import Coins
@@ -84,7 +83,7 @@ class ClientRound:
         if identity is not None and identities is not None:
             self._names = Names({place.index: identity}, identities)
         self._ledger = ledger or Ledger(rules)
-        self._mapping: Mapping[str, Any] | None = None
+        self._mapping: Tree | None = None
         self._weight = 1.0
         self._part: _Part | None = None
 
@@ -106,11 +105,11 @@ class ClientRound:
         """Whether it has given its last answer in the round."""
         return self._part is not None and self._part.purpose is Purpose.VALUES and self._part.machine.over
 
-    def provide(self, mapping: Mapping[str, Any], weight: float = 1) -> None:
+    def provide(self, mapping: Tree, weight: float = 1) -> None:
         """Takes what this client adds; wanted before it answers for the first time.
 
         Args:
-            mapping: from names to arrays, which must stay as they are until the round is done.
+            mapping: arrays by name, or in order, which must stay as they are until the round is done.
             weight: how much it counts.
 
         Raises:
@@ -236,7 +235,7 @@ class ClientRound:
         if request.batches:
             raise MalformedMessageError("first request of a sum must hold no messages; it does")
         finds, named = self._rules.finds_ranges(opening.layout), opening.found.bounds is not None
-        fits = finds and not named if request.purpose is Purpose.RANGES else finds == named
+        fits = finds and (self._rules.watched or not named) if request.purpose is Purpose.RANGES else finds == named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
         marks, opens = request.purpose is Purpose.MARKS, opening.found.opened is not None
@@ -258,6 +257,9 @@ class ClientRound:
             request.purpose, opening.layout, opening.found, self._mapping, self._weight, self._coins
         )
         if request.purpose is Purpose.VALUES:
+            if self._rules.finds_ranges(opening.layout):
+                code = self._rules.code(opening.layout, opening.found.bounds)
+                warn_of_lost_precision(code, {self._place.index: self._mapping})
             self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
         machine.begin(self._rules.step(request.purpose, self._place.number), vector[None])
         return _Part(request.purpose, opening, machine)

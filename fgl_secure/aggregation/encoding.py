@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST, Array, integers_of, reals_of
-from fgl_secure.aggregation.layout import Entry, Layout
+from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.algebra.quantization import (
     UNWEIGHTED,
     Integers,
     Quantizer,
     Weighing,
+    check_finite,
     largest_magnitude,
     most_fraction_bits,
     units_of,
 )
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 
-REMEDY = "give a larger bound, or call forget_ranges where it was found, or clip the numbers"
+REMEDY = "give a larger bound, or clip=True, or call forget_ranges where it was found"
 """What to do about numbers beyond their bound."""
 LEAST_ROOM = 2**8
 """A tensor's numbers must have at least so many units on either side of 0 when no one names their fraction bits."""
@@ -41,7 +42,7 @@ class IntegerRule(StrEnum):
     """What the mean of integers is."""
 
     EXACT = "exact"
-    """Itself; a mean that is no integer is an error."""
+    """Itself; a mean that is no integer is an error. Counters of batches have none where clients' counts differ."""
     ROUND = "round"
     """The nearest integer, halves up."""
 
@@ -65,10 +66,10 @@ class Code(Protocol):
     def bound(self) -> int:
         """Largest magnitude of an entry of a vector."""
 
-    def encode(self, mapping: Mapping[str, Any], weight: float = 1) -> Integers:
+    def encode(self, mapping: Tree, weight: float = 1) -> Integers:
         """The vector of a mapping, int64 [P + 1]."""
 
-    def decode(self, total: Integers) -> dict[str, Any]:
+    def decode(self, total: Integers) -> Any:
         """The weighted mean, from the sum of the vectors, int64 [P + 1]."""
 
     def errors(self, total: Integers, clients: int) -> dict[str, float]:
@@ -100,13 +101,15 @@ class Encoding:
         integer_bound: largest magnitude of an integer.
         weighing: what weights there may be.
         integers: what the mean of integers is.
+        clip: whether floats beyond their bound count as the bound; else they are an error.
     """
 
     layout: Layout
     quantizers: Mapping[str, Quantizer]
     integer_bound: int
     weighing: Weighing = UNWEIGHTED
-    integers: IntegerRule = IntegerRule.EXACT
+    integers: IntegerRule = IntegerRule.ROUND
+    clip: bool = False
 
     @classmethod
     def for_sums(
@@ -118,7 +121,8 @@ class Encoding:
         clients: int,
         weighing: Weighing = UNWEIGHTED,
         fraction_bits: int | None = None,
-        integers: IntegerRule = IntegerRule.EXACT,
+        integers: IntegerRule = IntegerRule.ROUND,
+        clip: bool = False,
     ) -> Encoding:
         """The encoding whose sums over so many clients stay within a limit.
 
@@ -130,6 +134,7 @@ class Encoding:
             weighing: what weights there may be.
             fraction_bits: of every float tensor; None takes the most that fit, for each its own.
             integers: what the mean of integers is.
+            clip: whether floats beyond their bound count as the bound.
 
         Raises:
             FieldRangeError: the limit has no room for such sums; the message has the figures.
@@ -142,7 +147,7 @@ class Encoding:
                 f"limit {limit:,}; found {clients} * {weighing.most:,}, which leaves {room}"
             )
         quantizers = {entry.name: _quantizer(entry, bounds, room, fraction_bits) for entry in layout.floats}
-        return cls(layout, quantizers, room, weighing, integers)
+        return cls(layout, quantizers, room, weighing, integers, clip)
 
     @property
     def bounds(self) -> Mapping[str, float]:
@@ -167,7 +172,7 @@ class Encoding:
         """The stated bound of the error before anything is known of the sum, by tensor, for integer weights."""
         return {entry.name: self._error(entry, self._most(entry)) for entry in self.layout.entries}
 
-    def encode(self, mapping: Mapping[str, Any], weight: float = 1) -> Integers:
+    def encode(self, mapping: Tree, weight: float = 1) -> Integers:
         """The vector of a mapping.
 
         Args:
@@ -189,7 +194,7 @@ class Encoding:
         vector *= units
         return vector
 
-    def decode(self, total: Integers) -> dict[str, Any]:
+    def decode(self, total: Integers) -> Any:
         """The weighted mean, in the kinds, types and on the devices of the layout.
 
         Raises:
@@ -249,7 +254,10 @@ class Encoding:
     def _encoded(self, entry: Entry, value: Array) -> Integers:
         if not entry.is_float:
             return _checked_integers(entry, integers_of(value), self.integer_bound)
-        return self.quantizers[entry.name].encode(reals_of(value))
+        quantizer, reals = self.quantizers[entry.name], reals_of(value)
+        if self.clip and check_finite(reals, named(entry), REMEDY) > quantizer.bound:
+            reals = reals.clip(-quantizer.bound, quantizer.bound)
+        return quantizer.encode(reals)
 
 
 def named(entry: Entry) -> str:

@@ -1,11 +1,11 @@
-"""What a mapping of arrays looks like: the names, shapes and types on which all clients must agree."""
+"""What a mapping or list of arrays looks like: the names, shapes and types on which all clients must agree."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -26,6 +26,9 @@ from fgl_secure.aggregation.arrays import (
 )
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.errors import InputError, MalformedMessageError
+
+Tree = Mapping[str, Any] | Sequence[Any]
+"""Arrays and None by name or in order, nested or not; members of lists and tuples go by the names "0", "1", ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +72,24 @@ class Layout:
     Attributes:
         entries: the tensors, ascending by name: the order in which they stand in a vector.
         order: their names as the mapping has them; mappings that are built have them in this order.
+        frame: the mapping with names in place of its arrays: what is built looks like it.
     """
 
     entries: tuple[Entry, ...]
     order: tuple[str, ...] = field(compare=False)
+    frame: Tree = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, mapping: Mapping[str, Any]) -> Layout:
-        """The layout of a mapping from names to torch tensors or numpy arrays, nested or not.
+    def of(cls, mapping: Tree) -> Layout:
+        """The layout of torch tensors or numpy arrays in mappings, lists and tuples, nested or not.
+
+        None stands for nothing: it is in the mean where the first mapping has it.
 
         Raises:
             InputError: a key that is no text, a value that is no array, a type that cannot be averaged, two tensors
                 of one name, or nothing at all.
         """
-        return _layout([_entry(path, value) for path, value in _walk(mapping, ())])
+        return _layout([_entry(path, value) for path, value in _walk(mapping, ())], _frame(mapping, ()))
 
     @property
     def size(self) -> int:
@@ -101,11 +108,11 @@ class Layout:
             yield entry, slice(start, start + entry.size)
             start += entry.size
 
-    def check(self, mapping: Mapping[str, Any], who: str = "mapping") -> None:
+    def check(self, mapping: Tree, who: str = "mapping") -> None:
         """Raises unless a mapping has this layout; the order of its keys does not matter.
 
         Args:
-            mapping: from names to arrays.
+            mapping: of arrays.
             who: whose it is, for the message.
 
         Raises:
@@ -122,7 +129,7 @@ class Layout:
                 if mine != theirs:
                     raise InputError(f"{what} of {name!r} must be {theirs} as the others have it; {who} has {mine}")
 
-    def arrays(self, mapping: Mapping[str, Any], who: str = "mapping") -> dict[str, Array]:
+    def arrays(self, mapping: Tree, who: str = "mapping") -> dict[str, Array]:
         """The arrays of a mapping of this layout, by name.
 
         Raises:
@@ -131,35 +138,29 @@ class Layout:
         self.check(mapping, who)
         return {".".join(path): value for path, value in _walk(mapping, ())}
 
-    def flatten(self, mapping: Mapping[str, Any]) -> NDArray[np.float64]:
+    def flatten(self, mapping: Tree) -> NDArray[np.float64]:
         """All numbers of a mapping of this layout, float64 [P]; integers beyond 2^53 are rounded."""
         arrays = self.arrays(mapping)
         return np.concatenate([np.zeros(0), *(reals_of(arrays[entry.name]) for entry in self.entries)])
 
-    def unflatten(self, vector: NDArray[np.float64]) -> dict[str, Any]:
+    def unflatten(self, vector: NDArray[np.float64]) -> Any:
         """The mapping with these numbers, float64 [P], rounded to the tensors' types."""
         if vector.shape != (self.size,):
             raise InputError(f"vector must be float64 [{self.size}]; found {vector.dtype} {list(vector.shape)}")
         parts = {e.name: vector[place] if e.is_float else np.rint(vector[place]) for e, place in self.places()}
         return self.built(parts)
 
-    def built(self, parts: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    def built(self, parts: Mapping[str, NDArray[Any]]) -> Any:
         """The mapping with these numbers, by tensor, each [size]; nested and ordered as the first mapping was."""
-        by_name = {entry.name: entry for entry in self.entries}
-        mapping: dict[str, Any] = {}
-        for name in self.order:
-            entry, inner = by_name[name], mapping
-            for key in entry.path[:-1]:
-                inner = inner.setdefault(key, {})
-            inner[entry.path[-1]] = array_from(parts[name], entry.shape, entry.dtype, entry.kind, entry.device)
-        return mapping
+        arrays = {e.name: array_from(parts[e.name], e.shape, e.dtype, e.kind, e.device) for e in self.entries}
+        return _filled(self.frame, arrays)
 
-    def packed(self, mapping: Mapping[str, Any]) -> bytes:
+    def packed(self, mapping: Tree) -> bytes:
         """The bare numbers of a mapping of this layout, for `unpacked`."""
         arrays = self.arrays(mapping)
         return b"".join(_bare(arrays[entry.name], entry).tobytes() for entry in self.entries)
 
-    def unpacked(self, data: bytes) -> dict[str, Any]:
+    def unpacked(self, data: bytes) -> Any:
         """The mapping whose numbers were packed, on the CPU.
 
         Raises:
@@ -175,7 +176,7 @@ class Layout:
         return self.built(parts)
 
     def to_bytes(self) -> bytes:
-        """As JSON, for `from_bytes`; devices are left out."""
+        """As JSON, for `from_bytes`; devices are left out, and lists are mappings there."""
         by_name = {entry.name: entry for entry in self.entries}
         rows = [[by_name[n].path, by_name[n].shape, by_name[n].dtype, by_name[n].kind] for n in self.order]
         return json.dumps(rows, separators=(",", ":")).encode()
@@ -208,7 +209,7 @@ class Layout:
         return hashlib.sha256(json.dumps(rows).encode()).digest()
 
 
-def _layout(entries: list[Entry]) -> Layout:
+def _layout(entries: list[Entry], frame: Tree | None = None) -> Layout:
     names = [entry.name for entry in entries]
     if not names:
         raise InputError("mapping must hold at least one array; found none")
@@ -219,22 +220,64 @@ def _layout(entries: list[Entry]) -> Layout:
     paths = sorted(entry.path for entry in entries)  # one that others begin with stands before the first of them
     if any(below[: len(path)] == path for path, below in pairwise(paths)):
         raise InputError("names must not be those of nested mappings too; one is")
-    return Layout(tuple(by_name.values()), tuple(names))
+    return Layout(tuple(by_name.values()), tuple(names), _nested(entries) if frame is None else frame)
 
 
-def _walk(mapping: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Array]]:
-    if not isinstance(mapping, Mapping):
-        raise InputError(f"mapping must be from names to arrays; found {type(mapping).__name__}")
-    for key, value in mapping.items():
+def _walk(tree: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Array]]:
+    for key, value in _members(tree):
+        path = (*above, key)
+        if isinstance(value, Mapping | list | tuple):
+            yield from _walk(value, path)
+        elif value is not None:
+            yield path, value
+
+
+def _members(tree: object) -> Iterator[tuple[str, Any]]:
+    """The members of a mapping, list or tuple, by name."""
+    if isinstance(tree, list | tuple):
+        yield from ((str(place), value) for place, value in enumerate(tree))
+        return
+    if not isinstance(tree, Mapping):
+        raise InputError(f"mapping must be from names to arrays, or a list of arrays; found {type(tree).__name__}")
+    for key, value in tree.items():
         if not isinstance(key, str):
             raise InputError(f"keys must be text; found {key!r}")
-        path = (*above, key)
-        if isinstance(value, Mapping):
-            if not value:
-                raise InputError(f"nested mappings must hold something, or the mean is without them; {key!r} does not")
-            yield from _walk(value, path)
-        else:
-            yield path, value
+        yield key, value
+
+
+def _frame(tree: Any, path: tuple[str, ...]) -> Any:
+    """Mappings, lists, tuples and None as they are, with names in place of arrays."""
+    if tree is None:
+        return None
+    if not isinstance(tree, Mapping | list | tuple):
+        return ".".join(path)
+    return _alike(tree, {key: _frame(value, (*path, key)) for key, value in _members(tree)})
+
+
+def _filled(frame: Any, arrays: Mapping[str, Array]) -> Any:
+    if frame is None or isinstance(frame, str):
+        return None if frame is None else arrays[frame]
+    return _alike(frame, {key: _filled(value, arrays) for key, value in _members(frame)})
+
+
+def _alike(tree: Any, members: dict[str, Any]) -> Any:
+    """A tuple, named or not, a list, or else a mapping, as the tree is, of other members."""
+    if not isinstance(tree, list | tuple):
+        return members
+    if isinstance(tree, list):
+        return list(members.values())
+    return tree._make(members.values()) if hasattr(tree, "_make") else tuple(members.values())
+
+
+def _nested(entries: list[Entry]) -> dict[str, Any]:
+    """Mappings in mappings, as entries' paths have them, with names in place of arrays."""
+    frame: dict[str, Any] = {}
+    for entry in entries:
+        inner = frame
+        for key in entry.path[:-1]:
+            inner = inner.setdefault(key, {})
+        inner[entry.path[-1]] = entry.name
+    return frame
 
 
 def _entry(path: tuple[str, ...], value: Array) -> Entry:

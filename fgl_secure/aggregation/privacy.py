@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.aggregation.encoding import named
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.algebra.quantization import Integers, check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.dp import (
@@ -171,7 +171,7 @@ class NoisyEncoding:
         """Largest magnitude of an entry: the clip's and the noise's."""
         return self.perturbation.grid_clip + self.perturbation.noise.largest
 
-    def encode(self, mapping: Mapping[str, Any], weight: float = 1) -> Integers:
+    def encode(self, mapping: Tree, weight: float = 1) -> Integers:
         """The noisy vector of a mapping, int64 [P + 1], the last entry 1; with fresh noise each time.
 
         Raises:
@@ -189,7 +189,7 @@ class NoisyEncoding:
         noise = chosen.noise.sample(self.coins, units.shape)
         return np.append(units + noise, 1)
 
-    def decode(self, total: Integers) -> dict[str, Any]:
+    def decode(self, total: Integers) -> Any:
         """The noisy mean over the clients that are in the sum."""
         clients = int(total[-1])
         if clients < 1:

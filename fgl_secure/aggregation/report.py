@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
 from fgl_secure.aggregation.arrays import FLOATS
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.view import SHOWN, Comparison, LabelTest, Reading, compare
@@ -160,6 +158,8 @@ def write_report(
     Raises:
         InputError: see `view.compare`; or the file cannot be written.
     """
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415  # not needed to import the package
+
     found = compare(record, updates, labels)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=_number, percent=_percent, bytes=_bytes)

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any
 
 from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
-from fgl_secure.aggregation.ranges import RangeLevels
+from fgl_secure.aggregation.ranges import STEP, RangeLevels
 from fgl_secure.aggregation.withheld import marks_of, only_opened, opened_entries
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.algebra.quantization import Integers
@@ -73,6 +72,9 @@ class Rules:
         integers: what the mean of integers is.
         privacy: what the means may cost; None adds no noise.
         k_min: fewest clients that an entry of a mean is opened for; see `withheld`. 1 opens all.
+        watched: whether each round begins with a sum that tells whether numbers have outgrown the ranges that were
+            found, and finds new ones where they have; else such numbers are an error.
+        clip: whether numbers beyond `bound` count as the bound; else they are an error.
         agreed: bytes for whatever else all parties must have been told alike; no sum comes about where they differ.
     """
 
@@ -82,9 +84,11 @@ class Rules:
     bound: float | None = None
     fraction_bits: int | None = None
     weighing: Weighing = UNWEIGHTED
-    integers: IntegerRule = IntegerRule.EXACT
+    integers: IntegerRule = IntegerRule.ROUND
     privacy: DistributedNoise | None = None
     k_min: int = 1
+    watched: bool = False
+    clip: bool = False
     agreed: bytes = b""
 
     def __post_init__(self) -> None:
@@ -99,6 +103,8 @@ class Rules:
         if self.fraction_bits is not None and not -MOST_BITS <= self.fraction_bits <= MOST_BITS:
             raise InputError(f"fraction_bits must lie in -{MOST_BITS}..{MOST_BITS}; found {self.fraction_bits}")
         needed_marks(self.scheme, self.clients, self.k_min)
+        if self.clip and self.bound is None:
+            raise InputError("bound must be given where numbers beyond it are clipped; found None")
         if self.privacy is not None:
             _check_private(self)
         elif self.bound is None and self.scheme.modulus is None:
@@ -108,13 +114,14 @@ class Rules:
             )
 
     def finds_ranges(self, layout: Layout) -> bool:
-        """Whether a first sum must find how large the numbers are."""
+        """Whether a sum must find how large the numbers are."""
         return self.bound is None and self.privacy is None and bool(layout.floats)
 
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
-        """The first sum of a round: that of the values where bounds are found already, or follow from the rules."""
-        finds = self.finds_ranges(layout) and bounds is None
-        return Purpose.RANGES if finds else self.after(Purpose.RANGES, layout)
+        """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
+        finds = self.finds_ranges(layout) and (bounds is None or self.watched)
+        sums = finds and self.levels(layout, bounds).length > 0
+        return Purpose.RANGES if sums else self.after(Purpose.RANGES, layout)
 
     def after(self, purpose: Purpose, layout: Layout) -> Purpose:
         """The sum that comes after that of the ranges, or of the marks."""
@@ -137,7 +144,7 @@ class Rules:
             ProtocolError: no clients that follow the protocol have such a sum.
         """
         if purpose is Purpose.RANGES:
-            return Found(self.levels(layout).bounds(total))
+            return Found(self.levels(layout, before.bounds).bounds(total))
         least = needed_marks(self.scheme, self.clients, self.k_min)
         return Found(before.bounds, opened_entries(total, self.clients, least))
 
@@ -146,7 +153,7 @@ class Rules:
         purpose: Purpose,
         layout: Layout,
         found: Found,
-        mapping: Mapping[str, Any],
+        mapping: Tree,
         weight: float,
         coins: Coins,
     ) -> Integers:
@@ -164,15 +171,15 @@ class Rules:
             InputError, FieldRangeError: a mapping or weight that cannot be written; names the key.
         """
         if purpose is Purpose.RANGES:
-            return self.levels(layout).encode(mapping, coins)
+            return self.levels(layout, found.bounds).encode(mapping, coins)
         written = self.code(layout, found.bounds, coins).encode(mapping, weight)
         return marks_of(written) if purpose is Purpose.MARKS else only_opened(written, found.opened)
 
-    def levels(self, layout: Layout) -> RangeLevels:
-        """The levels of that sum."""
+    def levels(self, layout: Layout, known: Mapping[str, float] | None) -> RangeLevels:
+        """The levels of a sum that finds ranges, above those that are known."""
         if self.scheme.modulus is None:
             raise InputError(f"ranges must be given under {self.scheme.name}; found none")
-        return RangeLevels(layout, self.scheme.modulus)
+        return RangeLevels(layout, self.scheme.modulus, known)
 
     def code(self, layout: Layout, bounds: Mapping[str, float] | None, coins: Coins | None = None) -> Code:
         """How mappings are written.
@@ -198,6 +205,7 @@ class Rules:
             weighing=self.weighing,
             fraction_bits=self.fraction_bits,
             integers=self.integers,
+            clip=self.clip,
         )
 
     def perturbation(self, layout: Layout) -> Perturbation:
@@ -223,8 +231,23 @@ class Rules:
                 f"how many clients contribute to each entry; those with fewer than {self.k_min} are opened by nobody "
                 "as long as server and clients follow the protocol"
             )
-        sparse = Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)
-        return replace(claim, leaks_by_design=(*claim.leaks_by_design, sparse))
+        leaks = [Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)]
+        if self.bound is None and self.privacy is None:
+            leaks.append(Leak(Secret.SUMMAND, Role.SERVER, Circumstance.FOUND_RANGE, self._told_of_ranges))
+        return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))
+
+    @property
+    def _told_of_ranges(self) -> str:
+        """What finding ranges tells, in words."""
+        tells = (
+            "how large the numbers of each tensor are at the client that has the largest, to within a factor of "
+            f"{2**STEP}, in the first round"
+        )
+        again = (
+            " and in every round in which they outgrow the range that was found, and in all others that they do not; "
+            "never whose they are, nor how many clients have such"
+        )
+        return tells + (again if self.watched else "")
 
     def topology(self, purpose: Purpose, layout: Layout, bounds: Mapping[str, float] | None) -> Topology:
         """One sum of a round, as client and server work it out alike.
@@ -238,7 +261,7 @@ class Rules:
             InputError, FieldRangeError: such sums are not exact or not private.
         """
         if purpose is Purpose.RANGES:
-            return self._sum_of(self.levels(layout).length, None)
+            return self._sum_of(self.levels(layout, bounds).length, None)
         if purpose is Purpose.MARKS:
             return self._sum_of(layout.size, 1)
         topology = self._sum_of(layout.size + 1, self.code(layout, bounds).bound)
@@ -275,10 +298,11 @@ class Rules:
         bounds = None if found.bounds is None else sorted(found.bounds.items())
         opened = self.k_min, None if found.opened is None else hashlib.sha256(found.opened).hexdigest()
         bound, weighing = None if self.bound is None else float(self.bound), self.weighing
-        written = bound, self.fraction_bits, float(weighing.bound), weighing.fraction_bits, self.integers
+        weights = float(weighing.bound), weighing.fraction_bits
+        written = bound, self.fraction_bits, *weights, self.integers, self.watched, self.clip
         noise = None if self.privacy is None else astuple(self.privacy)
         stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex()])
-        return hashlib.sha256(b"fgl-secure vectors/v2" + stated.encode()).digest()
+        return hashlib.sha256(b"fgl-secure vectors/v3" + stated.encode()).digest()
 
 
 @lru_cache(maxsize=16)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import Layout, Tree
+from fgl_secure.aggregation.precision import warn_of_lost_precision
 from fgl_secure.aggregation.record import RoundRecord, recording_for
 from fgl_secure.aggregation.rules import Found, Purpose, Rules
 from fgl_secure.aggregation.server_round import Outcome
@@ -43,10 +44,15 @@ class Brought:
 
     rules: Rules
     layout: Layout
-    mappings: Mapping[int, Mapping[str, Any]]
+    mappings: Mapping[int, Tree]
     weights: Sequence[float]
     dropped: Set[int]
     coins: Coins
+
+    @property
+    def loses(self) -> bool:
+        """Whether any message is lost."""
+        return bool(self.dropped) or len(self.mappings) < self.rules.clients
 
     def vectors(self, purpose: Purpose, found: Found) -> Integers:
         """The vector of every client, int64 [n, length]; of zeros for those whose vector goes nowhere.
@@ -75,7 +81,7 @@ class Brought:
 
 def simulated(
     brought: Brought, number: int, known: Mapping[str, float] | None
-) -> tuple[dict[str, Any], RoundRecord, Mapping[str, float] | None]:
+) -> tuple[Any, RoundRecord, Mapping[str, float] | None]:
     """One round.
 
     Args:
@@ -91,10 +97,14 @@ def simulated(
         TooFewClientsError: fewer than the threshold are left.
     """
     rules, layout, start = brought.rules, brought.layout, time.perf_counter()
-    channel = Channel(rules.parties, brought.coins, recording_for(rules, layout), brought.arrives)
+    loss = brought.arrives if brought.loses else None
+    channel = Channel(rules.parties, brought.coins, recording_for(rules, layout), loss)
     found = Found(known if rules.finds_ranges(layout) else None)
     purpose = rules.first(layout, found.bounds)
     while True:
+        if purpose is Purpose.VALUES and rules.finds_ranges(layout):
+            there = {client: held for client, held in brought.mappings.items() if client not in brought.dropped}
+            warn_of_lost_precision(rules.code(layout, found.bounds), there)
         total, included = _summed(brought, channel, purpose, number, found)
         if purpose is Purpose.VALUES:
             break

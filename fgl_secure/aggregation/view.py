@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import list_of
+from fgl_secure.aggregation.layout import Tree
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.errors import InputError
 
@@ -36,7 +37,7 @@ class LabelTest:
     """
 
     bias: str
-    reference: Mapping[str, Any]
+    reference: Tree
     labels: Sequence[Any]
 
 

@@ -53,6 +53,15 @@ class LagrangeCode:
         alphas: N distinct points of the workers; 1 + K + T onwards unless given.
         betas: K + T distinct points of blocks and masks; 1 .. K + T unless given. No alpha may be a beta, or that
             worker's share would be a block.
+
+    Examples:
+        >>> import numpy as np
+        >>> from fgl_secure.coins import SystemCoins
+        >>> code = LagrangeCode(PrimeField(), K=2, T=1, N=9)
+        >>> shares = code.encode(np.array([[3, 4], [5, 6]]), SystemCoins())
+        >>> squares = PrimeField().multiply(shares, shares)  # by the workers, each its own
+        >>> code.decode(squares[:5], workers=range(5), degree=2).blocks.tolist()
+        [[9, 16], [25, 36]]
     """
 
     field: PrimeField

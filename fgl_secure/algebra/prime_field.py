@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sympy import isprime
 
 from fgl_secure.algebra.arithmetic import Arithmetic, element_dtype
 from fgl_secure.algebra.array_kinds import arithmetic_of
@@ -32,6 +32,11 @@ class PrimeField:
 
     Attributes:
         modulus: a prime up to 2^31 - 1 (the default), or 2^61 - 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> PrimeField(11).add(np.array([3, 10]), np.array([-1, 5])).tolist()
+        [2, 4]
     """
 
     modulus: int = MERSENNE_31
@@ -39,7 +44,7 @@ class PrimeField:
     def __post_init__(self) -> None:
         if not 2 <= self.modulus <= MERSENNE_31 and self.modulus != MERSENNE_61:
             raise FieldRangeError(f"modulus must lie in 2..2^31 - 1 or be 2^61 - 1; found {self.modulus}")
-        if not isprime(self.modulus):
+        if not _is_prime(self.modulus):
             raise FieldRangeError(f"modulus must be a prime; found {self.modulus}")
 
     @property
@@ -244,3 +249,12 @@ class PrimeField:
     def _remainders(self, arithmetic: Arithmetic, array: Any) -> Any:
         """The same array where it holds elements already, which is what the fast loops take."""
         return array if arithmetic.all_elements(array, self.modulus) else arithmetic.reduce(array, self.modulus)
+
+
+@cache
+def _is_prime(modulus: int) -> bool:
+    if modulus in (MERSENNE_31, MERSENNE_61):
+        return True
+    from sympy import isprime  # noqa: PLC0415  # half a second, and the two fields in use do without
+
+    return bool(isprime(modulus))

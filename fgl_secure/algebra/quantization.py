@@ -275,8 +275,7 @@ class FixedPoint:
             raise InputError("values must be finite; found NaN or infinity")
         if self.overflow is Overflow.REFUSE and magnitude > self.bound:
             raise FieldRangeError(
-                f"values must not exceed the bound {self.bound:g}; at least one does: give a larger bound, or scale "
-                f"the values"
+                f"values must not exceed the bound {self.bound:g}; at least one does: {self._remedy(magnitude)}"
             )
         if magnitude * scale >= LARGEST_ENCODED:
             raise FieldRangeError(
@@ -292,6 +291,15 @@ class FixedPoint:
         """Maps elements to the representatives of least magnitude, as float64 of the same shape."""
         arithmetic, _ = arithmetic_of(elements)
         return arithmetic.decode_fixed(elements, 2.0**self.fraction_bits, self.field.modulus)
+
+    def _remedy(self, magnitude: float) -> str:
+        """A bound that holds such values, a power of two with a bit to spare, where the field has room for it."""
+        bound = math.ldexp(1.0, math.frexp(magnitude)[1] + 1)
+        if not _fits(self.field, bound, 0, self.terms):
+            return (
+                f"scale the values, or take a larger field, for this one has no room for sums of {self.terms} of them"
+            )
+        return f"give a larger bound, as in SCHEME[bound={bound:.0f}], or scale the values"
 
 
 def _check_bound(bound: float) -> None:

@@ -12,6 +12,8 @@ from typing import Any, cast
 import numba
 import numpy as np
 
+from fgl_secure.threads import parallel
+
 MERSENNE_31 = 2**31 - 1
 MERSENNE_61 = 2**61 - 1
 
@@ -22,8 +24,8 @@ _1, _30, _31, _61 = np.uint64(1), np.uint64(30), np.uint64(31), np.uint64(61)
 
 
 def compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """A loop over all cores, compiled when first called and kept on disk."""
-    return cast("Callable[..., None]", numba.njit(parallel=True, cache=True, boundscheck=False)(function))
+    """A loop over the cores, compiled when first called and kept on disk."""
+    return parallel(function)
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:

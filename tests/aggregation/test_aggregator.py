@@ -19,7 +19,7 @@ from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.rules import Purpose
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import FieldRangeError, InputError, TooFewClientsError, UnknownNameError
+from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning, TooFewClientsError, UnknownNameError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.schemes import names
 from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
@@ -57,6 +57,7 @@ def check_mean(aggregator: SecureAggregator, mean: Any, mappings: list[Any], wei
         assert max(off, default=Fraction(0)) <= Fraction(record.error_bound[name])
 
 
+@pytest.mark.filterwarnings("ignore::fgl_secure.errors.PrecisionWarning")  # random numbers are of all sizes
 @settings(max_examples=30)
 @given(st.data(), plans(), st.integers(2, 5))
 def test_means_of_random_trees_are_within_the_stated_error(data: st.DataObject, plan: Any, clients: int) -> None:
@@ -121,9 +122,39 @@ def test_the_last_round_is_the_last_that_was_finished() -> None:
 
 
 @pytest.mark.parametrize("scheme", FINDS_RANGES)
-def test_ranges_are_found_once_and_kept(scheme: str) -> None:
+def test_ranges_are_found_again_when_a_number_outgrows_them(scheme: str) -> None:
+    """However fast numbers grow, at whichever client, each round has its mean; ranges stay while they do."""
+    aggregator, bounds = aggregator_of(scheme, 3), []
+    for round_, growth in enumerate((1.0, 2.0, 1e3, 1e3, 1e6)):
+        mappings = states(3, round_)
+        mappings[round_ % 3]["w"] *= growth
+        check_mean(aggregator, aggregator.mean(mappings), mappings, [1.0] * 3)
+        assert aggregator.bounds is not None
+        bounds.append(aggregator.bounds["w"])
+    assert bounds[0] == bounds[1] < bounds[2] == bounds[3] < bounds[4]
+
+
+def test_a_round_in_which_nothing_grew_tells_nothing_but_that() -> None:
+    """The sum that watches ranges is all zeros as long as numbers stay within them, whatever they are."""
+    aggregator = aggregator_of("plaintext", 3)
+    for round_ in range(3):
+        aggregator.mean(states(3, round_))
+        record = aggregator.last_round
+        assert record is not None
+        watched = [
+            value
+            for batch in record.transcript.messages
+            if batch.step.part == Purpose.RANGES and batch.fields is not None
+            for value in batch.fields.values()
+        ]
+        assert watched
+        assert any(value.any() for value in watched) == (round_ == 0)  # the control: in the first round it tells
+
+
+@pytest.mark.parametrize("scheme", FINDS_RANGES)
+def test_ranges_are_found_once_and_kept_where_nobody_watches(scheme: str) -> None:
     """The first round has a sum for the ranges, the second has none; numbers beyond them are an error until told."""
-    aggregator, mappings = aggregator_of(scheme, 3), states(3)
+    aggregator, mappings = aggregator_of(scheme, 3, watched=False), states(3)
     for expected in ({Purpose.RANGES, Purpose.VALUES}, {Purpose.VALUES}):
         aggregator.mean(mappings)
         record = aggregator.last_round
@@ -146,10 +177,46 @@ def test_overflow_is_never_silent() -> None:
         aggregator.mean(mappings)
 
 
+def test_numbers_are_clipped_where_the_user_says_so() -> None:
+    """With `clip` numbers beyond the bound count as the bound; what is no number stays an error."""
+    aggregator, mappings = aggregator_of("plaintext", 3, bound=4.0, clip=True), states(3)
+    mappings[2]["w"][1, 1] = -1e9
+    clipped = [{**each, "w": each["w"].clamp(-4, 4)} for each in mappings]
+    check_mean(aggregator, aggregator.mean(mappings), clipped, [1.0] * 3)
+    mappings[2]["w"][1, 1] = float("inf")
+    with pytest.raises(InputError, match="client 2: numbers under 'w' must be finite"):
+        aggregator.mean(mappings)
+
+
+def test_a_client_that_swamps_the_others_is_named_with_its_size() -> None:
+    """The mean goes on, and a warning says whose numbers are how large, and what to do; ordinary rounds have none."""
+    aggregator, mappings = aggregator_of("pairwise-masking", 3), states(3)
+    aggregator.mean(mappings)
+    mappings[1]["w"][0, 0] = 2.0**40
+    with pytest.warns(PrecisionWarning, match=r"range of 'w' .*2 of 3 clients .*of client 1, reach 2\^40: leave that"):
+        mean = aggregator.mean(mappings)
+    assert torch.allclose(mean["w"][0, 0], torch.tensor(2.0**40 / 3))
+    aggregator.forget_ranges()
+    aggregator.mean(states(3))
+
+
+@pytest.mark.parametrize("tree", [[torch.ones(2), None, torch.zeros(0, 3)], (np.ones(2), {"a": [np.ones(1)]})])
+def test_lists_and_tuples_are_averaged_like_mappings(tree: Any) -> None:
+    """Lists of parameters, as loops hand them around, need no names."""
+    mean = aggregator_of("pairwise-masking", 3).mean([tree] * 3)
+    assert repr(mean) == repr(tree)
+
+
+def test_mappings_of_empty_arrays_have_an_empty_mean() -> None:
+    """Nothing to add up is no error."""
+    assert aggregator_of("pairwise-masking", 3).mean([{"x": torch.zeros(0, 2)}] * 3)["x"].shape == (0, 2)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"clients": 1}, "at least 2"),
+        ({"clients": 3, "clip": True}, "bound must be given where numbers beyond it are clipped"),
+        ({"clients": 1}, "at least 2, or the mean is one client's own"),
         ({"clients": 0}, "at least 2"),
         ({"clients": 4, "threshold": 2}, "threshold must lie in 3..4"),
         ({"clients": 4, "threshold": 5}, "threshold must lie in 3..4"),
@@ -226,7 +293,7 @@ def test_unknown_schemes_are_named() -> None:
         ({"mappings": [*states(2), {"w": torch.zeros(5, 3)}]}, "client 2 .*'b' is missing"),
         ({"mappings": [*states(2), {**states(1)[0], "w": torch.zeros(3, 5)}]}, r"'w' must be \(5, 3\).*client 2"),
         ({"mappings": [*states(2), {**states(1)[0], "b": torch.tensor([1, float("nan"), 1])}]}, "client 2: .*'b'"),
-        ({"mappings": [*states(2), {**states(1)[0], "steps": torch.tensor(13)}]}, "under 'steps' must be an integer"),
+        ({"mappings": [*states(2), {**states(1)[0], "steps": None}]}, "client 2 .*'steps' is missing"),
     ],
 )
 def test_bad_input_is_refused_and_the_next_round_is_fine(arguments: dict[str, Any], message: str) -> None:

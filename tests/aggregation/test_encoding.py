@@ -118,7 +118,7 @@ def test_unsigned_integers_beyond_int64_are_refused() -> None:
 def test_means_of_integers_follow_the_rule() -> None:
     """2 and 3 have no integer mean under EXACT, 3 under ROUND; with weights 1 and 3 the mean of 1 and 5 is 4."""
     low, high = {"n": np.array([2, -2, 7])}, {"n": np.array([3, -3, 7])}
-    strict = encoding_of(Layout.of(low), weighing=Weighing(8.0))
+    strict = encoding_of(Layout.of(low), weighing=Weighing(8.0), integers=IntegerRule.EXACT)
     loose = encoding_of(Layout.of(low), weighing=Weighing(8.0), integers=IntegerRule.ROUND)
     total = strict.encode(low) + strict.encode(high)
     with pytest.raises(InputError, match=r"under 'n' must be an integer .* IntegerRule.ROUND, leave the key out"):
@@ -213,7 +213,7 @@ def test_sums_of_the_largest_entries_stay_within_the_limit(bound: float, bits: i
 def test_error_before_the_sum_covers_error_after_it() -> None:
     """What is stated in advance is at least what is stated once the sum is known."""
     mapping = {"w": np.ones(3, np.float32), "n": np.ones(1, np.int64)}
-    encoding = encoding_of(Layout.of(mapping))
+    encoding = encoding_of(Layout.of(mapping), integers=IntegerRule.EXACT)
     after = encoding.errors(encoding.encode(mapping), 1)
     assert after["n"] == encoding.error["n"] == 0
     assert 0 < after["w"] <= encoding.error["w"]

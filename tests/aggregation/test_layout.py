@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -50,6 +50,36 @@ def test_order_of_keys_kind_and_memory_do_not_matter() -> None:
     assert Layout.of(one).flatten(one).tolist() == Layout.of(one).flatten(other).tolist() == [0, 1, 2, 3, 4, 5, 1]
 
 
+class Pair(NamedTuple):
+    """A tuple whose members have names."""
+
+    left: torch.Tensor
+    right: torch.Tensor | None
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [torch.ones(2), torch.zeros(0), None],
+        (torch.ones(1), [np.ones((0, 3)), None], {"a": {}, "b": ()}),
+        {"a": Pair(torch.ones(2), None), "b": [Pair(torch.ones(1), torch.zeros(1))]},
+        [torch.full((1,), float(i)) for i in range(12)],
+    ],
+)
+def test_lists_tuples_and_nothing_come_back_as_they_were(tree: Any) -> None:
+    """Numbers go through a vector and back into lists, tuples with and without names, mappings, and None."""
+    layout = Layout.of(tree)
+    back = layout.unflatten(layout.flatten(tree))
+    assert repr(back) == repr(tree)
+    assert Layout.from_bytes(layout.to_bytes()) == layout
+
+
+def test_a_client_without_a_tensor_that_others_have_is_named() -> None:
+    """None at one client and a tensor at another have no mean."""
+    with pytest.raises(InputError, match=r"client 1 must have the keys of the others; '1' is missing"):
+        Layout.of([torch.ones(1), torch.ones(1)]).check([torch.ones(1), None], "client 1")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -69,8 +99,10 @@ def test_what_differs_is_named(change: dict[str, Any], message: str) -> None:
     ("mapping", "message"),
     [
         ({}, "at least one array"),
-        ({"a": {}, "b": torch.zeros(1)}, "must hold something, or the mean is without them; 'a' does not"),
-        ([torch.zeros(1)], "from names to arrays; found list"),
+        (torch.zeros(1), "from names to arrays, or a list of arrays; found Tensor"),
+        ([], "at least one array"),
+        ({"a": None}, "at least one array"),
+        ([1.0], "found float under '0'"),
         ({"a": 1.0}, "found float under 'a'"),
         ({1: torch.zeros(1)}, "keys must be text; found 1"),
         ({"a": torch.zeros(1, dtype=torch.complex64)}, "dtype of 'a' .* found complex64"),

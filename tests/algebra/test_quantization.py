@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from fractions import Fraction
 from typing import Any, Literal
 
@@ -130,6 +131,18 @@ def test_values_that_are_not_finite_are_refused(value: float, overflow: Overflow
     fixed = FixedPoint(PrimeField(11), 1.0, 0, 1, overflow)
     with pytest.raises(InputError, match="values must be finite"):
         fixed.encode(np.array([0.0, value]))
+
+
+@pytest.mark.parametrize("value", [1.01, 16.0, 17.0, -1000.0])
+def test_the_bound_that_the_message_names_holds_the_values(value: float) -> None:
+    """Beyond the bound a power of two is named under which the same values are encoded, and twice as large ones."""
+    with pytest.raises(FieldRangeError, match=r"SCHEME\[bound=(\d+)\]") as caught:
+        FixedPoint.for_sums(PrimeField(), bound=1.0, terms=100).encode(np.array([value]))
+    named = re.findall(r"\[bound=(\d+)\]", str(caught.value))
+    fixed = FixedPoint.for_sums(PrimeField(), bound=float(named[0]), terms=100)
+    assert abs(fixed.decode(fixed.encode(np.array([value])))[0] - value) < 1e-3
+    with pytest.raises(FieldRangeError, match="no room for sums of 3"):
+        FixedPoint(PrimeField(11), 1.0, 0, 3).encode(np.array([value]))
 
 
 @pytest.mark.parametrize("sign", [1, -1])

@@ -1,0 +1,52 @@
+"""Says so where one client's numbers are so large that those of the others keep next to nothing."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+
+from fgl_secure.aggregation.arrays import reals_of
+from fgl_secure.aggregation.encoding import Code
+from fgl_secure.aggregation.layout import Entry, Tree
+from fgl_secure.algebra.quantization import largest_magnitude
+from fgl_secure.errors import PrecisionWarning
+
+LEAST_BITS = 8
+"""A client's largest number must keep so many bits."""
+FINE_BITS = 24
+"""Numbers that are rounded as finely as this, as float32 rounds those about 1, are fine whatever is smaller."""
+
+
+def warn_of_lost_precision(code: Code, mappings: Mapping[int, Tree]) -> None:
+    """Warns where a range that was found leaves a client's numbers under `LEAST_BITS` bits.
+
+    One warning a round, of the tensor with the largest range, with the size of it and of the client's numbers that it
+    is as large as, as powers of two.
+
+    Args:
+        code: how mappings are written.
+        mappings: of the clients that this process runs, by number.
+    """
+    wide = [entry for entry in code.layout.floats if code.fraction_bits[entry.name] < FINE_BITS]
+    if not wide:
+        return
+    arrays = {client: code.layout.arrays(mapping) for client, mapping in mappings.items()}
+    for entry in sorted(wide, key=lambda each: -code.bounds[each.name]):
+        sizes = {client: largest_magnitude(reals_of(held[entry.name])) for client, held in arrays.items()}
+        least = math.ldexp(1.0, LEAST_BITS - code.fraction_bits[entry.name])
+        lost = [client for client, size in sizes.items() if 0 < size < least]
+        if lost:
+            warnings.warn(_words(entry, code, sizes, lost), PrecisionWarning, stacklevel=4)
+            return
+
+
+def _words(entry: Entry, code: Code, sizes: Mapping[int, float], lost: list[int]) -> str:
+    largest = max(sizes, key=lambda client: sizes[client])
+    whose = f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
+    return (
+        f"range of {entry.name!r} must leave every client's numbers {LEAST_BITS} bits; it is "
+        f"2^{math.log2(code.bounds[entry.name]):.0f}, numbers are rounded to 2^{-code.fraction_bits[entry.name]}, and "
+        f"those of {len(lost)} of {len(sizes)} clients here are smaller; {'' if largest in lost else whose}give bound= "
+        f"and clip=True, or call forget_ranges once all numbers are small again"
+    )

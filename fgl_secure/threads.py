@@ -1,0 +1,62 @@
+"""How many threads a compiled loop takes: none of its own for little work, and never more than PyTorch does."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+SERIAL_UP_TO = 2**18
+"""Loops over arrays of at most so many numbers take one thread: they take less than a millisecond, and two pools of
+threads, PyTorch's and numba's, that wake for every call take turns at waiting for each other."""
+
+
+def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A loop over `numba.prange`, compiled when first called and kept on disk, that takes as many threads as it needs.
+
+    Args:
+        function: of arrays, tuples of arrays and numbers.
+    """
+    kernel = numba.njit(parallel=True, cache=True, boundscheck=False)(function)
+
+    @functools.wraps(function)
+    def run(*arguments: Any) -> Any:
+        _start()
+        before = numba.get_num_threads()
+        numba.set_num_threads(threads_for(max(map(_size, arguments)), before))
+        try:
+            return kernel(*arguments)
+        finally:
+            numba.set_num_threads(before)
+
+    return run
+
+
+@functools.cache
+def _start() -> None:
+    """Starts numba's threads, once.
+
+    By that it tells OpenMP how many threads to take from then on, and PyTorch, if it is loaded and shares OpenMP with
+    numba, would take as many: so it is told again how many the user wants.
+    """
+    torch = sys.modules.get("torch")
+    wanted = 0 if torch is None else torch.get_num_threads()
+    numba.get_num_threads()
+    if torch is not None:
+        torch.set_num_threads(wanted)
+
+
+def threads_for(size: int, most: int) -> int:
+    """How many threads a loop over so many numbers takes, of `most` that numba may take."""
+    torch = sys.modules.get("torch")  # who has not loaded it has set no number of threads there
+    return 1 if size <= SERIAL_UP_TO else min(most, most if torch is None else torch.get_num_threads())
+
+
+def _size(argument: Any) -> int:
+    if isinstance(argument, tuple):
+        return max(map(_size, argument), default=0)
+    return argument.size if isinstance(argument, np.ndarray) else 0
