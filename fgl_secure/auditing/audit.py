@@ -71,9 +71,30 @@ def audit(
             chosen measured anything.
     """
     check_method(method)
-    chosen = _attacks(attacks)
+    chosen = chosen_attacks(attacks)
     named = several("schemes", schemes)
     plan = method.plan(data, named, seed=seed, device=device)
+    report = examine(plan, chosen, command=command, progress=progress)
+    if named:
+        _check_measured(plan, report.records)
+    return report
+
+
+def examine(
+    plan: Plan,
+    chosen: tuple[Attack[Any, Any], ...],
+    *,
+    command: str = "",
+    progress: Callable[[str], Progress] | None = None,
+) -> Report:
+    """Trains and attacks what a plan says; see `audit`.
+
+    Args:
+        plan: the runs, checked.
+        chosen: attacks, of which those that can read a run do.
+        command: how to repeat it, for the report.
+        progress: as in `audit`.
+    """
     results, records, exposures = {}, [_boundary_record(plan)], []
     positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
     found: dict[str, list[Attempt]] = {}
@@ -93,12 +114,15 @@ def audit(
             for attempt in found[subject.name]
             for figure in attempt.found
         ]
-    if named:
-        _check_measured(plan, records)
     return _report(plan, results, records, exposures, command, chosen)
 
 
-def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
+def chosen_attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
+    """The attacks of these names, each once; all that there are for "all" or none.
+
+    Raises:
+        InputError: there is none of a name.
+    """
     wanted = several("attacks", names)
     if wanted in ((), (ALL,)):
         return tuple(all_attacks().values())
@@ -108,7 +132,7 @@ def _attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
     return tuple(attack(name) for name in dict.fromkeys(wanted))
 
 
-def _check_measured(plan: Plan, records: list[Record]) -> None:
+def _check_measured(plan: Plan, records: Iterable[Record]) -> None:
     """Refuses to say of named schemes that nothing contradicts them when nothing was measured.
 
     Attacks that read the run of one scheme and find nothing to read in that of another have said something of both.

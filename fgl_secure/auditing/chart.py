@@ -69,7 +69,11 @@ class Lane:
 
 def common_axis(records: Sequence[Record]) -> Axis:
     """The shortest axis on which every figure of the report fits, so that all compare."""
-    lowest = min((min(each.value, each.ci95.low, each.prior) for each in records), default=0.0)
+    return axis_down_to(min((min(each.value, each.ci95.low, each.prior) for each in records), default=0.0))
+
+
+def axis_down_to(lowest: float) -> Axis:
+    """The shortest axis that has room for a figure."""
     return Axis(next(floor_ for floor_ in _FLOORS if floor_ <= max(lowest, -1.0)))
 
 
@@ -156,14 +160,14 @@ def _scatter(
         return None
     across, up = (
         _ticks(0.0, max(x for x, _ in read.values())),
-        _score_ticks(report.score, [y for _, y in read.values()]),
+        score_ticks(report.score, [y for _, y in read.values()]),
     )
     points = tuple(
         Point(
             scheme,
             shape_of(schemes, scheme),
-            _share(x, across),
-            round(100 - _share(y, up), 2),
+            share(x, across),
+            round(100 - share(y, up), 2),
             f"{scheme}: {score_text(report.score, y)}, {says(x)}",
         )
         for scheme, (x, y) in read.items()
@@ -171,12 +175,12 @@ def _scatter(
     return Scatter(
         f"{report.score.capitalize()} against {name}",
         points,
-        tuple((says(x), _share(x, across)) for x in across),
-        tuple((score_text(report.score, y), round(100 - _share(y, up), 2)) for y in up),
+        tuple((says(x), share(x, across)) for x in across),
+        tuple((score_text(report.score, y), round(100 - share(y, up), 2)) for y in up),
     )
 
 
-def _score_ticks(score: Score, values: Sequence[float]) -> list[float]:
+def score_ticks(score: Score, values: Sequence[float]) -> list[float]:
     """Ticks around all scores, with room above and below; shares stay within 0 and 1."""
     low, high = min(values), max(values)
     room = max((high - low) / 4, 0.02 if score is Score.ACCURACY else 0.02 * max(abs(high), 1e-9))
@@ -195,5 +199,6 @@ def _ticks(low: float, high: float) -> list[float]:
     return [round(step * i, 12) for i in range(first, last + 1)]
 
 
-def _share(value: float, ticks: Sequence[float]) -> float:
+def share(value: float, ticks: Sequence[float]) -> float:
+    """Where a value is between the first and the last tick, in per cent."""
     return round(100 * min(max((value - ticks[0]) / (ticks[-1] - ticks[0]), 0.0), 1.0), 2)

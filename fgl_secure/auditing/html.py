@@ -29,15 +29,16 @@ class Section:
 
 def render_html(report: Findings) -> str:
     """The whole page as text. Every value of the report is escaped; the page loads nothing from outside itself."""
-    return _environment().get_template("report.html.j2").render(_context(report))
+    return environment().get_template("report.html.j2").render(_context(report))
 
 
 def render_matrix(report: Findings) -> str:
     """The matrix alone, as a piece of a page such as a notebook's, with its own style."""
-    return _environment().get_template("matrix.html.j2").render(_context(report))
+    return environment().get_template("matrix.html.j2").render(_context(report))
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """What renders the templates of reports, with their filters."""
     environment = Environment(
         autoescape=True,
         keep_trailing_newline=True,

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Source = Data | GraphSets | FederatedGraph
 """What a run is on: data that are loaded, or a graph of the caller's own."""
 
+Usual = Mapping[str, Mapping[str, object]]
+"""By topology, parameters of schemes."""
+
 SEEDS = 2**63
 
 
@@ -67,7 +70,6 @@ class Method(ABC):
         sees: by scheme, or group of schemes, what parties see beside their own.
         tells: what parties tell each other beside sums, by kind of message, role of the sender and of the receiver.
         topologies: names of its collectives; a scheme that is named alone is for the first of them that it serves.
-        usual: by topology, parameters that its schemes take where a caller names none of them.
         demonstrated: schemes of an audit where none is named; the first heads the report, as the first named one does.
         trained: what training takes where no scheme is named.
         data: what it is trained on: `Data`, or `GraphSets`.
@@ -83,7 +85,6 @@ class Method(ABC):
     sees: ClassVar[Mapping[str, str]]
     tells: ClassVar[Mapping[tuple[str, str, str], str]] = {}
     topologies: ClassVar[tuple[str, ...]]
-    usual: ClassVar[Mapping[str, Mapping[str, object]]] = {}
     demonstrated: ClassVar[tuple[str, ...]]
     trained: ClassVar[str]
     data: ClassVar[type[Data] | type[GraphSets]] = Data
@@ -92,6 +93,11 @@ class Method(ABC):
 
     def __post_init__(self) -> None:
         check_choices(self)
+
+    @property
+    def usual(self) -> Usual:
+        """By topology, parameters that its schemes take where a caller names none of them."""
+        return {}
 
     def plan(
         self,

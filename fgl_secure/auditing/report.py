@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,6 +64,19 @@ def write_report(report: Findings, folder: Path) -> tuple[Path, ...]:
         "report.md": render_markdown(report),
         "report.xml": render_junit(report),
     }
+    return write_files(folder, texts)
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> tuple[Path, ...]:
+    """Writes files into a folder, which is made when missing: all or none, each moved to its place when it is whole.
+
+    Args:
+        folder: where.
+        texts: by name.
+
+    Raises:
+        InputError: when the folder is a file, cannot be made or cannot be written to.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _replace_all({folder / name: text for name, text in texts.items()})

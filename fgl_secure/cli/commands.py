@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fgl_secure import methods
@@ -15,8 +16,9 @@ from fgl_secure.cli import completion, inversion
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configured, data_of
 from fgl_secure.cli.output import CONTRADICTED, OK, OutputError, say
-from fgl_secure.cli.progress import shown
+from fgl_secure.cli.progress import Runs, shown
 from fgl_secure.errors import InputError
+from fgl_secure.ledger import Ledger
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 def audit(chosen: argparse.Namespace, words: list[str]) -> int:
     """Trains, attacks, prints what was found, and then writes it: a full disk takes nothing from who reads along."""
     from fgl_secure.auditing.audit import audit as run
+    from fgl_secure.auditing.report import write_files
 
     _check_folder(chosen.out)
     method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
@@ -44,7 +47,7 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
         )
     unsaid = _told(report, chosen)
     written = report.write(chosen.out)
-    _write(chosen.out / RUN_FILE, run_file(chosen, ["audit", chosen.method.name]))
+    write_files(chosen.out, {RUN_FILE: run_file(chosen, ["audit", chosen.method.name])})
     if unsaid is not None:
         raise unsaid
     if not chosen.json:
@@ -54,15 +57,18 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
 
 
 def _told(report: Report, chosen: argparse.Namespace) -> OutputError | None:
-    """Prints the findings; what stands in the way is given back, so that files are written all the same."""
     from fgl_secure.auditing.report import render_json
     from fgl_secure.auditing.wording import summary
 
+    if chosen.json:
+        return _unsaid(lambda: render_json(report).rstrip())
+    return _unsaid(lambda: summary(report) if chosen.quiet else _printed(report, verbose=chosen.verbose))
+
+
+def _unsaid(text: Callable[[], str]) -> OutputError | None:
+    """Prints findings; what stands in the way is given back, so that files are written all the same."""
     try:
-        if chosen.json:
-            say(render_json(report).rstrip())
-        else:
-            say(summary(report) if chosen.quiet else _printed(report, verbose=chosen.verbose))
+        say(text())
     except OutputError as error:
         return error
     return None
@@ -82,22 +88,18 @@ def _printed(report: Report, *, verbose: bool) -> str:
     return "\n".join(lines)
 
 
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"{path} must be a file that can be written; found {error}") from error
-
-
 def _command(words: list[str]) -> str:
     return shlex.join(["fgl-secure", *words])
 
 
 def _check_folder(out: Path) -> None:
-    """Refuses a folder that could not be written to after minutes of training; makes nothing."""
-    existing = next(place for place in (out, *out.absolute().parents) if place.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"out must be a folder that can be made and written to; {existing} is not")
+    """Refuses a folder that could not be written to after minutes of training; leaves nothing there."""
+    try:
+        existing = next(place for place in (out, *out.absolute().parents) if place.exists())
+        with TemporaryDirectory(prefix=".fgl-secure-", dir=existing):
+            pass
+    except OSError as error:
+        raise InputError(f"out must be a folder that can be made and written to; found {out} ({error})") from error
 
 
 def train(chosen: argparse.Namespace, words: list[str]) -> int:
@@ -127,15 +129,56 @@ def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: P
 
 def invert(chosen: argparse.Namespace, words: list[str]) -> int:
     """Reconstructs data from gradients."""
+    from fgl_secure.auditing.report import write_files
+
     if chosen.out is not None:
         _check_folder(chosen.out)
     with shown(quiet=chosen.quiet) as phases:
         phases(f"gradient inversion by {chosen.attack}")
         text = inversion.output_of(chosen, _command(words))
     if chosen.out is not None:
-        _write(chosen.out / RUN_FILE, run_file(chosen, ["attack", "gradient-inversion"]))
+        write_files(chosen.out, {RUN_FILE: run_file(chosen, ["attack", "gradient-inversion"])})
     say(text)
     return OK
+
+
+def compare(chosen: argparse.Namespace, words: list[str]) -> int:
+    """Audits all methods that fit, prints the table, and then writes it."""
+    from fgl_secure.auditing.report import write_files
+    from fgl_secure.cli.print_comparison import describe, read
+    from fgl_secure.graph import Data
+    from fgl_secure.methods.comparison import SECURED
+    from fgl_secure.methods.comparison import compare as run
+    from fgl_secure.methods.comparison.runs import source_of
+
+    _check_folder(chosen.out)
+    if chosen.seeds < 1:
+        raise InputError(f"seeds must be at least 1; found {chosen.seeds}")
+    data, ledger = source_of(chosen.dataset, chosen.data_root), Ledger(chosen.runs)
+    if isinstance(data, Data):
+        data = data_of(methods.FedAvg, chosen)
+    with shown(quiet=chosen.quiet) as phases:
+        found = run(
+            data,
+            chosen.scheme or SECURED,
+            tuple(methods.method(name)() for name in chosen.methods),
+            chosen.attack,
+            seeds=range(chosen.seed, chosen.seed + chosen.seeds),
+            epochs=chosen.epochs,
+            device=chosen.device,
+            command=_command(words),
+            ledger=ledger,
+            watch=Runs(phases, read),
+            progress=phases,
+        )
+    unsaid = _unsaid(lambda: json.dumps(found.as_json(), indent=2) if chosen.json else describe(found))
+    written = found.write(chosen.out)
+    write_files(chosen.out, {RUN_FILE: run_file(chosen, ["compare"])})
+    if unsaid is not None:
+        raise unsaid
+    if not chosen.json:
+        say(f"written: {written[0]}, .json, .md; {RUN_FILE} repeats it")
+    return CONTRADICTED if chosen.scheme and found.contradictions else _kept(ledger)
 
 
 def bench(chosen: argparse.Namespace, words: list[str]) -> int:
@@ -143,29 +186,36 @@ def bench(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.cli.bench.bench import as_json, describe
     from fgl_secure.cli.bench.bench import bench as run
 
+    ledger = Ledger(chosen.runs)
     with shown(quiet=chosen.quiet) as phases:
-        phases(f"measuring {chosen.part}")
-        machine, report = run(chosen.part)
+        machine, report = run(chosen.part, ledger, Runs(phases, lambda _: "measured"))
     if chosen.json:
         say(json.dumps({"command": _command(words), **as_json(machine, report)}, indent=2))
     else:
         say(describe(machine, report))
-    return OK
+    return _kept(ledger)
 
 
 def reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Runs a table of a paper again."""
-    from fgl_secure.cli.print_table import describe
+    from fgl_secure.cli.print_table import describe, figures
     from fgl_secure.tables.reproduce import reproduce as run
     from fgl_secure.tables.table import Choices
 
-    table = methods.table(chosen.table)
+    table, ledger = methods.table(chosen.table), Ledger(chosen.runs)
     choices = Choices(
         chosen.preset, chosen.seeds, chosen.scheme, chosen.epochs, chosen.data_root, clients=tuple(chosen.clients)
     )
     with shown(quiet=chosen.quiet) as phases:
-        done = run(table, choices, chosen.datasets, lambda at, most, what: phases(what)(at, most))
+        done = run(table, choices, chosen.datasets, ledger, Runs(phases, lambda entry: figures(table, entry)))
     say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))
+    return _kept(ledger)
+
+
+def _kept(ledger: Ledger) -> int:
+    """The status of a command whose runs go into a file: what was found is printed by now, whatever became of it."""
+    if ledger.error is not None:
+        raise ledger.error
     return OK
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+from fgl_secure.cli.parser import place
 
 if TYPE_CHECKING:
     from fgl_secure.methods.fedavg.inversion.options import InvertOptions
@@ -37,10 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--steps", type=int, default=None, metavar="N", help="of the optimiser; None takes the attack's own")
     add("--restarts", type=int, default=None, metavar="R", help="tries; None takes the attack's own")
     add("--seed", type=int, default=0, metavar="S", help="of partition, batches, weights, coins and first guesses")
-    add("--data-root", type=Path, default=None, metavar="DIR",
+    add("--data-root", type=place, default=None, metavar="DIR",
         help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
     add("--json", action="store_true", help="print one JSON object")
-    add("--out", type=Path, default=None, metavar="DIR",
+    add("--out", type=place, default=None, metavar="DIR",
         help="folder for inversion.html, with pictures, and inversion.json; None for no files")  # fmt: skip
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fgl_secure.choices import Choice, choices_of, default_of
+from fgl_secure.cli.parser import place
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,12 +36,12 @@ def add_method_options(parser: argparse.ArgumentParser, method: type[Method]) ->
 
 
 def _add_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
-    _add_fields(parser.add_argument_group("data"), method.data)
+    add_fields(parser.add_argument_group("data"), method.data)
     own = parser.add_argument_group(method.title)
-    _add_fields(own, method)
+    add_fields(own, method)
     for _, each in choices_of(method).values():
         if each.part is not None:
-            _add_fields(parser.add_argument_group(each.says), each.part, f"{each.prefix}-")
+            add_fields(parser.add_argument_group(each.says), each.part, f"{each.prefix}-")
     add = parser.add_argument_group("run").add_argument
     add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights, and of an audit's coins")
     add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
@@ -56,7 +57,7 @@ def configured(method: type[Method], chosen: argparse.Namespace) -> Method:
 
 
 def data_of(method: type[Method], chosen: argparse.Namespace) -> Data | GraphSets:
-    """The data that a parsed command line names.
+    """The data that a parsed command line names, of the kind that a method takes.
 
     Raises:
         InputError: a choice breaks a rule.
@@ -64,7 +65,8 @@ def data_of(method: type[Method], chosen: argparse.Namespace) -> Data | GraphSet
     return method.data(**dict(_values(method.data, chosen)))
 
 
-def _add_fields(group: argparse._ArgumentGroup, kind: type, prefix: str = "") -> None:
+def add_fields(group: argparse._ArgumentGroup, kind: type, prefix: str = "") -> None:
+    """Adds an option for each field of a configuration, but its parts."""
     hints = typing.get_type_hints(kind)
     for name, (each, says) in choices_of(kind).items():
         if says.part is None:
@@ -116,13 +118,13 @@ def _option(name: str, says: Choice) -> str:
     return says.option or name.replace("_", "-")
 
 
-def _reader(hint: Any) -> type:  # a type
+def _reader(hint: Any) -> Callable[[str], object]:  # a type
     """What reads a value of this type, which may also be None."""
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     found = next((kind for kind in (int, float, Path, str) if kind in kinds), None)
     if found is None:
         raise InputError(f"fields of a method must be numbers, texts, paths, switches or parts; found {hint!r}")
-    return found
+    return place if found is Path else found
 
 
 def _values(kind: type, chosen: argparse.Namespace, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, NoReturn
 
 from fgl_secure.cli.output import BAD_INPUT
@@ -60,5 +61,13 @@ class Parser(argparse.ArgumentParser):
 
 def meant(word: str, known: Sequence[str]) -> str:
     """What a word was probably meant to be, as the end of a sentence; empty where nothing is near."""
-    near = get_close_matches(str(word), list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    plain = {each.casefold(): each for each in known}
+    near = get_close_matches(str(word).casefold(), list(plain), n=1, cutoff=0.6)
+    return f"; did you mean {plain[near[0]]}?" if near else ""
+
+
+def place(text: str) -> Path:
+    """The path of a file or a folder; one without a name is refused, which an empty variable of a shell leaves."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"must name a file or a folder; found {text!r}")
+    return Path(text)

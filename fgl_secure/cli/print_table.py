@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from typing import cast
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from fgl_secure.ledger import Entry
 from fgl_secure.tables.reproduce import Reproduction
 from fgl_secure.tables.rows import Figure, Row
+from fgl_secure.tables.table import PaperTable
 
 MISSING = "-"
 WIDTH = 120
@@ -28,6 +32,12 @@ def describe(done: Reproduction) -> str:
     for note in ("Within: our mean is at most one printed deviation from the printed mean.", *done.table.notes):
         console.print(f"Note: {note}", markup=False, highlight=False)
     return here.getvalue().rstrip()
+
+
+def figures(table: PaperTable, entry: Entry) -> str:
+    """What one run measured, `accuracy 0.812`."""
+    found = cast("Mapping[str, float]", entry.found)
+    return ", ".join(f"{metric.name} {found[metric.name]:.{metric.digits}f}" for metric in table.metrics)
 
 
 def _how(done: Reproduction) -> str:

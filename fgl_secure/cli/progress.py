@@ -3,27 +3,63 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from fgl_secure.ledger import Entry, Watch, clock_text
+
 if TYPE_CHECKING:
     from fgl_secure.training.loop import Progress as Steps
 
-Phases = Callable[[str], "Steps"]
-"""From what is being done to what is called after each step of it, with steps done and most of them."""
-
 EVERY = 30.0
 """Seconds between two lines in a pipe."""
+
+
+class Phases(ABC):
+    """Is told what is being done."""
+
+    @abstractmethod
+    def __call__(self, name: str) -> Steps:
+        """A phase begins; gives what is called after each of its steps, with steps done and most of them."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """A line that stays, such as one about a run that is done."""
+
+
+class Runs(Watch):
+    """Shows runs as they are done.
+
+    Args:
+        phases: where they are shown.
+        told: what came of a run, in words.
+    """
+
+    def __init__(self, phases: Phases, told: Callable[[Entry], str]) -> None:
+        self._phases, self._told = phases, told
+
+    def noted(self, text: str) -> None:
+        """A line about the file."""
+        self._phases.say(text)
+
+    def started(self, done: int, total: int, name: str) -> None:
+        """A phase each."""
+        self._phases(name)(done, total)
+
+    def finished(self, entry: Entry, name: str, rest: str) -> None:
+        """A line each."""
+        self._phases.say(f"{name}: {self._told(entry)}; {clock_text(entry.seconds)}; {rest}")
 
 
 @contextmanager
 def shown(*, quiet: bool = False) -> Iterator[Phases]:
     """Gives what is told of phases and their steps, and shows them on the standard error stream."""
     if quiet:
-        yield lambda _name: lambda _done, _most: None
+        yield _Nobody()
     elif sys.stderr.isatty():
         with _bars() as phases:
             yield phases
@@ -44,17 +80,20 @@ def _bars() -> Iterator[Phases]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-
-        def phase(name: str) -> Steps:
+    class Bars(Phases):
+        def __call__(self, name: str) -> Steps:
             for before in bars.task_ids:
                 bars.update(before, visible=False)
             task = bars.add_task(name, total=None)
             return lambda done, most: bars.update(task, completed=done, total=most)
 
-        yield phase
+        def say(self, text: str) -> None:
+            bars.console.print(text, markup=False, highlight=False)
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        yield Bars()
 
 
 class State:
@@ -88,11 +127,30 @@ class State:
             parts = [self._name or "getting ready"]
             if self._most:
                 parts.append(f"{self._done:,} of {self._most:,}")
-            parts.append(f"{_clock_text(now - self._start)} so far")
+            parts.append(f"{clock_text(now - self._start)} so far")
             if 0 < self._done < self._most:
                 left = (now - self._since) / self._done * (self._most - self._done)
-                parts.append(f"about {_clock_text(left)} left of this")
+                parts.append(f"about {clock_text(left)} left of this")
         return f"fgl-secure: {', '.join(parts)}"
+
+
+class _Nobody(Phases):
+    def __call__(self, name: str) -> Steps:  # noqa: ARG002  # nobody is told
+        return lambda _done, _most: None
+
+    def say(self, text: str) -> None:
+        """Says nothing."""
+
+
+class _Lines(Phases):
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __call__(self, name: str) -> Steps:
+        return self._state.phase(name)
+
+    def say(self, text: str) -> None:
+        print(f"fgl-secure: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -106,14 +164,7 @@ def _lines() -> Iterator[Phases]:
     teller = Thread(target=tell, name="progress", daemon=True)
     teller.start()
     try:
-        yield state.phase
+        yield _Lines(state)
     finally:
         over.set()
         teller.join()
-
-
-def _clock_text(seconds: float) -> str:
-    """Minutes and seconds, `2:05`, or hours too."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

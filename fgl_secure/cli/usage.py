@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from fgl_secure import __version__, methods
 from fgl_secure.cli import commands, completion, inversion
-from fgl_secure.cli.options import OneOf, add_method_options, escaped
-from fgl_secure.cli.parser import Parser
+from fgl_secure.cli.options import OneOf, add_fields, add_method_options, escaped
+from fgl_secure.cli.parser import Parser, place
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def parser_for(words: Sequence[str]) -> Parser:
         ("train", "train a method under a scheme"),
     ):
         _add_methods(_command(kinds, command, says), command, words)
+    _add_comparison(_command(kinds, "compare", "all methods that fit a data set, side by side"), words)
     attack = _command(kinds, "attack", "attack one round and show what is seen")
     attacks = attack.add_subparsers(title="attacks", required=True, metavar="ATTACK", parser_class=Parser)
     one = _command(attacks, "gradient-inversion", "reconstruct data from gradients")
@@ -94,7 +95,7 @@ def _add_common(parser: argparse.ArgumentParser, *, json: bool = True) -> None:
     group = parser.add_argument_group("how it is told")
     if json:
         group.add_argument("--json", action="store_true", help="print one JSON object")
-    group.add_argument("--config", type=Path, metavar="FILE",
+    group.add_argument("--config", type=place, metavar="FILE",
                        help="TOML file of options, as run.toml beside a report; what is said here wins")  # fmt: skip
     told = group.add_mutually_exclusive_group()
     told.add_argument("-v", "--verbose", action="store_true", help="print everything, and where a fault was met")
@@ -153,11 +154,11 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         default=[],
         metavar="[TOPOLOGY=]NAME",
         help=f"schemes of a run, with commas between those for several topologies ({', '.join(method.topologies)}), "
-        "parameters in brackets, as relay-coded[k_min=1,anon]; repeatable; exit status 3 when evidence contradicts a "
-        f"claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
+        "parameters in brackets, as relay-coded[k_min=1,graph-shown]; repeatable; exit status 3 when evidence "
+        f"contradicts a claim; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
     parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
-    parser.add_argument("--out", type=Path, default=Path("fgl-secure-report"), metavar="DIR",
+    parser.add_argument("--out", type=place, default=Path("fgl-secure-report"), metavar="DIR",
                         help="folder for the report, and for run.toml that repeats it")  # fmt: skip
     _add_common(parser)
 
@@ -181,13 +182,43 @@ def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     _add_common(parser)
 
 
+def _add_comparison(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    if tuple(words[:1]) != ("compare",):
+        return  # its data are options that take time to load
+    from fgl_secure.graph.data import Data  # noqa: PLC0415
+
+    parser.set_defaults(run=commands.compare)
+    add_fields(parser.add_argument_group("data"), Data)
+    add = parser.add_argument_group("run").add_argument
+    add("--methods", nargs="+", default=[], metavar="NAME", help="methods; all that fit when empty")
+    add("--scheme", action="append", default=[], metavar="[TOPOLOGY=]NAME",
+        help="beside the run in the clear a method runs under the first of these that serves it, repeatable; exit "
+             "status 3 when evidence contradicts a claim; relay-coded, then pairwise-masking where none is "
+             "named")  # fmt: skip
+    add("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes each preset's")
+    add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights and coins; the first of several")
+    add("--seeds", type=int, default=1, metavar="N", help="runs of each method, with seeds S to S + N - 1")
+    add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
+    add("--out", type=place, default=Path("fgl-secure-comparison"), metavar="DIR",
+        help="folder for the page, and for run.toml that repeats it")  # fmt: skip
+    _add_runs(parser, "those that are in it with equal options, data, version and sources aren't run again")
+    _add_common(parser)
+
+
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.bench)
     parser.add_argument("part", choices=BENCHED,
                         help="field arithmetic, Lagrange coded computing, secured training epochs, parameter gradients "
                              "over relays, sums under CKKS, the exchange of adjacency powers, or secure "
                              "aggregation")  # fmt: skip
+    _add_runs(parser, "a measurement that was cut short goes on there, and one that is whole is made again")
     _add_common(parser)
+
+
+def _add_runs(parser: argparse.ArgumentParser, says: str) -> None:
+    parser.add_argument("--runs", type=place, default=Path("fgl-secure-runs.jsonl"), metavar="FILE",
+                        help=f"file that each finished run is added to; {says}")  # fmt: skip
 
 
 def _add_museum(parser: argparse.ArgumentParser) -> None:
@@ -219,6 +250,7 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     add("--scheme", default="plaintext", metavar="NAME",
         help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
-    add("--data-root", type=Path, default=None, metavar="DIR",
+    add("--data-root", type=place, default=None, metavar="DIR",
         help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
+    _add_runs(parser, "those that are in it with equal options, version and sources aren't run again")
     _add_common(parser)

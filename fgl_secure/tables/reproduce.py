@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
 
+from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
 from fgl_secure.schemes import parse
 from fgl_secure.tables.rows import Figure, Row, printed_figures
-from fgl_secure.tables.table import Case, Choices, Data, Metric, PaperTable
+from fgl_secure.tables.table import Case, Choices, Data, Measure, Metric, PaperTable
 from fgl_secure.training.presets import preset
 
 Runs = Mapping[Case, Sequence[Mapping[Metric, float]]]
-
-Started = Callable[[int, int, str], None]
-"""Called before each run with the number of runs done, of all runs, and what runs next; once more at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,11 @@ class Reproduction:
 
 
 def reproduce(
-    table: PaperTable, choices: Choices, datasets: Sequence[str] = (), started: Started | None = None
+    table: PaperTable,
+    choices: Choices,
+    datasets: Sequence[str] = (),
+    ledger: Ledger | None = None,
+    watch: Watch | None = None,
 ) -> Reproduction:
     """Runs a table of a paper again.
 
@@ -49,7 +53,8 @@ def reproduce(
         table: which.
         choices: how.
         datasets: names; those of the paper when empty.
-        started: called before each run.
+        ledger: where finished runs are kept; those that are there aren't run again.
+        watch: is told of each run.
 
     Raises:
         FglSecureError: a choice breaks a rule, or a data set is not there, before anything ran.
@@ -59,37 +64,45 @@ def reproduce(
     preset(choices.preset, table.datasets[0])
     loaded = [table.load(dataset, choices.data_root) for dataset in datasets or table.datasets]
     graphs = tuple({graph.name: graph for graph in loaded}.values())
-    counted = _Counted(started, sum(case.measure is not None for case in table.cases) * len(graphs) * choices.seeds)
-    rows = [row for graph in graphs for row in _rows(table, graph, _runs(table, graph, choices, counted))]
-    counted.end()
-    return Reproduction(table, choices, tuple(rows))
+    wanted = [each for graph in graphs for each in _runs(table, graph, choices)]
+    entries = completed([run for _, _, run in wanted], ledger or Ledger(), watch)
+    found: dict[str, dict[Case, list[Mapping[Metric, float]]]] = {graph.name: {} for graph in graphs}
+    for (name, case, _), entry in zip(wanted, entries, strict=True):
+        found[name].setdefault(case, []).append(_measured(table, entry))
+    return Reproduction(
+        table, choices, tuple(row for graph in graphs for row in _rows(table, graph, found[graph.name]))
+    )
 
 
-class _Counted:
-    """Counts runs for whoever wants to know."""
-
-    def __init__(self, started: Started | None, total: int) -> None:
-        self._started, self._done, self._total = started, 0, total
-
-    def start(self, what: str) -> None:
-        if self._started is not None:
-            self._started(self._done, self._total, what)
-        self._done += 1
-
-    def end(self) -> None:
-        if self._started is not None:
-            self._started(self._total, self._total, "")
-
-
-def _runs(table: PaperTable, graph: Data, choices: Choices, counted: _Counted) -> Runs:
-    runs: dict[Case, list[Mapping[Metric, float]]] = {}
+def _runs(table: PaperTable, graph: Data, choices: Choices) -> Iterator[tuple[str, Case, Run]]:
+    """The runs of one data set, with its name and the case that each is of."""
     for case in table.cases:
         if case.measure is None:
             continue
         for seed in range(choices.seeds):
-            counted.start(f"{graph.name}, {case.setting}, {case.method}, seed {seed}")
-            runs.setdefault(case, []).append(case.measure(graph, choices, seed))
-    return runs
+            key = {
+                "of": f"reproduce {table.name}",
+                "dataset": graph.name,
+                "setting": case.setting,
+                "method": case.method,
+                "seed": seed,
+                "preset": choices.preset,
+                "scheme": choices.scheme,
+                "epochs": choices.epochs,
+                **provenance(),
+            }
+            name = f"{graph.name}, {case.setting}, {case.method}, seed {seed}"
+            work = partial(_measure, case.measure, graph, choices, seed)
+            yield graph.name, case, Run(key, name, (graph.name, case.method, case.setting), work)
+
+
+def _measure(measure: Measure, graph: Data, choices: Choices, seed: int) -> dict[str, float]:
+    return {metric.name: float(value) for metric, value in measure(graph, choices, seed).items()}
+
+
+def _measured(table: PaperTable, entry: Entry) -> Mapping[Metric, float]:
+    found = cast("Mapping[str, float]", entry.found)
+    return {metric: found[metric.name] for metric in table.metrics}
 
 
 def _rows(table: PaperTable, graph: Data, runs: Runs) -> Iterator[Row]:

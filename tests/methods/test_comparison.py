@@ -1,57 +1,295 @@
-"""Methods on one page: what is picked out of an audit, and that all five are there."""
+"""Methods side by side: what is picked out of audits, who fits, what goes on the page, and that finished runs stay."""
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from fgl_secure.attacks.registry import attacks
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.verdict import Verdict
+from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
+from fgl_secure.cli.print_comparison import describe
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
-from fgl_secure.methods import FedSpray, names
-from fgl_secure.methods.comparison import CLEAR, FIVE, Compared, Line, line_of
+from fgl_secure.graph.graph_sets import GraphSets
+from fgl_secure.ledger import Ledger
+from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL, names
+from fgl_secure.methods import method as method_of
+from fgl_secure.methods.comparison import SECURED, Comparison, Reading, compare
+from fgl_secure.methods.comparison.lines import side_of
+from fgl_secure.methods.comparison.page import plot, render_html, render_markdown, rows, summary
+from fgl_secure.methods.comparison.runs import fitting_scheme, source_of
 
-QUICK = Compared(FedSpray(epochs=1), "pairwise-masking", ("proxy-counts", "all-codes"), Data(partition="louvain"))
+DATA, ATTACKS, MASKED = Data(partition="louvain"), ("proxy-counts", "clear-values"), ("pairwise-masking",)
+QUICK = (FedSpray(epochs=1), FedVN(epochs=1), HiFGL(epochs=1))
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("comparison") / "runs.jsonl"
+
+
+@pytest.fixture(scope="module")
+def found(path: Path) -> Comparison:
+    """Three methods of which one is for other data, two seeds, one round."""
+    return compare(DATA, MASKED, QUICK, ATTACKS, seeds=(0, 1), ledger=Ledger(path), command="fgl-secure compare")
 
 
 @pytest.fixture(scope="module")
 def audited() -> Report:
-    """One audit of one round."""
-    return audit(QUICK.method, QUICK.data, attacks=QUICK.attacks)
+    """One of its audits."""
+    return audit(QUICK[0], DATA, ("plaintext", *MASKED), ATTACKS, seed=1)
 
 
-@pytest.fixture(scope="module")
-def line(audited: Report) -> Line:
-    """That audit as a line."""
-    return line_of(QUICK, audited)
-
-
-def test_all_five_methods_are_compared_by_attacks_that_there_are() -> None:
-    """The page has the five methods of papers, and every attack that it names exists."""
-    assert [each.method.name for each in FIVE] == [name for name in names() if name != "fedavg"]
-    assert all(set(each.attacks) <= set(attacks()) and each.attacks for each in FIVE)
-
-
-def test_a_line_has_the_audits_own_figures(audited: Report, line: Line) -> None:
-    """Accuracies, bytes and figures are those of the audit's report, for the run in the clear and the secured one."""
-    assert (line.title, line.dataset) == ("FedSpray", "digits")
-    for side, name in ((line.clear, CLEAR), (line.secured, QUICK.secured)):
-        assert side.accuracy == audited.accuracy["protocols"][side.scheme]["test"]  # type: ignore[index]
-        assert side.bytes == audited.cost["protocols"][side.scheme]["bytes"]  # type: ignore[index]
-        assert side.scheme.startswith(name)
+def test_a_line_has_the_audits_own_figures(audited: Report, found: Comparison) -> None:
+    """Scores, bytes and readings are those of the reports, for the run in the clear and the secured one."""
+    line = found.lines[0]
+    assert (line.name, line.title, [each.name for each in found.lines]) == (
+        "fedspray",
+        "FedSpray",
+        ["fedspray", "hifgl"],
+    )
+    assert line.secured is not None
+    for side, name in ((line.clear, "plaintext"), (line.secured, MASKED[0])):
+        accuracy, cost = _of(audited.accuracy)[name], _of(audited.cost)[name]
+        assert side.scheme == name
+        assert side.scores[1] == accuracy["test"]
+        assert side.bytes == pytest.approx(cost["bytes"], rel=0.01)
+        (reading,) = [each for each in side.readings if each.attack == "proxy-counts"]
         values = [r.value for r in audited.records if r.attack == "proxy-counts" and r.protocol.startswith(name)]
-        assert side.readings[0].value in values
+        assert reading.seed == 0 or reading.value in values
 
 
-def test_the_attack_breaks_what_is_in_the_clear_and_not_what_is_secured(line: Line) -> None:
+def _of(part: Any) -> dict[str, dict[str, Any]]:
+    return dict(part["protocols"])
+
+
+def test_the_attack_breaks_what_is_in_the_clear_and_not_what_is_secured(found: Comparison) -> None:
     """The most frequent label of a client is read in the clear, and no better than the prior from the sum."""
-    assert line.clear.readings[0].verdict is Verdict.BROKEN
-    assert line.secured.readings[0].verdict is Verdict.NOT_DETECTED
-    assert line.clear.accuracy == line.secured.accuracy
+    clear, secured = found.lines[0].sides
+    assert clear.worst is not None
+    assert (clear.worst.attack, clear.worst.verdict) == ("proxy-counts", "broken")
+    assert secured.worst is None
+    assert clear.recovered > 0.5 > secured.recovered == 0
+    assert clear.scores == secured.scores
 
 
-def test_an_attack_with_nothing_to_read_has_no_figure(line: Line) -> None:
-    """An attack on another method's messages has no value, no prior and no verdict."""
-    for side in (line.clear, line.secured):
-        assert (side.readings[1].value, side.readings[1].prior, side.readings[1].verdict) == (None, None, None)
+def test_an_attack_with_nothing_to_read_has_no_reading(found: Comparison) -> None:
+    """An attack on another method's messages is named nowhere."""
+    assert {r.attack for side in found.lines[0].sides for r in side.readings} == {"proxy-counts"}
+
+
+def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
+    """FedVN's clients have many graphs each."""
+    assert [(each.name, each.reason) for each in found.left_out] == [
+        ("fedvn", "data must be a set of many small graphs for FedVN")
+    ]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_method_fits_some_data_under_the_usual_schemes(name: str) -> None:
+    """Each is served by one of the schemes that are taken where none is named."""
+    method = method_of(name)()
+    data = source_of("Motif-mini" if name == "fedvn" else "digits")
+    assert isinstance(data, method.data)
+    assert fitting_scheme(method, data, SECURED) in SECURED
+    with pytest.raises(InputError, match="scheme must serve"):
+        fitting_scheme(method, data, ("server=secmp",))
+
+
+def test_a_method_that_cannot_be_run_on_the_data_is_left_out() -> None:
+    """What is refused once the data are known is a reason, too; the others go on."""
+    data = Data(partition="louvain")
+    done = compare(data, SECURED, (Fed2GNN(epochs=1), FedSpray(epochs=1)), ATTACKS)
+    assert [line.name for line in done.lines] == ["fedspray"]
+    assert "k_min must leave some node a sum" in done.left_out[0].reason
+    with pytest.raises(InputError, match="data must fit some method; fed2gnn and all others don't: k_min must"):
+        compare(data, SECURED, (Fed2GNN(epochs=1),), ATTACKS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"data": "Imagenet"}, "data set must be one of"),
+        ({"schemes": ("magic",)}, "scheme must be one of"),
+        ({"schemes": ()}, "seeds and schemes must be at least one each"),
+        ({"attacks": ("x-ray",)}, "attack must be one of"),
+        ({"seeds": ()}, "seeds and schemes must be at least one each"),
+        ({"seeds": (-1,)}, "seeds must be integers in 0..2^63 - 1; found -1"),
+        ({"epochs": 0}, "epochs must be at least 1"),
+        ({"device": "tpu"}, "device must be one of"),
+        ({"data": GraphSets("Motif-mini"), "methods": (HiFGL(),)}, "data must fit some method"),
+    ],
+)
+def test_bad_choices_are_refused_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, words: dict[str, Any], message: str
+) -> None:
+    """No audit begins."""
+    monkeypatch.setattr("fgl_secure.methods.comparison.runs.examine", lambda *_, **__: pytest.fail("something ran"))
+    with pytest.raises(InputError, match=re.escape(message)):
+        compare(**words)
+
+
+def test_finished_runs_are_not_run_again(path: Path, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second comparison reads all from the file, to the same figures; other options, or data, are run."""
+    monkeypatch.setattr("fgl_secure.methods.comparison.runs.examine", lambda *_, **__: pytest.fail("it ran again"))
+    again = compare(DATA, MASKED, QUICK, ATTACKS, seeds=(0, 1), ledger=Ledger(path), command="fgl-secure compare")
+    assert again.as_json() == found.as_json()
+    held = DATA.federated(0)
+    features = held.graph.features.copy()
+    features[0, 0] += 1
+    other = replace(held, graph=replace(held.graph, features=features))
+    for data, methods in ((other, QUICK), (DATA, (FedSpray(epochs=2),)), (replace(DATA, silos=4), QUICK)):
+        with pytest.raises(pytest.fail.Exception, match="it ran again"):
+            compare(data, MASKED, methods, ATTACKS, ledger=Ledger(path))
+
+
+def test_of_seeds_the_worst_reading_counts() -> None:
+    """A promise that falls once has fallen; scores are averaged."""
+    quiet = Reading("a", "s", "rows", 0.9, 0.8, 1.0, 0.9, 10, "not detected", "quiet", 0)
+    fell = replace(quiet, value=0.3, low=0.2, prior=0.0, verdict="leaks", tone="contradicted", seed=1)
+    founds: list[dict[str, Any]] = [
+        {"sides": [{"scheme": "s", "score": score, "bytes": size, "seconds": 1.0, "readings": [_plain(each)]}]}
+        for score, size, each in ((0.5, 10, quiet), (0.7, 20, fell), (0.6, 30, quiet))
+    ]
+    side = side_of(founds, 0)
+    assert side is not None
+    assert side.readings == (fell,)
+    assert side.bytes == 20
+    assert [side.score, side.deviation] == pytest.approx([0.6, 0.1])
+    assert side_of(founds, 1) is None
+
+
+def _plain(reading: Reading) -> dict[str, Any]:
+    return {name: getattr(reading, name) for name in Reading.__dataclass_fields__}
+
+
+class Page(HTMLParser):
+    """Open elements, and what is loaded from elsewhere."""
+
+    VOID = frozenset({"meta", "line", "path", "use", "circle", "rect", "br"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.loaded += [
+            value for name, value in attrs if name in ("src", "href") and value and not value.startswith("#")
+        ]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(found: Comparison) -> None:
+    """Every element is closed, nothing is fetched, and all methods and the one left out are there."""
+    text = render_html(found)
+    page = Page(text)
+    assert (page.open, page.loaded) == ([], [])
+    for name in ("FedSpray", "FedVN", "HiFGL", "proxy-counts", "fgl-secure compare", "Left out"):
+        assert name in text
+    assert render_html(found) == text
+
+
+def test_contradictions_are_those_of_chosen_schemes(found: Comparison) -> None:
+    """What falls in the clear, where nobody hoped for anything, is shown and not counted."""
+    fell = Reading("a", "s", "rows", 0.3, 0.2, 0.4, 0.0, 10, "leaks", "contradicted", 0)
+    line = found.lines[0]
+    assert line.secured is not None
+    clear = replace(found, lines=(replace(line, clear=replace(line.clear, readings=(fell,))),))
+    secured = replace(found, lines=(replace(line, secured=replace(line.secured, readings=(fell,))),))
+    alone = replace(found, lines=(replace(line, clear=replace(line.clear, readings=(fell,)), secured=None),))
+    assert [len(each.contradictions) for each in (clear, secured, alone)] == [0, 1, 1]
+    assert "No finding contradicts" in summary(clear)
+    assert "One finding contradicts" in summary(secured)
+
+
+def test_what_a_name_holds_is_escaped(found: Comparison) -> None:
+    """A title or reason with markup stays text."""
+    hostile = replace(found, lines=(replace(found.lines[0], title="<script>"),), left_out=found.left_out)
+    assert "<script>" not in render_html(hostile)
+    assert "<script>" not in hostile._repr_html_()
+
+
+def test_the_plot_has_every_run_in_its_place(found: Comparison) -> None:
+    """More bytes are further right, better scores further up."""
+    drawn = plot(found)
+    assert drawn is not None
+    sides = [side for line in found.lines for side in line.sides]
+    assert len(drawn.dots) == len(sides) == 4
+    assert drawn.links == tuple((a.x, a.y, b.x, b.y) for a, b in (drawn.dots[:2], drawn.dots[2:]))
+    assert sorted(range(4), key=lambda i: drawn.dots[i].x) == sorted(range(4), key=lambda i: sides[i].bytes)
+    for dot, side in zip(drawn.dots, sides, strict=True):
+        assert 0 <= dot.x <= 100
+        assert 0 <= dot.y <= 100
+        assert (dot.tone == "quiet") == (side.worst is None)
+    assert (drawn.dots[0].y < drawn.dots[2].y) == (sides[0].score > sides[2].score)
+
+
+def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
+    """Terminal, Markdown and JSON have each run's score and bytes."""
+    written = {place.suffix: place.read_text(encoding="utf-8") for place in found.write(tmp_path / "out")}
+    assert written[".md"] == render_markdown(found)
+    assert json.loads(written[".json"]) == json.loads(json.dumps(found.as_json()))
+    for text in (written[".md"], describe(found)):
+        for _, cells in rows(found):
+            assert all(re.search(re.escape(cell), text) for cell in cells[2:5])
+
+
+COMMAND = ("compare", "--methods", "fedspray", "--epochs", "1", "--partition", "louvain", "--attack", "proxy-counts")
+
+
+def test_the_command_writes_prints_and_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Files in the folder, a row as it comes, nothing twice, and its run file repeats it."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*COMMAND, "--out", "a"]) == OK
+    first = capsys.readouterr()
+    assert "FedSpray on digits, pairwise-masking, seed 0: plaintext 0." in first.err
+    assert {each.name for each in (tmp_path / "a").iterdir()} == {
+        "compare.html",
+        "compare.json",
+        "compare.md",
+        "run.toml",
+    }
+    monkeypatch.setattr("fgl_secure.methods.comparison.runs.examine", lambda *_, **__: pytest.fail("it ran again"))
+    assert main(["compare", "--config", "a/run.toml", "--out", "b", "--json", "-q"]) == OK
+    second = capsys.readouterr()
+    assert second.err == ""
+    a, b = (json.loads((tmp_path / each / "compare.json").read_text(encoding="utf-8")) for each in "ab")
+    assert json.loads(second.out) == b
+    assert (a["methods"], a["left_out"]) == (b["methods"], b["left_out"])
+
+
+def test_a_contradicted_claim_of_a_named_scheme_is_the_status(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As of an audit: 3 where a scheme was named and evidence contradicts its claim, 0 where none was."""
+    monkeypatch.chdir(tmp_path)
+    words = ["compare", "--methods", "hifgl", "--epochs", "1", "--attack", "all-codes", "-q"]
+    assert main([*words, "--scheme", "secmp"]) == CONTRADICTED
+    assert "contradicts the claim" in capsys.readouterr().out
+    assert main([*words, "--scheme", "relay-coded"]) == OK
+
+
+def test_unknown_methods_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """With the known ones, in one line."""
+    assert main(["compare", "--methods", "fedprox"]) == BAD_INPUT
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "hifgl" in said.err
+    with pytest.raises(UnknownNameError):
+        method_of("fedprox")

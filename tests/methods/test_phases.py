@@ -32,7 +32,7 @@ GRAPH = two_communities(devices=48, silos=3)
 DATA: Mapping[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": two_communities(devices=48, silos=4)}
 OF_ROWS = FedStruct(epochs=1, hops=2)
 RUNS: Mapping[str, tuple[tuple[Method, str | None], ...]] = {
-    "hifgl": ((HiFGL(epochs=2), None), (HiFGL(epochs=1, gradients="dense"), "relay-coded[anon]")),
+    "hifgl": ((HiFGL(epochs=2), None), (HiFGL(epochs=1, gradients="dense"), "relay-coded")),
     "fedstruct": (
         (FedStruct(epochs=2), None),
         (OF_ROWS, "pairwise-masking"),

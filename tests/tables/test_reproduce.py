@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 import pytest
 
 from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
 from fgl_secure.graph import Graph
+from fgl_secure.ledger import Entry, Ledger, Watch
 from fgl_secure.tables import reproduce
 from fgl_secure.tables.reproduce import Reproduction
 from fgl_secure.tables.rows import Figure, Row, printed_figures
@@ -99,12 +102,57 @@ def test_a_difference_of_one_deviation_is_within(mean: float, within: bool) -> N
     assert Row("d", "s", "m", SCORE, Figure(mean, 5.0), Figure(0.8, 0.1)).within is within
 
 
+class Seen(Watch):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[int, int, str]] = []
+        self.ends: list[tuple[str, str]] = []
+        self.notes: list[str] = []
+
+    def noted(self, text: str) -> None:
+        self.notes.append(text)
+
+    def started(self, done: int, total: int, name: str) -> None:
+        self.starts.append((done, total, name))
+
+    def finished(self, entry: Entry, name: str, rest: str) -> None:  # noqa: ARG002  # as it is told
+        self.ends.append((name, rest))
+
+
 def test_every_run_is_announced() -> None:
     """Before each run its number and name, and once at the end: only methods that can be run count."""
-    seen: list[tuple[int, int, str]] = []
-    reproduce.reproduce(TABLE, Choices(seeds=2), (), lambda *call: seen.append(call))
-    assert [call[:2] for call in seen] == [(done, 4) for done in range(5)]
-    assert seen[1][2] == "digits, silos 1, ours, seed 1"
+    seen = Seen()
+    reproduce.reproduce(TABLE, Choices(seeds=2), (), watch=seen)
+    assert [call[:2] for call in seen.starts] == [(done, 4) for done in range(5)]
+    assert seen.starts[1][2] == "digits, silos 1, ours, seed 1"
+    assert [name for name, _ in seen.ends] == [name for *_, name in seen.starts[:-1]]
+    assert [rest.split(",")[0] for _, rest in seen.ends] == [f"{done} of 4" for done in (1, 2, 3, 4)]
+    assert "about 0:00 left" in seen.ends[0][1]
+
+
+def test_runs_of_the_file_are_not_run_again(tmp_path: Path) -> None:
+    """More seeds add to those that are there, and the table is that of an uninterrupted run."""
+    path, seen = tmp_path / "runs.jsonl", Seen()
+    reproduce.reproduce(TABLE, Choices(seeds=2), ledger=Ledger(path))
+    done = reproduce.reproduce(TABLE, Choices(seeds=3), ledger=Ledger(path), watch=seen)
+    assert [name for name, _ in seen.ends] == [f"digits, silos 1, {method}, seed 2" for method in ("ours", "other")]
+    assert done.rows == reproduced(Choices(seeds=3)).rows
+    assert seen.notes == ["4 of 6 runs are done already, and are not run again"]
+
+
+@pytest.mark.parametrize("other", [{"preset": "paper"}, {"epochs": 2}, {"scheme": "secmp"}])
+def test_runs_of_other_options_are_not_used_and_said_to_be(tmp_path: Path, other: dict[str, Any]) -> None:
+    """Every option that a figure depends on tells runs apart, and the difference is named."""
+    path, seen = tmp_path / "runs.jsonl", Seen()
+    reproduce.reproduce(TABLE, Choices(seeds=1), ledger=Ledger(path))
+    reproduce.reproduce(TABLE, replace(Choices(seeds=1), **other), ledger=Ledger(path), watch=seen)
+    assert len(seen.ends) == 2
+    ((name, value),) = other.items()
+    assert (
+        f"2 runs are not used, of {name} {getattr(Choices(), name) or 'none'} where {value} is asked for"
+        in seen.notes[0]
+    )
 
 
 def test_a_data_set_named_twice_is_run_once() -> None:
@@ -170,10 +218,10 @@ def test_unknown_names_are_refused_before_anything_runs(
     choices: Choices, datasets: tuple[str, ...], message: str
 ) -> None:
     """Nothing is run when the preset, scheme or any data set does not exist."""
-    seen: list[tuple[int, int, str]] = []
+    seen = Seen()
     with pytest.raises(UnknownNameError, match=message):
-        reproduce.reproduce(TABLE, choices, datasets, lambda *call: seen.append(call))
-    assert not seen
+        reproduce.reproduce(TABLE, choices, datasets, watch=seen)
+    assert not seen.starts
 
 
 def test_a_data_set_that_is_not_there_is_refused(tmp_path: Path) -> None:

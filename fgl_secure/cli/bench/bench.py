@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
+from platform import node
 from typing import Any
 
 import numpy as np
@@ -18,16 +21,18 @@ from fgl_secure.cli.bench import hop_adjacency as bench_hop_adjacency
 from fgl_secure.cli.bench import lcc as bench_lcc
 from fgl_secure.cli.bench import secagg as bench_secagg
 from fgl_secure.cli.bench import secmp as bench_secmp
+from fgl_secure.cli.bench.pieces import Part, Piece
 from fgl_secure.cli.bench.timing import Report, line, verdict
+from fgl_secure.ledger import Ledger, Run, Watch, completed, provenance
 
-PARTS: dict[str, Callable[[], Report]] = {
-    "field": bench_field.run,
-    "lcc": bench_lcc.run,
-    "secmp": bench_secmp.run,
-    "gradients": bench_gradients.run,
-    "ckks": bench_ckks.run,
-    "hop-adjacency": bench_hop_adjacency.run,
-    "secagg": bench_secagg.run,
+PARTS: dict[str, Part] = {
+    "field": bench_field.PART,
+    "lcc": bench_lcc.PART,
+    "secmp": bench_secmp.PART,
+    "gradients": bench_gradients.PART,
+    "ckks": bench_ckks.PART,
+    "hop-adjacency": bench_hop_adjacency.PART,
+    "secagg": bench_secagg.PART,
 }
 
 
@@ -61,14 +66,35 @@ def _installed(name: str) -> str | None:
         return None
 
 
-def bench(part: str) -> tuple[Machine, Report]:
+def bench(part: str, ledger: Ledger | None = None, watch: Watch | None = None) -> tuple[Machine, Report]:
     """Measures one part.
 
     Args:
         part: a name in `PARTS`.
+        ledger: where finished pieces are kept. One that was cut short on this machine goes on there; where one is
+            whole, the part is measured again beside it.
+        watch: is told of each piece.
     """
-    machine = Machine.here()
-    return machine, PARTS[part]()
+    machine, ledger = Machine.here(), ledger or Ledger()
+    attempts = (_runs(part, machine, attempt) for attempt in count())
+    runs = next(each for each in attempts if any(ledger.find(run.key) is None for run in each))
+    entries = completed(runs, ledger, watch)
+    found = {name: Piece.from_json(entry.found) for name, entry in zip(PARTS[part].pieces(), entries, strict=True)}
+    return machine, PARTS[part].report(found)
+
+
+def _runs(part: str, machine: Machine, attempt: int) -> list[Run]:
+    """The pieces of the measurement of that number."""
+    here = {"cores": machine.cores, "host": node(), "cuda": machine.cuda, "galois": machine.galois}
+    key = {"of": f"bench {part}", "attempt": attempt, **here, **provenance()}
+    return [
+        Run({**key, "piece": name}, f"{part}, {name}", (part, name), partial(_measured, work))
+        for name, work in PARTS[part].pieces().items()
+    ]
+
+
+def _measured(work: Callable[[], Piece]) -> dict[str, Any]:
+    return work().as_json()
 
 
 def as_json(machine: Machine, report: Report) -> Mapping[str, Any]:

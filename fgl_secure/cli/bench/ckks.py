@@ -10,7 +10,8 @@ import numpy as np
 
 from fgl_secure.algebra.linear_sketch import LinearSketch
 from fgl_secure.algebra.quantization import Integers
-from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
+from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
+from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import Adder, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
@@ -47,16 +48,15 @@ class _Way:
     peak: int
 
 
-def run() -> Report:
-    """Measures single ciphertexts, then whole sums."""
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """Single ciphertexts, then whole sums."""
+    return {COPY: copied(), "single ciphertexts": lambda: Piece(tuple(_single_ciphertexts())), "sums": _sums}
+
+
+def _sums() -> Piece:
     terms = _terms()
     ways = {"sketch": _sketch(terms), "dense": _dense(terms), "rows": _rows(terms), "plain": _plain(terms)}
-    copy = copy_timing(2**26)
-    return Report(
-        copy.moved / copy.median,
-        (copy, *_single_ciphertexts(), *map(_told, ways.values())),
-        tuple(_figures(ways["sketch"], ways["dense"], ways["rows"])),
-    )
+    return Piece(tuple(map(_told, ways.values())), tuple(_figures(ways["sketch"], ways["dense"], ways["rows"])))
 
 
 def _terms() -> Integers:
@@ -185,3 +185,6 @@ def _figures(sketch: _Way, dense: _Way, rows: _Way) -> Iterator[Figure]:
                  Side.AT_LEAST, TIME_BOUND, f"{from_sample}; all parties' work, one after the other")  # fmt: skip
     yield Figure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median, Side.AT_LEAST, 1,
                  "a sketch of full rows is longer than the rows")  # fmt: skip
+
+
+PART = Part(_pieces)

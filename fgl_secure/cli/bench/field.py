@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61, FixedPoint, PrimeField, Segments
-from fgl_secure.cli.bench.timing import Report, Timing, copy_timing, galois_field, measure, on_devices, random_elements
+from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
+from fgl_secure.cli.bench.timing import Timing, galois_field, measure, on_devices, random_elements
 from fgl_secure.coins import SystemCoins
 
 LENGTH = 2**22
@@ -20,11 +22,13 @@ MODULI = {MERSENNE_31: "2^31-1", MERSENNE_61: "2^61-1"}
 Binary = Callable[[Any, Any], Any]
 
 
-def run() -> Report:
-    """Measures both production fields on every device, and galois on the CPU."""
-    timings = [timing for modulus in MODULI for timing in (*_ours(PrimeField(modulus)), *_theirs(modulus))]
-    copy = copy_timing(3 * 4 * LENGTH)
-    return Report(copy.moved / copy.median, (copy, *timings))
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """Both production fields on every device, and galois on the CPU."""
+    return {COPY: copied(3 * 4 * LENGTH)} | {MODULI[modulus]: partial(_field, modulus) for modulus in MODULI}
+
+
+def _field(modulus: int) -> Piece:
+    return Piece((*_ours(PrimeField(modulus)), *_theirs(modulus)))
 
 
 def _ours(field: PrimeField) -> Iterator[Timing]:
@@ -79,3 +83,6 @@ def _theirs(modulus: int) -> Iterator[Timing]:
 
 def _call(function: Callable[..., Any], *operands: Any) -> Callable[[], object]:
     return lambda: function(*operands)
+
+
+PART = Part(_pieces)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import numpy as np
 import torch
 
 from fgl_secure.algebra.exact_products import Centred
+from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
 from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of, timing_of
-from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
+from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.prepared import Prepared
@@ -25,24 +28,21 @@ from fgl_secure.schemes import Assignment
 EPOCHS, DENSE_EPOCHS = 9, 2
 """Rounds of each; the first, which compiles, agrees on keys and shares what is static, is apart."""
 NUMBERS_BOUND, DENSE_BOUND = 1.0, 1.0
-ROWS = "relay-coded[k_min=1]"
+ROWS = "relay-coded[k_min=1,graph-shown]"
+"""Neighbours' rows at their cheapest, so that gradients are what is compared."""
 
 
-def run() -> Report:
-    """Measures every data set that is there, at hidden width 64 and T = 1, with GCN."""
-    timings: list[Timing] = []
-    figures: list[Figure] = []
-    for dataset in DATASETS:
-        try:
-            runs = {name: _prepared(dataset, *choice) for name, choice in CASES.items()}
-        except DataNotFoundError:
-            figures.append(Figure(f"{dataset}: coded over dense epoch", None, Side.AT_MOST, DENSE_BOUND, "no data"))
-            continue
-        measured, found = _measured(runs)
-        timings += measured
-        figures += found
-    copy = copy_timing(2**26)
-    return Report(copy.moved / copy.median, (copy, *timings), tuple(figures))
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """Every data set that is there, at hidden width 64 and T = 1, with GCN."""
+    return {COPY: copied()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
+
+
+def _dataset(dataset: str) -> Piece:
+    try:
+        runs = {name: _prepared(dataset, *choice) for name, choice in CASES.items()}
+    except DataNotFoundError:
+        return Piece((), (Figure(f"{dataset}: coded over dense epoch", None, Side.AT_MOST, DENSE_BOUND, "no data"),))
+    return _measured(runs)
 
 
 CASES = {
@@ -57,7 +57,7 @@ def _prepared(dataset: str, gradients: str, schemes: str) -> Prepared:
     return cast(HiFGLSubject, subject).prepared
 
 
-def _measured(runs: dict[str, Prepared]) -> tuple[list[Timing], list[Figure]]:
+def _measured(runs: dict[str, Prepared]) -> Piece:
     prepared = next(iter(runs.values()))
     name, seconds, timings = prepared.graph.graph.name, dict[str, list[float]](), list[Timing]()
     works = {case: _epoch(each, each.runs[0]) for case, each in runs.items()}
@@ -77,7 +77,7 @@ def _measured(runs: dict[str, Prepared]) -> tuple[list[Timing], list[Figure]]:
         Figure(f"{name}: coded over dense epoch", coded / dense, Side.AT_MOST, DENSE_BOUND, everything),
         Figure(f"{name}: coded over plain PyG's epoch", coded / medians["plain PyG"], Side.AT_MOST, 3.0, everything),
     ]
-    return timings, [*figures, *_sent(prepared, works["coded gradients"][1])]
+    return Piece(tuple(timings), (*figures, *_sent(prepared, works["coded gradients"][1])))
 
 
 def _epoch(prepared: Prepared, schemes: Assignment) -> tuple[Round, Channel]:
@@ -125,3 +125,6 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
 def _shares(modulus: int, rows: int, width: int) -> Centred:
     half = modulus // 2
     return np.random.default_rng(rows).integers(-half, half, (rows, width)).astype(np.float32)
+
+
+PART = Part(_pieces)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
 
 import numpy as np
 
-from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing
+from fgl_secure.cli.bench.pieces import COPY, Part, Piece, Pieces, copied
+from fgl_secure.cli.bench.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks_rows import SLOTS, RowVectors
 from fgl_secure.errors import DataNotFoundError
@@ -42,6 +44,8 @@ GROWTH = ("CiteSeer", "PubMed")
 """Between which data sets the exponent of growth is taken."""
 SAMPLED_ROWS = 4
 """Rows that the row-wise baseline encrypts, adds and decrypts; its cost is the same for every row."""
+SKETCHES, ROW_BY_ROW = "ckks, sketches", f"one TenSEAL vector a row, from {SAMPLED_ROWS} rows"
+"""Ways that figures compare."""
 TIME_BOUND, BYTES_BOUND, GROWTH_BOUND = 10.0, 10.0, 1.3
 
 
@@ -65,23 +69,21 @@ class Cost:
         return self.seconds[-1]
 
 
-def run() -> Report:
-    """Measures every data set that is there; others are left out, and named where a figure wants them."""
-    copy = copy_timing(2**26)
-    timings: list[Timing] = [copy]
-    costs: dict[tuple[str, str], Cost] = {}
-    rows: dict[str, Cost] = {}
-    for name in DATASETS:
-        try:
-            held = _held(name)
-        except DataNotFoundError:
-            continue
-        for way, (scheme, make, hops) in _ways(held, HOPS.get(name, 3)).items():
-            costs[name, way] = _measured(held, scheme, make, hops)
-            timings.append(_timing(f"{name}, {way}", costs[name, way]))
-        rows[name] = _row_by_row(held)
-        timings.append(_timing(f"{name}, one TenSEAL vector a row, from {SAMPLED_ROWS} rows", rows[name]))
-    return Report(copy.moved / copy.median, tuple(timings), tuple(_figures(costs, rows)))
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """Every data set that is there; others are left out, and named where a figure wants them."""
+    return {COPY: copied()} | {name: partial(_dataset, name) for name in DATASETS}
+
+
+def _dataset(name: str) -> Piece:
+    try:
+        held = _held(name)
+    except DataNotFoundError:
+        return Piece()
+    ways = _ways(held, HOPS.get(name, 3))
+    costs = {way: _measured(held, scheme, make, hops) for way, (scheme, make, hops) in ways.items()}
+    costs[ROW_BY_ROW] = _row_by_row(held)
+    timings = tuple(_timing(f"{name}, {way}", cost) for way, cost in costs.items())
+    return Piece(timings, costs={"nodes": held.num_devices} | {way: asdict(cost) for way, cost in costs.items()})
 
 
 def _held(name: str) -> FederatedGraph:
@@ -98,7 +100,7 @@ Make = Callable[[Collectives], TermSums]
 def _ways(held: FederatedGraph, hops: int) -> Mapping[str, tuple[Scheme, Make, int]]:
     most = SETTINGS.most_a_row(CLIENTS)
     ways: dict[str, tuple[Scheme, Make, int]] = {
-        "ckks, sketches": (Ckks(), lambda talk: SummedTerms(talk, most), hops),
+        SKETCHES: (Ckks(), lambda talk: SummedTerms(talk, most), hops),
         "pairwise masking, sketches": (PairwiseMasking(), lambda talk: SummedTerms(talk, most), hops),
         "in the clear": (Plaintext(), ClearTerms, hops),
     }
@@ -181,30 +183,36 @@ def _timing(name: str, cost: Cost) -> Timing:
     return Timing(label, "cpu", cost.last, min(cost.seconds), max(cost.seconds), len(cost.seconds))
 
 
-def _figures(costs: Mapping[tuple[str, str], Cost], rows: Mapping[str, Cost]) -> Iterator[Figure]:
+def _figures(found: Pieces) -> Iterator[Figure]:
     for name in DATASETS:
-        if (name, "ckks, sketches") in costs:
-            packed, naive = costs[name, "ckks, sketches"], rows[name]
+        packed, naive = _cost(found, name, SKETCHES), _cost(found, name, ROW_BY_ROW)
+        if packed is not None and naive is not None:
             per_hop = sum(packed.seconds) / len(packed.seconds), sum(packed.sent) / len(packed.sent)
             yield Figure(f"{name}: seconds of one TenSEAL vector a row over sketches, mean of hops",
                          naive.last / per_hop[0], Side.AT_LEAST, TIME_BOUND)  # fmt: skip
             yield Figure(f"{name}: bytes of one TenSEAL vector a row over sketches, mean of hops",
                          naive.sent[0] / per_hop[1], Side.AT_LEAST, BYTES_BOUND)  # fmt: skip
+    few, many = (_cost(found, name, SKETCHES) for name in GROWTH)
     for quantity, of in (("seconds", lambda cost: cost.last), ("bytes", lambda cost: float(cost.sent[-1]))):
+        value = None
+        if few is not None and many is not None:
+            nodes = [found[name].costs["nodes"] for name in GROWTH]
+            value = math.log(of(many) / of(few)) / math.log(nodes[1] / nodes[0])
         yield Figure(
             f"exponent of growth in n of a full hop's {quantity}, {GROWTH[0]} to {GROWTH[1]}",
-            _exponent([costs.get((name, "ckks, sketches")) for name in GROWTH], of),
+            value,
             Side.AT_MOST,
             GROWTH_BOUND,
-            note="the room that receivers ask for"
-            if all((name, "ckks, sketches") in costs for name in GROWTH)
-            else "these data sets are not there",
+            note="these data sets are not there" if value is None else "the room that receivers ask for",
         )
 
 
-def _exponent(costs: Sequence[Cost | None], of: Callable[[Cost], float]) -> float | None:
-    few, many = costs
-    if few is None or many is None:
+def _cost(found: Pieces, name: str, way: str) -> Cost | None:
+    """What an exchange took; None where the data set is not there."""
+    costs = found[name].costs if name in found else {}
+    if way not in costs:
         return None
-    nodes = [load(name).num_nodes for name in GROWTH]
-    return math.log(of(many) / of(few)) / math.log(nodes[1] / nodes[0])
+    return Cost(tuple(costs[way]["seconds"]), tuple(costs[way]["sent"]), costs[way]["peak"])
+
+
+PART = Part(_pieces, _figures)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from fgl_secure.algebra import LagrangeCode, PrimeField
+from fgl_secure.cli.bench.pieces import Part, Piece
 from fgl_secure.cli.bench.timing import (
     Figure,
-    Report,
     Side,
     Timing,
     copy_timing,
@@ -32,16 +32,17 @@ FIELD = PrimeField()
 ELEMENT = FIELD.dtype.itemsize
 
 
-def run() -> Report:
-    """Measures the bounded figures, then growth."""
-    copy, narrow, narrow_figures = _narrow()
-    wide, wide_figures = _wide()
-    decoding, decoding_figures = _decoding()
-    timings = (copy, *narrow, *wide, *decoding, *_growth())
-    return Report(copy.moved / copy.median, timings, (*narrow_figures, *wide_figures, *decoding_figures))
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """The bounded figures, then growth."""
+    return {
+        "narrow code": _narrow,
+        "wide code": _wide,
+        "decoding": _decoding,
+        "growth": lambda: Piece(tuple(_growth())),
+    }
 
 
-def _narrow() -> tuple[Timing, list[Timing], list[Figure]]:
+def _narrow() -> Piece:
     """K = 1, T = 1, N = 2 on 200,000 rows of 64 elements."""
     code, coins = LagrangeCode(FIELD, K=1, T=1, N=2), SystemCoins()
     blocks, masks = random_elements(FIELD, (2, 1, ROWS, WIDTH))
@@ -74,10 +75,10 @@ def _narrow() -> tuple[Timing, list[Timing], list[Figure]]:
                  drawing),
     ]  # fmt: skip
     gpu = [timing for timing in _encodings(code, blocks, masks, label) if timing.device != "cpu"]
-    return copy, [drawn, fresh, draw, *theirs, *gpu], figures
+    return Piece((copy, drawn, fresh, draw, *theirs, *gpu), tuple(figures))
 
 
-def _wide() -> tuple[list[Timing], list[Figure]]:
+def _wide() -> Piece:
     """K + T = 32, N = 64."""
     code = LagrangeCode(FIELD, K=16, T=16, N=64)
     blocks, masks = random_elements(FIELD, (2, 16, COLUMNS))
@@ -88,10 +89,10 @@ def _wide() -> tuple[list[Timing], list[Figure]]:
     name, products = "encode K + T = 32, N = 64, against galois a column", ours[0].multiply_adds / ours[0].median
     value = ours[0].items / ours[0].median / (theirs[0].items / theirs[0].median) if theirs else None
     note = f"limited by arithmetic: {products / 1e9:.2f} G multiply-adds/s" if theirs else NO_GALOIS
-    return [*ours, *theirs], [Figure(name, value, Side.AT_LEAST, 40, note)]
+    return Piece((*ours, *theirs), (Figure(name, value, Side.AT_LEAST, 40, note),))
 
 
-def _decoding() -> tuple[list[Timing], list[Figure]]:
+def _decoding() -> Piece:
     """64 shares of a million elements, K + T = 32, with and without five liars."""
     code, A = LagrangeCode(FIELD, K=16, T=16, N=SHARES), LIARS
     shares = code.encode_with_masks(*random_elements(FIELD, (2, 16, COORDINATES)))
@@ -107,7 +108,7 @@ def _decoding() -> tuple[list[Timing], list[Figure]]:
             timings.append(measure(work, f"{label}, {name}", device=device, repeats=5, moved=moved))
     ratio = timings[2].median / timings[0].median
     note = "limited by the pass that combines all coordinates"
-    return timings, [Figure("decode with 5 liars, time against no errors", ratio, Side.AT_MOST, 2, note)]
+    return Piece(tuple(timings), (Figure("decode with 5 liars, time against no errors", ratio, Side.AT_MOST, 2, note),))
 
 
 def _growth() -> Iterator[Timing]:
@@ -173,3 +174,6 @@ def _limit(timing: Timing, copy: Timing) -> str:
         f"bytes runs at {copy.moved / copy.median / 1e9:.1f} GB/s and takes {1e3 * copy.median:.1f} ms; "
         f"{timing.multiply_adds / timing.median / 1e9:.2f} G multiply-adds/s"
     )
+
+
+PART = Part(_pieces)

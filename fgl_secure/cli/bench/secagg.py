@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -15,8 +16,9 @@ import numba
 import numpy as np
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
+from fgl_secure.cli.bench.pieces import COPY, Part, Piece, Pieces, copied
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
-from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing, measure
+from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.crypto.prg import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
@@ -40,37 +42,24 @@ ROUND_CLIENTS = 100
 FLOWER_RANGE = 2**32
 """Flower's default modulus of masked parameters."""
 
-Rounds = dict[tuple[str, int, int], Round]
+
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """Masks, then rounds of every scheme."""
+    rounds = {f"{name}, {n} clients": partial(_rounds, name, n) for name in names("server") for n in CLIENTS}
+    return {COPY: copied(), "masks": _masks, **rounds}
 
 
-@dataclass(frozen=True, slots=True)
-class _Masks:
-    """Times of expanding MASKS masks; Flower's are None where it isn't installed."""
-
-    wide: Timing
-    narrow: Timing
-    flower: Timing | None
-    flower_unadded: Timing | None
-
-
-def run() -> Report:
-    """Measures masks, then rounds of every scheme."""
-    copy, masks, rounds = copy_timing(2**26), _masks(), _rounds()
-    told = tuple(line for key, found in rounds.items() for line in _lines(*key, found))
-    mask_lines = [one for one in (masks.wide, masks.narrow, masks.flower, masks.flower_unadded) if one is not None]
-    figures = (*_mask_figures(masks), *_round_figures(rounds, masks.wide, copy))
-    return Report(copy.moved / copy.median, (copy, *mask_lines, *told), figures)
-
-
-def _rounds() -> Rounds:
+def _rounds(name: str, clients: int) -> Piece:
+    """A round for each share of clients that drop out, on one core: processor time is then the time on it."""
     threads = numba.get_num_threads()
-    numba.set_num_threads(1)  # processor time is then the time on one core
+    numba.set_num_threads(1)
     try:
-        for name in names("server"):
-            timed_round(server_scheme(name), min(CLIENTS), 1, BOUND)  # compiles what is compiled at the first call
-        return {(name, n, gone): _round(name, n, gone) for name in names("server") for n in CLIENTS for gone in GONE}
+        timed_round(server_scheme(name), min(CLIENTS), 1, BOUND)  # compiles what is compiled at the first call
+        found = {gone: _round(name, clients, gone) for gone in GONE}
     finally:
         numba.set_num_threads(threads)
+    told = tuple(line for gone, each in found.items() for line in _lines(name, clients, gone, each))
+    return Piece(told, costs=asdict(found[0]))
 
 
 def _round(name: str, clients: int, gone: int) -> Round:
@@ -95,17 +84,18 @@ def _once(name: str, seconds: float) -> Timing:
     return Timing(name, "cpu", seconds, seconds, seconds, 1)
 
 
-def _masks() -> _Masks:
+def _masks() -> Piece:
     keys = [os.urandom(32) for _ in range(MASKS)]
     flower, whose, items = _flower(), f"{MASKS} masks of {LENGTH:,}", MASKS * LENGTH
     ours = f"{whose} from 256-bit seeds, expanded and added modulo"
     wide = measure(_ours(keys, MERSENNE_61), f"{ours} 2^61 - 1", items=items)
     narrow = measure(_ours(keys, MERSENNE_31), f"{ours} 2^31 - 1", items=items)
     if flower is None:
-        return _Masks(wide, narrow, None, None)
+        return Piece((wide, narrow), tuple(_mask_figures(wide, narrow, None)))
     theirs = f"{whose} from 32-bit seeds, {flower.name}, expanded"
     added = measure(flower.added(keys), f"{theirs} and added modulo 2^32", items=items)
-    return _Masks(wide, narrow, added, measure(flower.expanded(keys), f"{theirs} alone", items=items))
+    alone = measure(flower.expanded(keys), f"{theirs} alone", items=items)
+    return Piece((wide, narrow, added, alone), tuple(_mask_figures(wide, narrow, added)))
 
 
 def _ours(keys: list[bytes], modulus: int) -> Callable[[], object]:
@@ -147,26 +137,27 @@ def _flower() -> _Flower | None:
     return _Flower(name, masks.pseudo_rand_gen, sums.parameters_addition, sums.parameters_subtraction)
 
 
-def _mask_figures(masks: _Masks) -> Iterator[Figure]:
+def _mask_figures(wide: Timing, narrow: Timing, flower: Timing | None) -> Iterator[Figure]:
     for ours, field, more in (
-        (masks.narrow, "modulo 2^31 - 1", ""),
-        (masks.wide, "modulo 2^61 - 1, the default, twice as many bits as Flower's", ", 8 bytes an element"),
+        (narrow, "modulo 2^31 - 1", ""),
+        (wide, "modulo 2^61 - 1, the default, twice as many bits as Flower's", ", 8 bytes an element"),
     ):
-        value = None if masks.flower is None else masks.flower.median / ours.median
+        value = None if flower is None else flower.median / ours.median
         note = "Flower is not installed"
-        if masks.flower is not None:
+        if flower is not None:
             size = 8 if more else 4
             rate = size * ours.items / ours.median / 1e9
             note = f"limited by the key stream of AES-256 on one core: {rate:.1f} GB/s with all that follows it{more}"
         yield Figure(f"masks: time of Flower's SecAgg+ over ours {field}", value, Side.AT_LEAST, MASKS_BOUND, note)
 
 
-def _round_figures(rounds: Rounds, masks: Timing, copy: Timing) -> Iterator[Figure]:
+def _round_figures(found: Pieces) -> Iterator[Figure]:
     n = ROUND_CLIENTS
-    secured, plain = rounds["pairwise-masking", n, 0], rounds["plaintext", n, 0]
+    secured, plain = (Round(**found[f"{name}, {n} clients"].costs) for name in ("pairwise-masking", "plaintext"))
     name = f"round of pairwise masking for {n} clients over plain sum plus key agreement"
     value = secured.seconds / (plain.seconds + secured.agreement)
-    yield Figure(name, value, Side.AT_MOST, ROUND_BOUND, _limit(n, secured, masks, copy))
+    note = _limit(n, secured, found["masks"].timings[0], found[COPY].timings[0])
+    yield Figure(name, value, Side.AT_MOST, ROUND_BOUND, note)
 
 
 def _limit(clients: int, secured: Round, masks: Timing, copy: Timing) -> str:
@@ -178,3 +169,6 @@ def _limit(clients: int, secured: Round, masks: Timing, copy: Timing) -> str:
         f"streams and their addition, {8 * LENGTH / per_mask / 1e9:.1f} GB/s, where a memory copy runs at "
         f"{copy.moved / copy.median / 1e9:.1f} GB/s"
     )
+
+
+PART = Part(_pieces, _round_figures)

@@ -7,12 +7,15 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
+import numpy as np
 import torch
 from torch.nn import functional
 
-from fgl_secure.cli.bench.timing import Figure, Report, Side, Timing, copy_timing
+from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
+from fgl_secure.cli.bench.timing import Figure, Side, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
@@ -20,16 +23,17 @@ from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.relay_coded.wire import HEADER_BYTES
-from fgl_secure.runtime import Channel, Phase
+from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.schemes import Assignment
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 DATASETS = ("digits", "Cora", "PubMed")
-PROTOCOLS = ("relay-coded", "secmp", "plaintext")
+HIDING, SHOWING = "relay-coded", "relay-coded[graph-shown]"
+PROTOCOLS = (HIDING, SHOWING, "secmp", "plaintext")
 EPOCHS = 15
 """Rounds of each, taking turns; the first, which compiles, agrees on keys and shares static rows, is apart."""
 HIDDEN, T = 64, 1
-EPOCH_BOUND, BYTES_BOUND = 3.0, 0.65
+EPOCH_BOUND, BYTES_BOUND, COVERED_BOUND = 3.0, 0.65, 3.0
 PUBLISHED_BYTES = 4 * (HIDDEN * (T + 1) + 3 * T + 2)
 """What HiFGL prices one message at (A.4.1, items 1 and 2): d (T + 1) codes and 3 T + 2 parameters of 4 bytes."""
 
@@ -43,23 +47,18 @@ class _Case:
     channel: Channel | None
 
 
-def run() -> Report:
-    """Measures every data set that is there, at hidden width 64 and T = 1, with GCN."""
-    timings: list[Timing] = []
-    figures: list[Figure] = []
-    for dataset in DATASETS:
-        try:
-            prepared = _prepared(dataset)
-        except DataNotFoundError:
-            figures.append(
-                Figure(f"{dataset}: secured epoch over plain PyG", None, Side.AT_MOST, EPOCH_BOUND, "no data")
-            )
-            continue
-        measured, found = _measured(prepared)
-        timings += measured
-        figures += found
-    copy = copy_timing(2**26)
-    return Report(copy.moved / copy.median, (copy, *timings), tuple(figures))
+def _pieces() -> dict[str, Callable[[], Piece]]:
+    """Every data set that is there, at hidden width 64 and T = 1, with GCN."""
+    return {COPY: copied()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
+
+
+def _dataset(dataset: str) -> Piece:
+    try:
+        prepared = _prepared(dataset)
+    except DataNotFoundError:
+        name = f"{dataset}: secured epoch over plain PyG"
+        return Piece((), (Figure(name, None, Side.AT_MOST, EPOCH_BOUND, "no data"),))
+    return _measured(prepared)
 
 
 def _prepared(dataset: str) -> Prepared:
@@ -68,7 +67,7 @@ def _prepared(dataset: str) -> Prepared:
     return cast(HiFGLSubject, first).prepared
 
 
-def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
+def _measured(prepared: Prepared) -> Piece:
     name = prepared.graph.graph.name
     named = zip(prepared.runs, prepared.names, strict=True)
     cases = [_Case("plain PyG", plain_epoch(prepared), None), *(_secured(prepared, *each) for each in named)]
@@ -88,13 +87,28 @@ def _measured(prepared: Prepared) -> tuple[list[Timing], list[Figure]]:
             Side.AT_MOST,
             EPOCH_BOUND,
             "all parties' work in one process, which expands a mask once for both of its ends and hashes what opens a "
-            "tag once for all relays; parameter gradients are coded products in every round",
+            "tag once for all relays; parameter gradients are coded products in every round; seals are counted",
         )
         for case in cases[1:]
     ]
-    relayed = next(case.channel for case in cases if case.name == "relay-coded")
-    assert relayed is not None
-    return timings, [*figures, *_bytes(name, relayed)]
+    channels = {case.name: case.channel for case in cases if case.channel is not None}
+    found = (*figures, _covered(prepared, channels[HIDING]), *_bytes(name, channels[SHOWING]))
+    return Piece(tuple(timings), found)
+
+
+def _covered(prepared: Prepared, channel: Channel) -> Figure:
+    """How many messages go to one relay in a pass, with covers, for one along an edge; and what devices send."""
+    of_round = [b for b in channel.transcript.messages if b.step.round == 1]
+    seeds = next(b.messages for b in of_round if b.phase is Phase.SHARE_SEEDS)
+    ids = channel.parties.ids(Role.DEVICE)
+    devices, sent = len(ids), sum(b.bytes for b in of_round if np.isin(b.senders[:1], ids).any())
+    return Figure(
+        f"{prepared.graph.graph.name}: messages with covers over those along edges",
+        seeds / prepared.graph.edges.shape[1],
+        Side.AT_MOST,
+        COVERED_BOUND,
+        f"every device sends {seeds // devices} in a pass, and {sent // devices:,} bytes in an epoch, seals included",
+    )
 
 
 def _bytes(name: str, channel: Channel) -> list[Figure]:
@@ -160,3 +174,6 @@ def seconds_of(work: Round, number: int) -> float:
 def timing_of(name: str, seconds: list[float]) -> Timing:
     """The median of rounds, with the fastest and the slowest."""
     return Timing(name, "cpu", statistics.median(seconds), min(seconds), max(seconds), len(seconds))
+
+
+PART = Part(_pieces)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,9 @@ from fgl_secure.cli.bench import lcc as bench_lcc
 from fgl_secure.cli.bench import secagg as bench_secagg
 from fgl_secure.cli.bench import secmp as bench_secmp
 from fgl_secure.cli.bench import timing as timing_module
+from fgl_secure.cli.bench.pieces import Piece
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, line, measure, verdict
-from fgl_secure.cli.main import BAD_INPUT, OK, main
+from fgl_secure.cli.main import BAD_INPUT, INTERRUPTED, OK, main
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.schemes import names
@@ -26,8 +28,9 @@ SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDIN
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every size a few thousandths of the real one."""
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every size a few thousandths of the real one, in an empty folder."""
+    monkeypatch.chdir(tmp_path)
     for name, size in SMALL.items():
         monkeypatch.setattr(bench_lcc, name, size)
     monkeypatch.setattr(bench_field, "LENGTH", 2**12)
@@ -128,12 +131,15 @@ def test_secured_epochs_are_held_against_plain_pyg(
     assert main(["bench", "secmp", "--json"]) == OK
     report = json.loads(capsys.readouterr().out)
     figures = {figure["name"]: figure for figure in report["figures"]}
-    for protocol in ("relay-coded", "secmp", "plaintext"):
+    for protocol in ("relay-coded", "relay-coded[graph-shown]", "secmp", "plaintext"):
         assert figures[f"digits: epoch under {protocol} over plain PyG"]["value"] > 0
         assert any(t["name"] == f"digits: first epoch with set-up, {protocol}" for t in report["timings"])
     per_message = figures["digits: bytes a message over the published 532"]
     assert per_message["value"] == (16 + 2 * 35 + 256) / 532
     assert per_message["reached"]
+    covered = figures["digits: messages with covers over those along edges"]
+    assert covered["value"] == 21 * 1797 / 12616
+    assert covered["reached"]
     assert figures["Cora: secured epoch over plain PyG"]["value"] is None
 
 
@@ -146,3 +152,32 @@ def _without(dataset: str, preparation: Callable[[str], Prepared]) -> Callable[[
         return preparation(name)
 
     return found
+
+
+def test_a_bench_that_was_cut_short_goes_on_and_a_whole_one_starts_again(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What was measured before the end is in the file and not measured again; after a whole bench everything is."""
+    measured: list[int] = []
+    genuine = bench_field._field
+
+    def counted(modulus: int) -> Piece:
+        measured.append(modulus)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return genuine(modulus)
+
+    monkeypatch.setattr(bench_field, "_field", counted)
+    assert main(["bench", "field", "-q"]) == INTERRUPTED
+    kept = (tmp_path / "fgl-secure-runs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(each)["run"]["piece"] for each in kept] == ["memory copy", "2^31-1"]
+    capsys.readouterr()
+    assert main(["bench", "field", "--json"]) == OK
+    said = capsys.readouterr()
+    assert "2 of 3 runs are done already" in said.err
+    first = json.loads(said.out)["timings"][1]
+    assert first == json.loads(kept[1])["found"]["timings"][0]
+    assert measured == [*bench_field.MODULI, list(bench_field.MODULI)[1]]
+    assert main(["bench", "field", "--json"]) == OK
+    assert len(measured) == 5
+    assert json.loads(capsys.readouterr().out)["timings"][1] != first

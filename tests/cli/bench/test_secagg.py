@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 
 import pytest
 
 from fgl_secure.cli.bench import bench
 from fgl_secure.cli.bench import secagg as bench_secagg
+from fgl_secure.cli.bench.pieces import COPY, Piece
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
 from fgl_secure.cli.bench.timing import Report, verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -27,7 +28,7 @@ def report() -> Report:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SMALL.items():
             patch.setattr(bench_secagg, name, value)
-        return bench_secagg.run()
+        return bench_secagg.PART.run()
 
 
 def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> None:
@@ -55,12 +56,12 @@ def test_figures_have_their_bounds_and_say_what_limits_them(report: Report) -> N
 
 def test_the_round_is_held_against_plain_sum_and_key_agreement() -> None:
     """The figure is the secured round over the sum of both."""
-    rounds = {
-        ("pairwise-masking", 100, 0): Round(2.0, 0, 28.0, 1.0, 1.0),
-        ("plaintext", 100, 0): Round(0.0, 0, 3.0, 1.0, 1.0),
+    some = Piece((bench_secagg._once("masks", 0.02),))
+    found = {
+        "pairwise-masking, 100 clients": Piece(costs=asdict(Round(2.0, 0, 28.0, 1.0, 1.0))),
+        "plaintext, 100 clients": Piece(costs=asdict(Round(0.0, 0, 3.0, 1.0, 1.0))),
     }
-    some = bench_secagg._once("masks", 0.02)
-    (figure,) = bench_secagg._round_figures(rounds, some, some)
+    (figure,) = bench_secagg._round_figures({**found, "masks": some, COPY: some})
     assert figure.value == 6.0
     assert figure.reached
 
@@ -78,7 +79,7 @@ def test_without_flower_the_rest_is_measured_and_the_lack_is_said(monkeypatch: p
     for name, value in {**SMALL, "CLIENTS": (4,), "ROUND_CLIENTS": 4}.items():
         monkeypatch.setattr(bench_secagg, name, value)
     monkeypatch.setattr(bench_secagg, "find_spec", lambda _: None)
-    found = bench_secagg.run()
+    found = bench_secagg.PART.run()
     assert [figure.value for figure in found.figures[:2]] == [None, None]
     assert "not measured, Flower is not installed" in verdict(found.figures[0])
     text = json.dumps(bench.as_json(bench.Machine.here(), found))

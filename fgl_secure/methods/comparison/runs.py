@@ -1,0 +1,268 @@
+"""Audits every method that fits a data set, in the clear and under one scheme, and sets them side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from fgl_secure import __version__
+from fgl_secure.auditing import Report, findings
+from fgl_secure.auditing.audit import chosen_attacks, examine
+from fgl_secure.auditing.method import SEEDS, Method, Source
+from fgl_secure.auditing.schema import Score
+from fgl_secure.errors import FglSecureError, InputError
+from fgl_secure.graph import Data, FederatedGraph
+from fgl_secure.graph.graph_sets import GraphSets, available_sets
+from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
+from fgl_secure.methods import method as method_of
+from fgl_secure.methods import names
+from fgl_secure.methods.comparison.lines import TONES, LeftOut, Line, Reading, side_of
+from fgl_secure.methods.comparison.page import Comparison
+from fgl_secure.schemes import TOPOLOGIES, assignment
+from fgl_secure.training.loop import Progress, compute_device
+
+CLEAR = "plaintext"
+
+SECURED = ("relay-coded", "pairwise-masking")
+"""Where no scheme is named: relays where sums are for clients or devices, masks that cancel where they are for the
+server."""
+
+
+def compare(
+    data: Source | str | None = None,
+    schemes: Sequence[str] = SECURED,
+    methods: Sequence[Method] = (),
+    attacks: Sequence[str] = (),
+    *,
+    seeds: Sequence[int] = (0,),
+    epochs: int | None = None,
+    device: str = "auto",
+    command: str = "",
+    ledger: Ledger | None = None,
+    watch: Watch | None = None,
+    progress: Callable[[str], Progress] | None = None,
+) -> Comparison:
+    """Audits methods on one data set, each in the clear and secured.
+
+        from fgl_secure.methods.comparison import compare
+
+        comparison = compare("digits", epochs=5)
+        comparison.write("comparison")
+
+    Args:
+        data: name of a data set or path of a graph, a configuration such as `Data`, or a graph of the caller's own;
+            None takes one that needs no download.
+        schemes: each method runs under the first of them that serves it.
+        methods: with their choices; all methods that there are, with their defaults, when empty.
+        attacks: names; all that can read the runs when empty.
+        seeds: of partition, split, initial weights and coins, one run of each method for each.
+        epochs: most training rounds; None takes those of each method.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+        command: how to repeat it, for the page.
+        ledger: where finished runs are kept; those that are there aren't run again.
+        watch: is told of each run.
+        progress: given what is being done, in words, what to call after each step of it.
+
+    Raises:
+        FglSecureError: a name doesn't exist or the data can't be loaded, before anything ran; or no method fits.
+    """
+    source = source_of(data)
+    _check(schemes, attacks, seeds, device)
+    known = {seed: _facts(source, seed) for seed in seeds}
+    chosen = [_with_epochs(each, epochs) for each in methods or [method_of(name)() for name in names()]]
+    left, runs, fitting = list[LeftOut](), list[Run](), list[Method]()
+    for method in chosen:
+        try:
+            scheme = fitting_scheme(method, source, schemes)
+        except InputError as error:
+            left.append(LeftOut(method.name, method.title, str(error)))
+            continue
+        fitting.append(method)
+        for seed in seeds:
+            work = partial(_audited, method, source, scheme, tuple(attacks), seed, device, progress)
+            runs.append(_run(method, scheme, tuple(attacks), seed, device, known[seed], work))
+    if not runs:
+        raise InputError(f"data must fit some method; {left[0].name} and all others don't: {left[0].reason}")
+    lines, refused = _gathered(fitting, seeds, iter(completed(runs, ledger or Ledger(), watch)))
+    left += refused
+    if not lines:
+        raise InputError(f"data must fit some method; {left[-1].name} and all others don't: {left[-1].reason}")
+    described = {key: value for key, value in known[seeds[0]].items() if key != "digest"}
+    run = {**described, "seeds": list(seeds), "epochs": epochs, "schemes": list(schemes), "attacks": list(attacks),
+           "version": __version__, "command": command}  # fmt: skip
+    return Comparison(run, tuple(lines), tuple(left))
+
+
+def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int], device: str) -> None:
+    """Raises where a choice is none that there is."""
+    for text in schemes:
+        assignment(text, tuple(TOPOLOGIES))
+    chosen_attacks(attacks)
+    if not seeds or not schemes:
+        raise InputError(f"seeds and schemes must be at least one each; found {list(seeds)} and {list(schemes)}")
+    wrong = next((seed for seed in seeds if type(seed) is not int or not 0 <= seed < SEEDS), None)
+    if wrong is not None:
+        raise InputError(f"seeds must be integers in 0..2^63 - 1; found {wrong!r}")
+    compute_device(device)
+
+
+def _gathered(
+    methods: Sequence[Method], seeds: Sequence[int], entries: Iterator[Entry]
+) -> tuple[list[Line], list[LeftOut]]:
+    """A line for each method that could be run, of its runs under all seeds; and the others, with the reason."""
+    lines, left = list[Line](), list[LeftOut]()
+    for method in methods:
+        founds = [cast("Mapping[str, Any]", next(entries).found) for _ in seeds]
+        refused = next((found["refused"] for found in founds if "refused" in found), None)
+        if refused is None:
+            lines.append(_line(method, founds))
+        else:
+            left.append(LeftOut(method.name, method.title, refused))
+    return lines, left
+
+
+def source_of(data: Source | str | None, root: Path | None = None) -> Source:
+    """The data that a name stands for: one graph that is dealt to silos, or a set of many small ones.
+
+    Args:
+        data: a name, or data that are left as they are.
+        root: folder of the raw data sets; None takes the environment's.
+    """
+    if data is None:
+        return Data()
+    if isinstance(data, str):
+        named = data.casefold() in map(str.casefold, available_sets())
+        return GraphSets(data, root) if named else Data(data, root=root)
+    return data
+
+
+def fitting_scheme(method: Method, source: Source, schemes: Sequence[str]) -> str:
+    """The first of some schemes that serves a method.
+
+    Raises:
+        InputError: none does, or the method is for other data; the message says why.
+    """
+    wanted: tuple[type, ...] = (Data, FederatedGraph) if method.data is Data else (method.data,)
+    if not isinstance(source, wanted):
+        needs = "one graph that is dealt to silos" if method.data is Data else "a set of many small graphs"
+        raise InputError(f"data must be {needs} for {method.title}")
+    refusals = []
+    for text in schemes:
+        try:
+            assignment(text, method.topologies, method.usual)
+        except InputError as error:
+            refusals.append(error)
+        else:
+            return text
+    raise refusals[0]
+
+
+def _with_epochs(method: Method, epochs: int | None) -> Method:
+    """The method with so many rounds, where it is one that says how many."""
+    known = {each.name for each in fields(cast(Any, method))}
+    return method if epochs is None or "epochs" not in known else replace(cast(Any, method), epochs=epochs)
+
+
+def _facts(source: Source, seed: int) -> dict[str, object]:
+    """What the data are, with a digest where a file or a caller's arrays may change under the same name."""
+    if isinstance(source, GraphSets):
+        return {"dataset": source.drawn(seed).name, "partition": "as drawn"}
+    graph = source if isinstance(source, FederatedGraph) else source.federated(seed)
+    arrays = (graph.graph.features, graph.graph.edges, graph.graph.labels, graph.silo_of, graph.train_mask)
+    digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()[:16]
+    return {"dataset": graph.graph.name, "partition": graph.partition, "silos": graph.num_silos, "digest": digest}
+
+
+def _run(
+    method: Method,
+    scheme: str,
+    attacks: tuple[str, ...],
+    seed: int,
+    device: str,
+    facts: Mapping[str, object],
+    work: Callable[[], object],
+) -> Run:
+    options = {each.name: _plain(getattr(method, each.name)) for each in fields(cast(Any, method))}
+    key = {"of": "compare", "method": method.name, **facts, "seed": seed, "scheme": scheme, "attacks": list(attacks),
+           "device": device, **options, **provenance()}  # fmt: skip
+    return Run(key, f"{method.title} on {facts['dataset']}, {scheme}, seed {seed}", (method.name, scheme), work)
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, bool | int | float | str | None) else repr(value)
+
+
+def _audited(
+    method: Method,
+    source: Source,
+    scheme: str,
+    attacks: tuple[str, ...],
+    seed: int,
+    device: str,
+    progress: Callable[[str], Progress] | None,
+) -> dict[str, object]:
+    """What one audit came to; why, where the method can't be run on these data."""
+    try:
+        plan = method.plan(source, (CLEAR, scheme), seed=seed, device=device)
+        report = examine(plan, chosen_attacks(attacks), progress=progress)
+    except FglSecureError as error:
+        return {"refused": f"{error}{'' if seed == 0 else f' (seed {seed})'}"}
+    accuracy, cost = _of(report.accuracy), _of(report.cost)
+    sides = [
+        {
+            "scheme": name,
+            "score": float(accuracy[name]["test"]),
+            "bytes": int(cost[name]["bytes"] or 0),
+            "seconds": float(cost[name]["seconds"]),
+            "readings": [asdict(each) for each in _readings(report, name, seed)],
+        }
+        for name in accuracy
+    ]
+    return {"score": str(report.score), "sides": sides}
+
+
+def _of(part: Any) -> dict[str, dict[str, Any]]:
+    return dict(part["protocols"])
+
+
+def _readings(report: Report, name: str, seed: int) -> Iterator[Reading]:
+    """Of each attack that could read the runs under a scheme, those in special circumstances included, the worst."""
+    for group in findings.groups(report):
+        for entry in (*group.told, *group.quiet):
+            mine = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
+            found = [_reading(under, seed) for under in mine]
+            if found:
+                yield min(found, key=lambda each: each.rank)
+
+
+def _belongs(scheme: str, name: str) -> bool:
+    return scheme == name or scheme.startswith(f"{name}[")
+
+
+def _reading(under: findings.UnderScheme, seed: int) -> Reading:
+    record = under.headline
+    return Reading(
+        record.attack,
+        under.scheme,
+        record.metric,
+        record.value,
+        record.ci95.low,
+        record.ci95.high,
+        record.prior,
+        record.n,
+        str(record.verdict),
+        under.tone,
+        seed,
+    )
+
+
+def _line(method: Method, founds: Sequence[Mapping[str, Any]]) -> Line:
+    clear = side_of(founds, 0)
+    assert clear is not None, "every audit has a run in the clear"
+    return Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1))

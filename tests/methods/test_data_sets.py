@@ -1,0 +1,93 @@
+"""Every listed data set under every method's defaults, small: it runs, or the error names a bound that works."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fgl_secure import train
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.graph.datasets import available, load
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from torch_geometric.data import Data
+
+NODES, FEW = 200, 80
+"""Of a small data set; few for Fed2GNN, which rebuilds neighbourhoods node by node."""
+METHODS: dict[str, Any] = {
+    "hifgl": HiFGL,
+    "fedstruct": FedStruct,
+    "fedspray": FedSpray,
+    "fed2gnn": Fed2GNN,
+    "fedavg": FedAvg,
+}
+DIRECTED = {("fedstruct", "Chameleon"), ("fed2gnn", "Chameleon")}
+"""Methods that want every edge in both directions, and a data set whose links have one."""
+ONE_WAY = {("hifgl", "Chameleon")}
+"""Here relays are let see the graph: the error says how."""
+LARGE = {"Physics": "loading Physics takes 2.6 GB"}
+
+needs_data = pytest.mark.skipif(
+    not os.environ.get("FGL_SECURE_DATA"), reason="FGL_SECURE_DATA doesn't name a folder with the raw public data"
+)
+
+
+def small(name: str, nodes: int) -> Data:
+    """The nodes with most neighbours, and all edges between them: features are as dense as the data set's."""
+    graph = load(name)
+    kept = np.sort(np.argsort(-np.bincount(graph.edges[1], minlength=len(graph.labels)), kind="stable")[:nodes])
+    new = np.full(len(graph.labels), -1)
+    new[kept] = np.arange(len(kept))
+    edges = new[graph.edges]
+    _, labels = np.unique(graph.labels[kept], return_inverse=True)
+    return Data(
+        x=torch.tensor(graph.features[kept]),
+        y=torch.tensor(labels),
+        edge_index=torch.tensor(edges[:, (edges >= 0).all(axis=0)]),
+    )
+
+
+def runs(method: Any, data: Data, *scheme: str) -> None:
+    """An epoch under the method's defaults, or under another scheme."""
+    found = train(method(epochs=1), data, *scheme, silos=5).accuracy.test
+    assert found is not None
+    assert 0 <= found <= 1
+
+
+@needs_data
+@pytest.mark.parametrize("dataset", available())
+@pytest.mark.parametrize("method", METHODS)
+def test_a_data_set_runs_under_defaults_or_names_a_bound_that_works(method: str, dataset: str) -> None:
+    """Where values are beyond the default bound, the run ends with a power of two, and goes on under it."""
+    if dataset in LARGE:
+        pytest.skip(LARGE[dataset])
+    data = small(dataset, FEW if method == "fed2gnn" and dataset != "digits" else NODES)
+    if (method, dataset) in DIRECTED:
+        with pytest.raises(InputError, match="must have every edge in both directions"):
+            runs(METHODS[method], data)
+        return
+    if (method, dataset) in ONE_WAY:
+        with pytest.raises(InputError, match=r"take relay-coded\[graph-shown\]"):
+            runs(METHODS[method], data)
+        runs(METHODS[method], data, "relay-coded[graph-shown]")
+        return
+    bound = _bound_named(METHODS[method], data)
+    if bound is not None:
+        runs(METHODS[method], data, f"relay-coded[bound={bound}]")
+
+
+def _bound_named(method: Any, data: Data) -> str | None:
+    """The bound that the error names; None where there is no error."""
+    try:
+        runs(method, data)
+    except FieldRangeError as error:
+        return re.findall(r"SCHEME\[bound=(\d+)\]", str(error))[0]  # type: ignore[no-any-return]  # text
+    return None
