@@ -1,0 +1,90 @@
+"""Examples in docstrings run, and the reference has what readers are told to import."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tests.repository.blocks import blocks
+
+ROOT = Path(__file__).parents[2]
+FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+LISTED = frozenset(
+    name
+    for page in (ROOT / "docs" / "api").glob("*.md")
+    for name in re.findall(r"^::: ([\w.]+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+)
+
+
+def modules_with_examples() -> list[str]:
+    found = []
+    for folder in ("fgl_secure", "protocols", "attacks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inside = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
+            if not any(parent.is_symlink() for parent in path.parents) and ">>> " in path.read_text(encoding="utf-8"):
+                found.append(inside if folder == "fgl_secure" else f"fgl_secure.{inside}")
+    return found
+
+
+def failures(source: str) -> int:
+    """How many examples of a docstring fail."""
+    runner = doctest.DocTestRunner(verbose=False, optionflags=FLAGS)
+    runner.run(doctest.DocTestParser().get_doctest(source, {}, "example", None, None), out=lambda _: None)
+    return runner.failures
+
+
+def imported() -> list[tuple[str, str, str]]:
+    """Where and what Python on pages, and the examples to copy from, import of this package."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    texts = [(page, code) for page in pages for language, code in blocks(page.read_text(encoding="utf-8"))
+             if language == "python"]  # fmt: skip
+    texts += [(path, path.read_text(encoding="utf-8")) for path in sorted((ROOT / "examples" / "own").glob("*.py"))]
+    return sorted({
+        (str(where.relative_to(ROOT)), node.module, alias.name)
+        for where, code in texts
+        for node in ast.walk(ast.parse(code))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "fgl_secure"
+        for alias in node.names
+    })  # fmt: skip
+
+
+def is_listed(module: str, name: str, listed: frozenset[str] = LISTED) -> bool:
+    """Whether the reference has it, by itself or with the module that it is written in."""
+    with warnings.catch_warnings():  # of libraries, when they are first imported
+        warnings.simplefilter("ignore", DeprecationWarning)
+        found = getattr(importlib.import_module(module), name)
+    home = getattr(found, "__module__", f"{module}.{name}")
+    return not listed.isdisjoint({module, home, f"{module}.{name}", f"{home}.{name}"})
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_in_docstrings_run(name: str) -> None:
+    """They give what they show."""
+    found = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
+    assert found.attempted
+    assert not found.failed
+
+
+def test_an_example_that_shows_something_else_fails() -> None:
+    """A wrong value, and an error in place of a value."""
+    assert failures(">>> 1 + 1\n2\n") == 0
+    assert failures(">>> 1 + 1\n3\n") == 1
+    assert failures(">>> 1 / 0\n3\n") == 1
+
+
+@pytest.mark.parametrize(("where", "module", "name"), imported())
+def test_the_reference_has_what_readers_import(where: str, module: str, name: str) -> None:
+    """A page that says `from fgl_secure.x import y` can rely on the reference for it."""
+    assert is_listed(module, name), f"{where} imports {name} of {module}: list its module in docs/api"
+
+
+def test_what_the_reference_lacks_is_noticed() -> None:
+    """A part that no page of it names is not listed."""
+    assert is_listed("fgl_secure.algebra", "PrimeField")
+    assert not is_listed("fgl_secure.algebra", "PrimeField", LISTED - {"fgl_secure.algebra.prime_field"})
