@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +72,14 @@ def texts(notebook: NotebookNode) -> Iterator[str]:
 def test_there_are_notebooks() -> None:
     """The folder holds notebooks, so that the tests below have something to say."""
     assert NOTEBOOKS, "no notebook in notebooks/: a step that runs none can't pass"
+
+
+def test_what_notebooks_write_is_not_kept() -> None:
+    """Beside notebooks git has nothing: reports and files that their runs leave there are nobody's source."""
+    known = subprocess.run(["git", "ls-files", "."], cwd=FOLDER, capture_output=True, text=True, check=False)
+    if known.returncode:
+        pytest.skip("the source is not in git here")
+    assert [name for name in known.stdout.split() if not name.endswith(".ipynb")] == []
 
 
 @each_notebook
