@@ -33,6 +33,10 @@ class FieldRangeError(InputError):
     """A value does not fit into the field under the stated bound, or a parameter into the field."""
 
 
+class PrecisionWarning(UserWarning):
+    """Numbers of one party are so large that those of the others keep few bits."""
+
+
 class DeviceUnavailableError(InputError):
     """A compute device was asked for that this machine does not have."""
 

@@ -20,7 +20,8 @@ _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
 
 # What hypothesis itself sets where CI is set would repeat one draw of examples for ever, and hide what users see.
 settings.register_profile("quick", deadline=None, max_examples=40, derandomize=False, suppress_health_check=_EXPECTED)
-settings.register_profile("ci", settings.get_profile("quick"), print_blob=True)
+# Every run draws other examples; CI has 20 minutes.
+settings.register_profile("ci", settings.get_profile("quick"), max_examples=15, print_blob=True)
 # For an installed wheel, which is not the place to find new examples.
 settings.register_profile("brief", settings.get_profile("ci"), max_examples=6, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))

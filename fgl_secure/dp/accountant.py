@@ -1,4 +1,7 @@
-"""What noise costs in epsilon: one release, and many that build on each other."""
+"""What noise costs in epsilon: one release, and many that build on each other.
+
+dp-accounting and scipy's statistics are loaded when the first of it is asked for: who adds no noise needs neither.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 
-import dp_accounting
 import numpy as np
-from dp_accounting import rdp
-from dp_accounting.pld import PLDAccountant
-from scipy import optimize, stats
 
 from fgl_secure.errors import InputError
 
@@ -37,34 +36,40 @@ def gaussian_delta(multiplier: float, epsilon: float) -> float:
         multiplier: sigma over the L2 sensitivity.
         epsilon: 0 or more.
     """
+    from scipy.stats import norm  # noqa: PLC0415  # see above
+
     _check_multiplier(multiplier)
     half, shift = 1 / (2 * multiplier), epsilon * multiplier
-    first = stats.norm.logcdf(half - shift)
-    second = epsilon + stats.norm.logcdf(-half - shift)
+    first = norm.logcdf(half - shift)
+    second = epsilon + norm.logcdf(-half - shift)
     return float(math.exp(first) * -math.expm1(min(second - first, 0.0)))
 
 
 @lru_cache(maxsize=4096)
 def gaussian_epsilon(multiplier: float, delta: float) -> float:
     """The smallest epsilon of one Gaussian release at delta: the inverse of `gaussian_delta`, 0 where it is none."""
+    from scipy.optimize import brentq  # noqa: PLC0415  # see above
+
     _check_delta(delta)
     if gaussian_delta(multiplier, 0.0) <= delta:
         return 0.0
     mu = 1 / multiplier
     high = mu * mu / 2 + mu * (2 + math.sqrt(2 * math.log(1 / delta)))  # P[loss > high] < delta
-    return float(optimize.brentq(lambda eps: gaussian_delta(multiplier, eps) - delta, 0.0, high, rtol=1e-12))
+    return float(brentq(lambda eps: gaussian_delta(multiplier, eps) - delta, 0.0, high, rtol=1e-12))
 
 
 @lru_cache(maxsize=4096)
 def analytic_multiplier(epsilon: float, delta: float) -> float:
     """Sigma over sensitivity for one Gaussian release (the analytic Gaussian mechanism, Balle and Wang 2018)."""
+    from scipy.optimize import brentq  # noqa: PLC0415  # see above
+
     check_budget(epsilon, delta)
     low, high = 1.0, 1.0
     while gaussian_delta(low, epsilon) <= delta:
         low /= 2
     while gaussian_delta(high, epsilon) > delta:
         high *= 2
-    return float(optimize.brentq(lambda z: gaussian_delta(z, epsilon) - delta, low, high, rtol=1e-12))
+    return float(brentq(lambda z: gaussian_delta(z, epsilon) - delta, low, high, rtol=1e-12))
 
 
 @lru_cache(maxsize=4096)
@@ -82,8 +87,11 @@ def epsilon_spent(multiplier: float, releases: int, delta: float) -> float:
     exact = gaussian_epsilon(multiplier / math.sqrt(releases), delta)
     if exact > LARGEST_PLD_EPSILON:
         return exact
+    from dp_accounting import GaussianDpEvent, SelfComposedDpEvent  # noqa: PLC0415  # see above
+    from dp_accounting.pld import PLDAccountant  # noqa: PLC0415
+
     accountant = PLDAccountant()
-    accountant.compose(dp_accounting.SelfComposedDpEvent(dp_accounting.GaussianDpEvent(multiplier), releases))
+    accountant.compose(SelfComposedDpEvent(GaussianDpEvent(multiplier), releases))
     return max(float(accountant.get_epsilon(delta)), exact)
 
 
@@ -122,6 +130,8 @@ def skellam_epsilon(variance: float, l2: float, l1: float, releases: int, delta:
         releases: how many.
         delta: inside (0, 1).
     """
+    from dp_accounting import rdp  # noqa: PLC0415  # see above
+
     _check_delta(delta)
     _check_releases(releases)
     if not variance > 0:

@@ -96,7 +96,7 @@ class SecureAggregationStrategy(Strategy):
         weight_bound: float = 2.0**20,
         weight_fraction_bits: int = 0,
         weighted_by_key: str | None = None,
-        integers: IntegerRule = IntegerRule.EXACT,
+        integers: IntegerRule = IntegerRule.ROUND,
         metrics: Sequence[str] = (),
         sparse: bool = False,
         identities: Collection[bytes] = (),

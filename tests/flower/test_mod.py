@@ -394,7 +394,7 @@ def test_server_bisects_the_weight_of_a_client_that_lets_it() -> None:
         {"weight_fraction_bits": 1},
         {"fraction_bits": 3},
         {"metrics": ["a"]},
-        {"integers": IntegerRule.ROUND},
+        {"integers": IntegerRule.EXACT},
         {"scheme": "lightsecagg"},
     ],
 )

@@ -41,7 +41,7 @@ METHODS: tuple[Method, ...] = (
 OTHERS = (
     (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),
     (HiFGL(epochs=2, preset="paper"), "relay-coded[k_min=1]"),
-    (HiFGL(epochs=2), "relay-coded[anon,max_degree=12]"),
+    (HiFGL(epochs=2), "relay-coded[max_degree=12]"),
     (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
     (FedSpray(epochs=1, preset="paper"), "lightsecagg"),
     (FedStruct(epochs=1, features="degree", preset="paper"), "ckks"),
@@ -106,8 +106,8 @@ def test_what_cannot_run_apart_is_refused_before_anything_starts() -> None:
     with pytest.raises(InputError, match="scheme of neighbours must be plaintext or relay-coded"):
         train_on_flower(HiFGL(), GRAPH, "secmp")
     for method in (Fed2GNN(hops=1, neighbours=4), FedStruct()):
-        with pytest.raises(InputError, match="must have profile base where silos add up beforehand"):
-            train_on_flower(method, DATA.get(method.name, GRAPH), "relay-coded[anon]")
+        with pytest.raises(InputError, match="must have profile graph-shown where silos add up beforehand"):
+            train_on_flower(method, DATA.get(method.name, GRAPH), "relay-coded[graph-hidden]")
     with pytest.raises(InputError, match="silos must be at least 3"):
         train_on_flower(HiFGL(), two_communities(silos=2), "plaintext")
 

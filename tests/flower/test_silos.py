@@ -23,7 +23,7 @@ from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
@@ -42,7 +42,7 @@ from tests.training.processes.runs import same_everywhere, silo_makes, together
 
 SILOS = 3
 SCHEME = PairwiseMasking()
-RELAYS = RelayCoded(k_min=1)
+RELAYS = RelayCoded(k_min=1, profile=Profile.SHOWN)
 FEDSTRUCT_TASK = FedStructTask(replace(SMALL, epochs=1, hops=2), RowExchange(SCHEME, SCHEME))
 HIFGL = replace(HONEST, epochs=1, hidden=8)
 EVERYTHING = (*TOLD, "theta", "structure", "own test", "budget spent")

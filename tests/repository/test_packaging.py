@@ -68,3 +68,27 @@ def test_qualified_name_is_the_one_copy(linked: str) -> None:
     code = f"import fgl_secure.{linked}\ntry:\n    import {linked}\nexcept ImportError:\n    print('refused')"
     imported = run_python(code)
     assert (imported.returncode, imported.stdout.strip()) == (0, "refused"), imported.stderr
+
+
+HEAVY = ("absl", "dp_accounting", "galois", "jinja2", "networkx", "sklearn", "sympy", "tenseal", "torch_geometric")
+"""What the aggregator under its default scheme does without: of graphs, CKKS, noise and reports."""
+
+
+def heavy_after(code: str) -> list[str]:
+    """Which of the heavy packages are loaded once some code has run."""
+    done = run_python(f"{code}\nimport sys; print(*(name for name in {HEAVY} if name in sys.modules))")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg", "plaintext"])
+def test_the_aggregator_alone_loads_nothing_heavy(scheme: str) -> None:
+    """Not when it is imported, and not in a round; what does load such a package is told."""
+    lines = f"""
+import torch
+from fgl_secure import SecureAggregator
+aggregator = SecureAggregator.for_clients(3, {scheme!r})
+aggregator.mean([{{"w": torch.ones(2)}}] * 3)
+"""
+    assert heavy_after(lines) == []
+    assert heavy_after("from fgl_secure.crypto.ckks_seal import seal; seal()") == ["tenseal"]  # the control

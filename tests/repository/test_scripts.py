@@ -1,4 +1,4 @@
-"""The scripts of `make tests` and `make wheel` reject what they are there to reject."""
+"""The scripts of `make docs` and `make wheel` reject what they are there to reject."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository import floor, wheel_contents
+from tests.repository import site_contents, wheel_contents
 
 IN_THE_TREE = {
     "fgl_secure/__init__.py": "",
@@ -38,12 +38,6 @@ def wheel(folder: Path, files: dict[str, str]) -> Path:
     return path
 
 
-def report(folder: Path, tests: int, skipped: int) -> Path:
-    path = folder / "report.xml"
-    path.write_text(f'<testsuites><testsuite tests="{tests}" skipped="{skipped}" failures="0"/></testsuites>')
-    return path
-
-
 def test_wheel_equal_to_the_tree_has_no_faults(tmp_path: Path) -> None:
     """A wheel with each file of the tree under its qualified name, and the licence, passes."""
     assert wheel_contents.faults(wheel(tmp_path, IN_THE_WHEEL), tree(tmp_path / "tree")) == []
@@ -70,14 +64,28 @@ def test_other_content_is_a_fault(name: str, fault: str, tmp_path: Path) -> None
     assert wheel_contents.faults(path, tree(tmp_path / "tree")) == [fault]
 
 
-@pytest.mark.parametrize(("tests", "skipped"), [(floor.FLOOR - 1, 0), (floor.FLOOR + 5, 6)])
-def test_fewer_tests_than_the_floor_stop_the_run(tests: int, skipped: int, tmp_path: Path) -> None:
-    """A run below the floor fails, and skipped tests don't count."""
-    with pytest.raises(SystemExit, match=rf"{floor.FLOOR - 1} tests ran; expected {floor.FLOOR} or more"):
-        floor.main(str(report(tmp_path, tests, skipped)))
+HARMLESS = '<link rel="stylesheet" href="a.css"><script src="b.js"></script><a href="https://example.org">away</a>'
 
 
-def test_as_many_tests_as_the_floor_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run at the floor passes and says how many tests ran."""
-    floor.main(str(report(tmp_path, floor.FLOOR + 2, 2)))
-    assert capsys.readouterr().out.startswith(f"{floor.FLOOR} tests ran")
+@pytest.mark.parametrize(
+    "loading",
+    [
+        '<script src="https://example.org/a.js"></script>',
+        '<link rel="preconnect" href="https://example.org">',
+        '<link href="//example.org/a.css" rel="stylesheet">',
+        '<img src="http://example.org/a.png">',
+    ],
+)
+def test_a_page_that_loads_from_elsewhere_is_a_fault(loading: str, tmp_path: Path) -> None:
+    """A site loads its own files alone, at every depth; links to follow are none of its loads."""
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "page.html").write_text(HARMLESS)
+    assert site_contents.faults(tmp_path) == []
+    (tmp_path / "deep" / "page.html").write_text(HARMLESS + loading)
+    (fault,) = site_contents.faults(tmp_path)
+    assert fault.startswith("deep/page.html loads ")
+
+
+def test_a_site_without_pages_is_a_fault(tmp_path: Path) -> None:
+    """A build that wrote elsewhere does not pass."""
+    assert len(site_contents.faults(tmp_path)) == 1

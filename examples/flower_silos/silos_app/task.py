@@ -16,7 +16,7 @@ from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.presets import fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
 from fgl_secure.methods.hifgl.program import HiFGL
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.job import Task
@@ -25,7 +25,7 @@ from fgl_secure.training.processes.program_run import ProgramRun
 from fgl_secure.training.silo import Silo
 
 NODES = 300
-RELAYS = RelayCoded()
+RELAYS = RelayCoded(profile=Profile.SHOWN)
 MASKS = "pairwise-masking"
 
 
