@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from fgl_secure.algebra import PrimeField
+from fgl_secure.cli import progress
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
@@ -31,6 +32,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 def field() -> PrimeField:
     """The field of production: 2^31 - 1 elements."""
     return PrimeField()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _silence() -> Iterator[None]:
+    """No line of progress in the middle of what a command prints, however slow the machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "EVERY", 3600.0)
+        yield
 
 
 @pytest.fixture(scope="session")
