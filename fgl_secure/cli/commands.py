@@ -204,7 +204,13 @@ def reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG
 
     table, ledger = methods.table(chosen.table), Ledger(chosen.runs)
     choices = Choices(
-        chosen.preset, chosen.seeds, chosen.scheme, chosen.epochs, chosen.data_root, clients=tuple(chosen.clients)
+        chosen.preset,
+        chosen.seeds,
+        chosen.scheme,
+        chosen.epochs,
+        chosen.data_root,
+        tuple(chosen.clients),
+        chosen.device,
     )
     with shown(quiet=chosen.quiet) as phases:
         done = run(table, choices, chosen.datasets, ledger, Runs(phases, lambda entry: figures(table, entry)))

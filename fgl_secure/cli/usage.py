@@ -250,6 +250,7 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     add("--scheme", default="plaintext", metavar="NAME",
         help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")
+    add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
     add("--data-root", type=place, default=None, metavar="DIR",
         help="folder of raw data sets in PyG's layout; None takes FGL_SECURE_DATA, then PyG's download")  # fmt: skip
     _add_runs(parser, "those that are in it with equal options, version and sources aren't run again")

@@ -89,6 +89,7 @@ def _runs(table: PaperTable, graph: Data, choices: Choices) -> Iterator[tuple[st
                 "preset": choices.preset,
                 "scheme": choices.scheme,
                 "epochs": choices.epochs,
+                "device": choices.place.type,
                 **provenance(),
             }
             name = f"{graph.name}, {case.setting}, {case.method}, seed {seed}"

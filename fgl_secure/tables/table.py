@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fgl_secure.errors import InputError
 from fgl_secure.graph import load
+from fgl_secure.training.loop import compute_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,11 @@ class Choices:
         epochs: most training rounds; None takes the preset's.
         data_root: folder of the raw data sets; None takes the environment's.
         clients: numbers of clients that are run, of a table that varies them; empty runs all.
+        device: where model compute runs: "auto", "cpu" or "cuda".
+
+    Raises:
+        InputError: seeds or epochs are below 1, or the device has another name.
+        DeviceUnavailableError: CUDA was asked for and is absent.
     """
 
     preset: str = "honest"
@@ -30,12 +38,19 @@ class Choices:
     epochs: int | None = None
     data_root: Path | None = None
     clients: tuple[int, ...] = ()
+    device: str = "auto"
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1; found {self.seeds}")
         if self.epochs is not None and self.epochs < 1:
             raise InputError(f"epochs must be at least 1; found {self.epochs}")
+        compute_device(self.device)
+
+    @property
+    def place(self) -> torch.device:
+        """The device."""
+        return compute_device(self.device)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from statistics import fmean, stdev
 from typing import Any
 
 import pytest
+import torch
 
 from fgl_secure.cli.print_table import describe
-from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
+from fgl_secure.errors import DataNotFoundError, DeviceUnavailableError, InputError, UnknownNameError
 from fgl_secure.graph import Graph
 from fgl_secure.ledger import Entry, Ledger, Watch
 from fgl_secure.tables import reproduce
@@ -233,3 +234,23 @@ def test_a_data_set_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_no_file_holds_no_figures() -> None:
     """A figure of a paper that prints no numbers has none."""
     assert printed_figures(None) == {}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_an_absent_device_is_refused_before_anything_runs() -> None:
+    """By name, as is one that nobody knows."""
+    with pytest.raises(DeviceUnavailableError, match="device 'cuda' needs a CUDA device"):
+        Choices(device="cuda")
+    with pytest.raises(UnknownNameError, match="device must be one of auto, cpu, cuda; found 'tpu'"):
+        Choices(device="tpu")
+
+
+def test_a_run_on_another_device_is_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its figures may differ, so finished runs of one are not taken for those of the other."""
+    path = tmp_path / "runs.jsonl"
+    reproduce.reproduce(TABLE, Choices(seeds=1), ledger=Ledger(path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    reproduce.reproduce(TABLE, Choices(seeds=1), ledger=Ledger(path))
+    assert [json.loads(line)["run"]["device"] for line in path.read_text(encoding="utf-8").splitlines()] == [
+        "cpu", "cpu", "cuda", "cuda",
+    ]  # fmt: skip

@@ -78,7 +78,7 @@ class Fed2GNNRun:
         """Trains once; the choices' scheme computes the sums over neighbours."""
         graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
         preset, backbone = self.setting.preset(data, choices), self.setting.backbone
-        clients = clients_of(graph, {NEIGHBOURS: scheme}, preset, backbone=backbone, seed=seed)
+        clients = clients_of(graph, {NEIGHBOURS: scheme}, preset, backbone=backbone, seed=seed, device=choices.place)
         return _measured(clients.train(clients.channel(SimulationCoins(seed))))
 
 
@@ -97,7 +97,8 @@ class BaselineRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear."""
         graph, preset = self.setting.federated(data, seed), self.setting.preset(data, choices)
-        clients = baseline_of(graph, self.baseline, preset, backbone=self.setting.backbone, seed=seed)
+        backbone, device = self.setting.backbone, choices.place
+        clients = baseline_of(graph, self.baseline, preset, backbone=backbone, seed=seed, device=device)
         return _measured(clients.train())
 
 

@@ -56,7 +56,8 @@ class FedSprayRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
-        return _measured(clients_of(graph, Plaintext(), preset, backbone=self.backbone, seed=seed).train())
+        clients = clients_of(graph, Plaintext(), preset, backbone=self.backbone, seed=seed, device=choices.place)
+        return _measured(clients.train())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ class BaselineRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         preset, graph = chosen(data, choices), self.clients.federated(data, seed, choices.data_root)
-        clients = plain_clients(self.baseline, graph, Plaintext(), preset, backbone=self.backbone, seed=seed)
+        clients = plain_clients(
+            self.baseline, graph, Plaintext(), preset, backbone=self.backbone, seed=seed, device=choices.place
+        )
         return _measured(clients.train())
 
 

@@ -103,7 +103,7 @@ class FedStructRun:
 
         channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
         task = FedStructTask(preset, exchange, self.features, seed)
-        return _measured(clients_of(federated, task, given=given).train(channel))
+        return _measured(clients_of(federated, task, device=choices.place, given=given).train(channel))
 
     def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
         preset = _chosen(data, choices)
@@ -126,7 +126,8 @@ class BaselineRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         graph = self.setting.federated(undirected(data), seed)
-        return _measured(train_baseline(self.baseline, graph, _chosen(data, choices), seed=seed))
+        preset = _chosen(data, choices)
+        return _measured(train_baseline(self.baseline, graph, preset, seed=seed, device=choices.place))
 
 
 def _chosen(data: Graph, choices: Choices) -> FedStructPreset:

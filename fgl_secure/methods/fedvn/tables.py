@@ -78,7 +78,8 @@ class GraphRun:
             raise InputError(f"scheme must be {PLAINTEXT} for FedVN's table; found {choices.scheme}")
         sets = data.drawn(seed)
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
-        report = clients_of(sets, Plaintext(), preset, method=self.method, seed=seed).train().report
+        clients = clients_of(sets, Plaintext(), preset, method=self.method, seed=seed, device=choices.place)
+        report = clients.train().report
         selected, last = float(report["test"]), float(report["last/test"])
         if sets.num_classes:
             return {ACCURACY: 100 * selected, LAST_ACCURACY: 100 * last}

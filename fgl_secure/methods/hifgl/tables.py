@@ -61,6 +61,7 @@ class Training:
             self._shaped(preset(choices.preset, data.name).with_epochs(choices.epochs)),
             backbone=self.backbone,
             seed=seed,
+            device=choices.place,
             scheme=parse(choices.scheme, ("neighbours",))[1] if secured else None,
         )
         assert result.accuracy.test is not None
