@@ -117,12 +117,13 @@ class Collector:
 
     Args:
         layers: the model.
+        alone: whether weights get their gradients from sums of what is collected, and from nowhere else.
 
     Attributes:
         collects: whether it does; where gradients are counted and not looked at, it need not.
     """
 
-    def __init__(self, layers: nn.ModuleList) -> None:
+    def __init__(self, layers: nn.ModuleList, *, alone: bool = False) -> None:
         self.collects = True
         self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
         self._unchanging: list[torch.Tensor] = []
@@ -130,7 +131,7 @@ class Collector:
         for layer in layers:
             for part in layer.modules():  # a layer may be made of others
                 if isinstance(part, MessageLayer):
-                    part.watch = self._watch
+                    part.watch, part.watched_alone = self._watch, alone
 
     def _watch(self, parameter: nn.Parameter, left: torch.Tensor | None, product: torch.Tensor) -> None:
         if self.collects and product.requires_grad:
