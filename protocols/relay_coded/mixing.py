@@ -24,7 +24,7 @@ from fgl_secure.protocols.relay_coded.silos import (
     relay_of,
     within,
 )
-from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of
+from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of, ordered
 from fgl_secure.runtime import Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -49,6 +49,10 @@ class Ways:
 
     def missing(self, names: Ids) -> Ids:
         """int64, the places of those that are not there, each at its first appearance."""
+        if np.array_equal(names, self.names):
+            return names[:0]
+        if self.known is None and _ascending(names):
+            return np.arange(len(names))
         new = np.flatnonzero(found_among(names, self.names) < 0)
         _, first = np.unique(names[new], return_index=True)
         return np.sort(new[first])
@@ -63,6 +67,9 @@ class Ways:
     def add(self, names: Ids, *known: Ids) -> None:
         """Adds some that are not there."""
         columns = np.stack(known, axis=1)
+        if self.known is None and _ascending(names):
+            self.names, self.known = names, columns
+            return
         both = np.concatenate([self.names, names])
         order = np.argsort(both)
         self.names, self.known = both[order], stacked(self.known, columns)[order]
@@ -73,6 +80,8 @@ class Ways:
         Raises:
             MalformedMessageError: one is not there.
         """
+        if self.known is not None and np.array_equal(names, self.names):
+            return self.known.T
         at = found_among(names, self.names)
         if (at < 0).any() or self.known is None:
             raise MalformedMessageError("answers must be for what was fetched by way of the silo; one is not")
@@ -86,6 +95,10 @@ class Ways:
     def of_state(cls, state: Mapping[str, Array]) -> Ways:
         """Reads such arrays."""
         return cls(state["names"], state["known"]) if state else cls()
+
+
+def _ascending(names: Ids) -> bool:
+    return bool((names[1:] > names[:-1]).all())
 
 
 def stacked(above: Ids | None, below: Ids) -> Ids:
@@ -165,7 +178,7 @@ class Mixing(Forwarding):
                 relay_of(messages, self._wire)
                 self._wire.read(messages, wire.PLACE, "<u4")
                 self._arrived.append(messages)
-            self._heard = np.union1d(self._heard, names_of(messages.receivers, messages.senders))
+            self._heard = np.union1d(self._heard, self._pairs(messages))
         elif answers:
             self._back(messages)
         elif fetches:
@@ -173,13 +186,17 @@ class Mixing(Forwarding):
         else:
             self._pass_shares(messages)
 
+    def _pairs(self, messages: Messages) -> Ids:
+        """Names of who was heard by whom."""
+        silos = self._silos
+        by, of = (np.searchsorted(silos, ends) for ends in (messages.receivers, messages.senders))
+        by, of = np.divmod(np.flatnonzero(np.bincount(by * len(silos) + of)), len(silos))
+        return names_of(silos[by], silos[of])
+
     def _drawn(self, step: Step, silos: Ids, ways: Ways) -> tuple[Ids, Ids]:
         """Coins of some silos for messages, and the messages' places at each in the order of others."""
         coins = self._coins(step, silos, len(ways.names))
-        order = np.lexsort((coins[:, 1], silos))
-        places = ways.before(silos)
-        places[order] += ranks_in(silos[order])
-        return coins[:, 0], places
+        return coins[:, 0], ways.before(silos) + ordered(silos, coins[:, 1])[1]
 
     def _chosen(self, silos: Ids, coins: Ids) -> Ids:
         """By way of whom messages of some silos go on."""
@@ -215,7 +232,7 @@ class Mixing(Forwarding):
         """Messages of devices as their silos hand them to others: under places, and in the order of these."""
         ends = messages.receivers, through
         fields = {name: value for name, value in messages.fields.items() if name != wire.PLACE}
-        order = np.lexsort((places, through, messages.receivers))
+        order, _ = ordered(messages.receivers * (int(self._silos.max()) + 1) + through, places)
         whole = self._wire.say(
             Phase.MIXED, messages.step, ends, messages.item_bytes,
             fields | {wire.PLACE: places.astype(np.uint32)}, sealed=True,
@@ -237,7 +254,7 @@ class Mixing(Forwarding):
         for together in alike(batches, self._wire).values():
             messages = joined([each for _, each in together])
             places = self._placed.of(np.concatenate([each for each, _ in together]))[1]
-            order = np.lexsort((places, messages.receivers))
+            order, _ = ordered(messages.receivers, places)
             out += self._opened(messages.rows(order), places[order])
         self._sent += out
         return out
@@ -276,7 +293,7 @@ class Mixing(Forwarding):
             ways = self._asked_for.setdefault(relay, Ways())
             _, places = self._drawn(messages.step, silos, ways)
             ways.add(names_of(silos, places), silos, names)
-            order = np.lexsort((places, silos))
+            order, _ = ordered(silos, places)
             opening = openings_of(messages, self._wire)
             fields = {wire.OPENING: opening, wire.PLACE: places.astype(np.uint32)}
             size = self._wire.fetch_bytes(opening.shape[-2])
@@ -334,11 +351,6 @@ class Mixing(Forwarding):
 def _by_relay(state: Mapping[str, Array]) -> dict[int, Ways]:
     relays = {name.split("/")[0] for name in state}
     return {int(relay): Ways.of_state(within(relay, state)) for relay in relays}
-
-
-def ranks_in(ascending: Ids) -> Ids:
-    """int64 [m]: how many equal values stand before each of ascending ones."""
-    return np.arange(len(ascending)) - np.searchsorted(ascending, ascending)
 
 
 Named = tuple[Ids, Messages]
