@@ -81,11 +81,10 @@ class Factors:
         """The shape of the gradient as a sum of products."""
         return product_of(self.left[0], self.right[0], static=self.static)
 
-    @property
-    def sides(self) -> tuple[Floats, Floats]:
-        """Both factors of all devices, float32 [t, n, d_in] and [t, n, d_out]."""
-        left, right = (np.concatenate(side, axis=1)[:, self.order] for side in (self.left, self.right))
-        return left, right
+    def side(self, of_silos: tuple[Floats, ...]) -> Floats:
+        """One of the factors, of all devices: float32 [t, n, d_in] or [t, n, d_out]."""
+        found: Floats = np.concatenate(of_silos, axis=1)[:, self.order]
+        return found
 
     @property
     def payload(self) -> Floats:
