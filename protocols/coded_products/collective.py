@@ -102,8 +102,6 @@ class ProductCollective:
                 known = found is None and each.static and self.shared
                 if not known and (found is None or found.shape != (each.terms, rows, width)):
                     what = None if found is None else list(found.shape)
-                    raise InputError(
-                        f"{side} factors must be {[each.terms, rows, width]}; found {what} in product {n}"
-                    )
+                    raise InputError(f"{side} factors must be {[each.terms, rows, width]}; found {what} in product {n}")
             if left is not None and n in self._static and not np.array_equal(self._static[n], left):
                 raise InputError(f"left factors of product {n} must be the same in every step; they have changed")
