@@ -17,7 +17,8 @@ def test_each_row_has_the_digest_of_hashlib(count: int, size: int, seed: int) ->
     """Whatever the number of rows and their length: some side by side or one alone, one block or several."""
     rows = np.random.default_rng(seed).integers(0, 256, (count, size), dtype=np.uint8)
     found = digests(rows)
-    assert (found.shape, found.dtype) == ((count, 32), np.uint8)
+    assert found.shape == (count, 32)
+    assert found.dtype == np.uint8
     assert [row.tobytes() for row in found] == [hashlib.sha256(row.tobytes()).digest() for row in rows]
 
 
