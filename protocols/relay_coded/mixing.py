@@ -371,8 +371,8 @@ def alike(batches: Iterable[Named], wire_: Wire) -> dict[tuple[object, ...], lis
     """Batches that can be joined: for one relay, with the same fields."""
     found: dict[tuple[object, ...], list[Named]] = {}
     for names, messages in batches:
-        shapes = ((name, value.dtype.str, value.shape[wire_.axes + 1 :]) for name, value in messages.fields.items())
-        found.setdefault((relay_of(messages, wire_), *sorted(shapes)), []).append((names, messages))
+        shapes = sorted((name, kind.str, shape) for name, (kind, shape) in messages.kinds.items())
+        found.setdefault((relay_of(messages, wire_), *shapes), []).append((names, messages))
     return found
 
 
