@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numba
@@ -18,22 +19,40 @@ threads, PyTorch's and numba's, that wake for every call take turns at waiting f
 def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loop over `numba.prange`, compiled when first called and kept on disk, that takes as many threads as it needs.
 
+    There are two of it: one for a thread alone, which starts none, and one for several.
+
     Args:
         function: of arrays, tuples of arrays and numbers.
     """
     kernel = numba.njit(parallel=True, cache=True, boundscheck=False)(function)
+    alone = numba.njit(cache=True, boundscheck=False)(_copy(function))
 
     @functools.wraps(function)
     def run(*arguments: Any) -> Any:
+        size = max(map(_size, arguments))
+        if size <= SERIAL_UP_TO:
+            return alone(*arguments)
         _start()
         before = numba.get_num_threads()
-        numba.set_num_threads(threads_for(max(map(_size, arguments)), before))
+        threads = threads_for(size, before)
+        if threads == 1:
+            return alone(*arguments)
+        numba.set_num_threads(threads)
         try:
             return kernel(*arguments)
         finally:
             numba.set_num_threads(before)
 
     return run
+
+
+def _copy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function under another name, by which numba keeps on disk what it compiled."""
+    assert isinstance(function, FunctionType), "loops are functions"
+    code = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    copy = FunctionType(*code)
+    copy.__module__, copy.__qualname__ = function.__module__, f"{function.__qualname__}_alone"
+    return copy
 
 
 @functools.cache

@@ -159,7 +159,9 @@ class SteppedMachine(SumMachine, ABC):
     def _check_ends(self, messages: Messages) -> None:
         """Raises MalformedMessageError unless messages are on as many tapes as here, for parties hosted here."""
         self._check_tapes(messages)
-        if not self._is_hosted[np.clip(messages.receivers, -1, len(self._is_hosted) - 1)].all():
+        receivers = messages.receivers
+        inside = not len(receivers) or 0 <= int(receivers.min()) <= int(receivers.max()) < len(self._is_hosted)
+        if not inside or not self._is_hosted[receivers].all():
             raise MalformedMessageError("messages must be for parties hosted here; at least one is not")
 
     def _check_tapes(self, messages: Messages) -> None:

@@ -173,6 +173,34 @@ class Route:
         }
 
 
+class PairIndex:
+    """Finds pairs of numbers among known ones, which are sorted once.
+
+    Args:
+        ones: int64 [k], not negative and below 2^31.
+        others: int64 [k]; no pair is there twice.
+    """
+
+    __slots__ = ("_names", "_order", "_others")
+
+    def __init__(self, ones: Ids, others: Ids) -> None:
+        self._others = np.unique(others)
+        names = ones << 32 | np.searchsorted(self._others, others)
+        self._order = np.argsort(names)
+        self._names = names[self._order]
+
+    def find(self, ones: Ids, others: Ids) -> Ids:
+        """int64 [m]: the place of each pair among the known ones, -1 for others."""
+        if not len(self._names):
+            return np.full(len(ones), -1, dtype=np.int64)
+        rank = np.minimum(np.searchsorted(self._others, others), len(self._others) - 1)
+        wanted = ones << 32 | rank
+        place = np.minimum(np.searchsorted(self._names, wanted), len(self._names) - 1)
+        known = (self._names[place] == wanted) & (self._others[rank] == others)
+        found: Ids = np.where(known, self._order[place], -1)
+        return found
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Circuits:
     """Ways between devices that exchange rows and don't know each other: those on a way hand tags on.
@@ -186,6 +214,10 @@ class Circuits:
 
     table: Ids = field(default_factory=lambda: np.empty((0, 5), dtype=np.int64))
     hops: int = 0
+    _places: PairIndex = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", PairIndex(self.table[:, 0], self.table[:, 1]))
 
     @property
     def ends(self) -> Ids:
@@ -207,21 +239,12 @@ class Circuits:
         Raises:
             MalformedMessageError: there is no such way, or the two are not next to each other on it.
         """
-        known = np.unique(self.table[:, 1])
-        if len(known):
-            names = self.table[:, 0] * len(known) + np.searchsorted(known, self.table[:, 1])
-            order = np.argsort(names)
-            rank = np.minimum(np.searchsorted(known, tickets), len(known) - 1)
-            wanted = receivers * len(known) + rank
-            place = order[np.minimum(np.searchsorted(names[order], wanted), len(names) - 1)]
+        place = self._places.find(receivers, tickets)
+        if (place >= 0).all():
             before, behind = self.table[place, 2], self.table[place, 3]
-            fits = (names[place] == wanted) & (known[rank] == tickets) & (senders >= 0)
-            fits &= (before == senders) | (behind == senders)
-            if fits.all():
+            if (((before == senders) | (behind == senders)) & (senders >= 0)).all():
                 found: Ids = np.where(before == senders, behind, before)
                 return found
-        elif not len(tickets):
-            return np.empty(0, dtype=np.int64)
         raise MalformedMessageError("what is handed on must come along a known way; at least one message does not")
 
 

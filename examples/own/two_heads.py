@@ -27,12 +27,18 @@ class TwoHeads(MessageLayer):
     def source_scale(self, degrees):
         return torch.ones_like(degrees.heard)
 
-    def message(self, h, degrees):
-        return torch.cat([head.message(h, degrees) for head in self.heads], dim=1)
+    def kept(self, h):
+        return torch.cat([head.kept(h) for head in self.heads], dim=1)
 
-    def update(self, h, sums, degrees):
-        parts = sums.chunk(HEADS, dim=1)
-        return sum(head.update(h, part, degrees) for head, part in zip(self.heads, parts, strict=True)) / HEADS
+    def message(self, kept, degrees):
+        return torch.cat([head.message(own, degrees) for head, own in self._by_head(kept)], dim=1)
+
+    def update(self, kept, sums, degrees):
+        parts = zip(self._by_head(kept), sums.chunk(HEADS, dim=1), strict=True)
+        return sum(head.update(own, part, degrees) for (head, own), part in parts) / HEADS
+
+    def _by_head(self, kept):
+        return zip(self.heads, kept.chunk(HEADS, dim=1), strict=True)
 
 
 register_backbone("two_heads", TwoHeads)

@@ -22,6 +22,9 @@ MOST_BITS = 23
 ROWS = 2 ** (53 - 2 * (MOST_BITS - 1))
 """Rows that are added up before sums are reduced."""
 
+_PIECES = 64
+"""In which integers are put together, for threads."""
+
 NEAR_2_23 = (8388593, 8388587, 8388581)
 """The three largest primes below 2^23."""
 
@@ -112,14 +115,28 @@ def from_residues(fields: Sequence[PrimeField], residues: Sequence[NDArray[Any]]
         int64 of that shape: the integers of least magnitude, up to half of the product of all primes, if they are below
         2^63.
     """
-    digits: list[Integers] = []
-    for field, residue in zip(fields, residues, strict=True):
-        p, rest = field.modulus, residue.astype(np.int64)
-        for before, digit in enumerate(digits):  # takes away a digit, and divides by its prime
-            rest = (rest - digit) % p * pow(fields[before].modulus, -1, p) % p
-        rest = rest % p
-        digits.append(np.where(rest > p // 2, rest - p, rest))
-    total = np.zeros_like(digits[0])
-    for field, digit in zip(reversed(fields), reversed(digits), strict=True):
-        total = total * field.modulus + digit  # whatever wraps on the way comes back: the sum is below 2^63
-    return total
+    primes = [field.modulus for field in fields]
+    inverses = [[pow(before, -1, p) if before != p else 0 for before in primes] for p in primes]
+    shape, stacked = residues[0].shape, np.stack([np.asarray(each).reshape(-1) for each in residues])
+    out = np.empty(stacked.shape[1], dtype=np.int64)
+    _join(stacked, np.array(primes, dtype=np.int64), np.array(inverses, dtype=np.int64), out)
+    return out.reshape(shape)
+
+
+@compiled
+def _join(residues: NDArray[Any], primes: Integers, inverses: Integers, out: Integers) -> None:
+    """Garner's algorithm for each column of residues [f, m]."""
+    count, pieces = len(primes), min(out.size, _PIECES)
+    for piece in numba.prange(pieces):
+        digits = np.empty(count, dtype=np.int64)
+        for i in range(piece * out.size // pieces, (piece + 1) * out.size // pieces):
+            for place in range(count):
+                p, rest = primes[place], np.int64(residues[place, i])
+                for before in range(place):  # takes away a digit, and divides by its prime
+                    rest = (rest - digits[before]) % p * inverses[place, before] % p
+                rest = rest % p
+                digits[place] = rest - p if rest > p // 2 else rest
+            total = np.int64(0)
+            for place in range(count - 1, -1, -1):
+                total = total * primes[place] + digits[place]  # what wraps on the way comes back: it is below 2^63
+            out[i] = total

@@ -183,12 +183,12 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
 
 def bench(chosen: argparse.Namespace, words: list[str]) -> int:
     """Measures one part of the arithmetic."""
-    from fgl_secure.cli.bench.bench import as_json, describe
+    from fgl_secure.cli.bench.bench import as_json, describe, rows_of
     from fgl_secure.cli.bench.bench import bench as run
 
     ledger = Ledger(chosen.runs)
     with shown(quiet=chosen.quiet) as phases:
-        machine, report = run(chosen.part, ledger, Runs(phases, lambda _: "measured"))
+        machine, report = run(chosen.part, ledger, Runs(phases, lambda entry: rows_of(entry.found)))
     if chosen.json:
         say(json.dumps({"command": _command(words), **as_json(machine, report)}, indent=2))
     else:

@@ -50,8 +50,8 @@ class KeyedStreams:
         if len(counts) != len(self._keys):
             raise InputError(f"counts must be given for the {len(self._keys)} keys; found {len(counts)}")
         word, mask = word_of(modulus)
-        words = write_streams(self._keys, nonce, counts * word.itemsize).view(word)
-        out = np.empty(len(words), dtype=dtype or np.int64)
+        words, kind = write_streams(self._keys, nonce, counts * word.itemsize).view(word), np.dtype(dtype or np.int64)
+        out = words.view(kind) if kind.itemsize == word.itemsize else np.empty(len(words), dtype=kind)
         if _masked(words, mask, np.uint64(modulus), out):
             self._replace_streams_with_rejections(words, mask, modulus, counts, nonce, out)
         return out
@@ -61,7 +61,7 @@ class KeyedStreams:
     ) -> None:
         """Streams in which a word was rejected are read again by the class that moves up the words behind it."""
         ends = np.cumsum(counts)
-        rejected = np.flatnonzero((words & mask) >= modulus)
+        rejected = np.flatnonzero((words & mask) >= modulus)  # masked or not yet
         for stream in np.unique(np.searchsorted(ends, rejected, side="right")).tolist():
             count, key = int(counts[stream]), self._keys[stream].tobytes()
             out[ends[stream] - count : ends[stream]] = FieldStream(key, nonce).uniform(modulus, count)
@@ -69,7 +69,7 @@ class KeyedStreams:
 
 @parallel
 def _masked(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[Any]) -> int:
-    """out[i] = words[i] & mask; says how many of them lie outside the range."""
+    """out[i] = words[i] & mask, where the words are or elsewhere; says how many of them lie outside the range."""
     rejected = 0
     for i in numba.prange(len(words)):
         masked = np.uint64(words[i] & mask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,32 @@ _HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBiBQB")
 _FIELD = struct.Struct(">BBB")
 
 
+class _Taken(Mapping[str, Array]):
+    """Some rows of other fields, which are laid out when they are read: what is handed on twice is copied once."""
+
+    __slots__ = ("_axis", "_laid_out", "base", "which")
+
+    def __init__(self, fields: Mapping[str, Array], which: Ids, axis: int) -> None:
+        taken = isinstance(fields, _Taken)
+        self.base: Mapping[str, Array] = fields.base if taken else fields
+        self.which: Ids = fields.which[which] if taken else which
+        self._axis = axis
+        self._laid_out: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._laid_out:
+            value = np.take(self.base[name], self.which, axis=self._axis)
+            value.flags.writeable = False
+            self._laid_out[name] = value
+        return self._laid_out[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.base)
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Messages:
     """Messages of one phase at one step, one row a message.
@@ -65,6 +91,8 @@ class Messages:
         m = len(self.senders)
         if len(self.receivers) != m:
             raise InputError(f"receivers must be as many as senders; found {len(self.receivers)} and {m}")
+        if isinstance(self.fields, _Taken) and len(self.fields.which) == m:
+            return
         for name, value in self.fields.items():
             if value.ndim <= self.tape_axes or value.shape[self.tape_axes] != m:
                 raise InputError(
@@ -88,22 +116,31 @@ class Messages:
         return self.fields[name]
 
     @property
+    def kinds(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+        """Type and shape of the fields of one message, by name."""
+        fields = self.fields.base if isinstance(self.fields, _Taken) else self.fields
+        return {name: (value.dtype, value.shape[self.tape_axes + 1 :]) for name, value in fields.items()}
+
+    @property
     def item_bytes(self) -> int:
         """Bytes of one message: its fields and the overhead."""
-        axis = self.tape_axes
-        sizes = (math.prod(value.shape[axis + 1 :]) * value.itemsize for value in self.fields.values())
-        return sum(sizes) + self.overhead
+        return sum(kind.itemsize * math.prod(shape) for kind, shape in self.kinds.values()) + self.overhead
 
     def rows(self, which: Ids | NDArray[np.bool_]) -> Messages:
-        """Some of the messages, by place or by flag; a place that is named twice comes twice."""
+        """Some of the messages, by place or by flag; a place that is named twice comes twice.
+
+        Fields are laid out when they are read: until then those of the messages that they are taken of must stay.
+        """
         which = np.flatnonzero(which) if which.dtype == np.bool_ else which
         if len(which) == len(self) and bool((which == np.arange(len(which))).all()):
             return self
-        fields = {name: np.take(value, which, axis=self.tape_axes) for name, value in self.fields.items()}
+        fields = _Taken(self.fields, which, self.tape_axes)
         return replace(self, senders=self.senders[which], receivers=self.receivers[which], fields=fields)
 
     def read_only(self, *, own: bool) -> Messages:
         """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
+        if isinstance(self.fields, _Taken) and not own:
+            return self
         fields = {}
         for name, value in self.fields.items():
             kept = _own_copy(value, self.tape_axes) if own else value.view()

@@ -65,8 +65,11 @@ def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Chan
     if not isinstance(messages, Messages):
         raise ProtocolError(f"machines must say Messages; found {type(messages).__name__}")
     arrived = channel.carry(messages)
-    hosts = host[arrived.receivers]
-    places = hosts[:1].tolist() if bool((hosts == hosts[:1]).all()) else np.unique(hosts).tolist()
+    if not len(arrived):
+        return
+    between = host[int(arrived.receivers.min()) : int(arrived.receivers.max()) + 1]
+    hosts = between[:1] if bool((between == between[0]).all()) else host[arrived.receivers]
+    places = np.unique(hosts).tolist()
     for place in places:
         part = arrived if len(places) == 1 else arrived.rows(hosts == place)
         if place < 0:

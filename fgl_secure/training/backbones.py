@@ -46,15 +46,21 @@ class MessageLayer(nn.Module, ABC):
 
     Attributes:
         watch: told of every product with a parameter and of every bias added, where devices' gradients are needed.
+        watched_alone: whether weights get their gradients from what is watched: autograd need not work them out.
     """
 
     watch: Watch | None = None
+    watched_alone = False
     projects_sums: ClassVar[bool] = True
     """Whether the sum of raw rows can be projected by its target: see `raw_message`."""
 
     def project(self, h: torch.Tensor, weight: nn.Parameter) -> torch.Tensor:
         """The product h @ weight, [n, d_in] to [n, d_out]."""
-        product = h @ weight
+        if self.watched_alone and torch.is_grad_enabled():
+            product = h @ weight.detach()
+            product.requires_grad_()
+        else:
+            product = h @ weight
         if self.watch is not None:
             self.watch(weight, h, product)
         return product
@@ -80,24 +86,25 @@ class MessageLayer(nn.Module, ABC):
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """What a source multiplies its row with, float [n, 1]."""
 
-    def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """What a device sends: float [n, d_in] to [n, d_out]."""
-        return self.project(h, self.message_weight) * self.source_scale(degrees)
+    def kept(self, h: torch.Tensor) -> torch.Tensor:
+        """What a device makes its message of, and keeps until the sum is there: its row h [n, d_in], or more of it."""
+        return h
+
+    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """What a device sends, of what it keeps: float [n, d_out]."""
+        return self.project(kept, self.message_weight) * self.source_scale(degrees)
 
     def raw_message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """What a device sends where the sum is projected by its target, so that it outlives the weights: [n, d_in]."""
         return h * self.source_scale(degrees)
 
     @abstractmethod
-    def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """What a device makes of its own h [n, d_in] and the sum [n, d_out] of its neighbours' messages."""
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """What a device makes of what it kept and of the sum [n, d_out] of its neighbours' messages."""
 
 
-class GCNLayer(MessageLayer):
-    """Graph convolution (Kipf and Welling 2017, Eq. 2): D^-1/2 (A + I) D^-1/2 X W + b with D = diag(degree + 1).
-
-    The device's own row is added on the spot and never sent.
-    """
+class _Convolution(MessageLayer):
+    """A layer of one weight, of which a device keeps its projected row: one product serves the message and itself."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
@@ -109,40 +116,45 @@ class GCNLayer(MessageLayer):
         """The one weight of the layer."""
         return self.weight
 
+    def kept(self, h: torch.Tensor) -> torch.Tensor:
+        """The projected row."""
+        return self.project(h, self.weight)
+
+    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """See `MessageLayer.message`."""
+        return kept * self.source_scale(degrees)
+
+
+class GCNLayer(_Convolution):
+    """Graph convolution (Kipf and Welling 2017, Eq. 2): D^-1/2 (A + I) D^-1/2 X W + b with D = diag(degree + 1).
+
+    The device's own row is added on the spot and never sent.
+    """
+
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the own degree + 1."""
         return torch.rsqrt(degrees.heard + 1)
 
-    def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Adds the own row, divides by the root of the number of summed rows + 1 and adds the bias."""
         root = torch.sqrt(degrees.summed + 1)
-        return self.shift((sums + self.project(h, self.weight) / root) / root, self.bias)
+        return self.shift((sums + kept / root) / root, self.bias)
 
 
-class PublishedGCNLayer(MessageLayer):
+class PublishedGCNLayer(_Convolution):
     """The aggregation of HiFGL's public code, which is not Kipf and Welling's.
 
     A message is divided by the root of 1 + *all* neighbours; the receiver adds its own row unscaled, divides by the
     root of received + 1 and then takes the mean over received + 1 rows.
     """
 
-    def __init__(self, d_in: int, d_out: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
-        self.bias = nn.Parameter(torch.zeros(d_out))
-
-    @property
-    def message_weight(self) -> nn.Parameter:
-        """The one weight of the layer."""
-        return self.weight
-
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the full degree + 1."""
         return torch.rsqrt(degrees.full + 1)
 
-    def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Adds the own row unscaled, and divides by (received + 1)^(3/2)."""
-        return self.shift((sums + self.project(h, self.weight)) / (degrees.summed + 1) ** 1.5, self.bias)
+        return self.shift((sums + kept) / (degrees.summed + 1) ** 1.5, self.bias)
 
 
 class SAGELayer(MessageLayer):
@@ -163,9 +175,9 @@ class SAGELayer(MessageLayer):
         """1: the target takes the mean."""
         return torch.ones_like(degrees.heard)
 
-    def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Divides the sum by the number of messages and adds the own projection and the bias."""
-        return self.shift(sums / degrees.summed.clamp(min=1) + self.project(h, self.own_weight), self.bias)
+        return self.shift(sums / degrees.summed.clamp(min=1) + self.project(kept, self.own_weight), self.bias)
 
 
 class GATLayer(MessageLayer):
@@ -204,14 +216,19 @@ class GATLayer(MessageLayer):
         """1: attention weighs."""
         return torch.ones_like(degrees.heard)
 
-    def message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # attention weighs
-        """What a device sends: float [n, d_in] to [n, 2 (d_out + 1)]."""
-        return self._weighed(self.project(h, self.weight))
-
-    def update(self, h: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # as above
-        """The mean of the neighbours' projected rows and the own one, weighed by attention, and the bias."""
+    def kept(self, h: torch.Tensor) -> torch.Tensor:
+        """The projected row, and behind it what of it goes into sums: [n, 3 d_out + 2]."""
         projected = self.project(h, self.weight)
-        steep, flat = (sums + self._weighed(projected)).chunk(2, dim=1)
+        return torch.cat([projected, self._weighed(projected)], dim=1)
+
+    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # attention weighs
+        """What a device sends: float [n, 2 (d_out + 1)]."""
+        return kept[:, self.weight.shape[1] :]
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # as above
+        """The mean of the neighbours' projected rows and the own one, weighed by attention, and the bias."""
+        projected, weighed = kept[:, : self.weight.shape[1]], kept[:, self.weight.shape[1] :]
+        steep, flat = (sums + weighed).chunk(2, dim=1)
         own = SCORE * (torch.tanh(self.project(projected, self.target)) + 1)
         mixed = torch.exp(own) * steep + torch.exp(SLOPE * own) * flat
         return self.shift(mixed[:, :-1] / mixed[:, -1:], self.bias)

@@ -101,6 +101,7 @@ class Setting:
         note: keeps what silos know in recordings.
         partners: int64 [m], from how many others each own device hears, where these are not all of its neighbours, or
             not its neighbours alone.
+        sums_gradients: whether sums take the place of the gradients that autograd works out.
     """
 
     summed: Ids
@@ -112,3 +113,4 @@ class Setting:
     schemes: Mapping[str, Scheme] = field(default_factory=dict)
     note: Note = unnoted
     partners: Ids | None = None
+    sums_gradients: bool = False

@@ -197,7 +197,7 @@ class Collectives:
         Args:
             layers: `MessageLayer`s, of which every parameter is used in each round.
         """
-        self._collector = Collector(layers)
+        self._collector = Collector(layers, alone=self._setting.sums_gradients)
         self._collector.collects = self._setting.looks_at(self._gradient_step)
 
     def unchanging(self, rows: torch.Tensor) -> None:

@@ -81,11 +81,10 @@ class Factors:
         """The shape of the gradient as a sum of products."""
         return product_of(self.left[0], self.right[0], static=self.static)
 
-    @property
-    def sides(self) -> tuple[Floats, Floats]:
-        """Both factors of all devices, float32 [t, n, d_in] and [t, n, d_out]."""
-        left, right = (np.concatenate(side, axis=1)[:, self.order] for side in (self.left, self.right))
-        return left, right
+    def side(self, of_silos: tuple[Floats, ...]) -> Floats:
+        """One of the factors, of all devices: float32 [t, n, d_in] or [t, n, d_out]."""
+        found: Floats = np.concatenate(of_silos, axis=1)[:, self.order]
+        return found
 
     @property
     def payload(self) -> Floats:
@@ -117,12 +116,13 @@ class Collector:
 
     Args:
         layers: the model.
+        alone: whether weights get their gradients from sums of what is collected, and from nowhere else.
 
     Attributes:
         collects: whether it does; where gradients are counted and not looked at, it need not.
     """
 
-    def __init__(self, layers: nn.ModuleList) -> None:
+    def __init__(self, layers: nn.ModuleList, *, alone: bool = False) -> None:
         self.collects = True
         self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
         self._unchanging: list[torch.Tensor] = []
@@ -130,7 +130,7 @@ class Collector:
         for layer in layers:
             for part in layer.modules():  # a layer may be made of others
                 if isinstance(part, MessageLayer):
-                    part.watch = self._watch
+                    part.watch, part.watched_alone = self._watch, alone
 
     def _watch(self, parameter: nn.Parameter, left: torch.Tensor | None, product: torch.Tensor) -> None:
         if self.collects and product.requires_grad:

@@ -105,6 +105,7 @@ class OneProcess:
                     schemes_of_silos,
                     partial(self._note, silo),
                     partners[silo.nodes] if between is None else None,
+                    self._gradients is not None,
                 ),
             )
             for silo, rows in zip(shares, self._rows, strict=True)

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Quantizer
 from fgl_secure.algebra.exact_products import NEAR_2_23, Centred, centred, exact_product, from_residues
 from fgl_secure.algebra.interpolation import vanishing_matrix
+from fgl_secure.algebra.reduction import compiled
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
@@ -249,8 +251,24 @@ def with_zero(field: PrimeField, product: Elements, streams: Sequence[tuple[int,
     """
     total = product.astype(np.int64)
     for weight, stream in streams:  # of at most MOST_STREAMS: sums stay below 2^63
-        total += weight * stream.astype(np.int64)
-    return (total % field.modulus).astype(field.dtype)
+        _add_weighed(total.reshape(-1), weight, stream.reshape(-1))
+    out = np.empty(product.shape, dtype=field.dtype)
+    _reduce_each(total.reshape(-1), field.modulus, out.reshape(-1))
+    return out
+
+
+@compiled
+def _add_weighed(total: Integers, weight: int, stream: NDArray[Any]) -> None:
+    """total[i] += weight * stream[i]."""
+    for i in numba.prange(total.size):
+        total[i] += weight * np.int64(stream[i])
+
+
+@compiled
+def _reduce_each(total: Integers, modulus: int, out: NDArray[Any]) -> None:
+    """out[i] = total[i] as an element."""
+    for i in numba.prange(total.size):
+        out[i] = total[i] % modulus
 
 
 def silo_decode(

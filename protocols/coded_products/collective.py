@@ -32,6 +32,7 @@ class ProductCollective:
 
     Attributes:
         code: how real factors become integers.
+        shared: whether static factors were shared, by a step before.
 
     Raises:
         InputError: the scheme does not fit the parties of the channel.
@@ -46,13 +47,14 @@ class ProductCollective:
         self.code: ProductCode = scheme.product_code(topology, layout)
         self._machines = scheme.product_machines(topology, layout, bytes(SESSION_BYTES), channel)
         self._static: dict[int, Floats] = {}
-        self._shared = False
+        self.shared = False
 
-    def sum(self, lefts: Sequence[Floats], rights: Sequence[Floats], step: Step) -> list[NDArray[np.float64]]:
+    def sum(self, lefts: Sequence[Floats | None], rights: Sequence[Floats], step: Step) -> list[NDArray[np.float64]]:
         """Computes the sums of one step.
 
         Args:
-            lefts: for each product float [terms, n, height], in the order of the topology's rows.
+            lefts: for each product float [terms, n, height], in the order of the topology's rows; None for a static one
+                that was shared.
             rights: for each product float [terms, n, width].
             step: when; no two sums may have the same.
 
@@ -65,13 +67,14 @@ class ProductCollective:
             ProtocolError: the step was summed before, too few relays answer, or more of them lie than can be told.
         """
         self._check(lefts, rights)
-        first = not self._shared
         sides = [
-            (None if each.static and not first else self.code.left.encode(left), self.code.right.encode(right))
+            (None if left is None or (each.static and self.shared) else self.code.left.encode(left),
+             self.code.right.encode(right))
             for each, left, right in zip(self._layout.products, lefts, rights, strict=True)
-        ]
+        ]  # fmt: skip
         found = self.sum_units([left for left, _ in sides], [right for _, right in sides], step)
-        self._static = {n: left for n, left in enumerate(lefts) if self._layout.products[n].static}
+        static = (n for n, each in enumerate(self._layout.products) if each.static)
+        self._static |= {n: left for n in static if (left := lefts[n]) is not None}
         return [self.code.decode(each) for each in self._layout.split(found)]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
@@ -82,23 +85,23 @@ class ProductCollective:
             rights: all of them.
             step: when.
         """
-        rows = self._layout.rows(lefts, rights, static=not self._shared)
+        rows = self._layout.rows(lefts, rights, static=not self.shared)
         self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, rows)
         for machine in self._machines:
             machine.begin(step, rows if isinstance(machine, Devices) else None)
-        self._shared = True
+        self.shared = True
         simulate(self._machines, self._channel)
         (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
         assert silos.sums is not None, "it is left with sums, or without a way on"
         return silos.sums
 
-    def _check(self, lefts: Sequence[Floats], rights: Sequence[Floats]) -> None:
+    def _check(self, lefts: Sequence[Floats | None], rights: Sequence[Floats]) -> None:
         rows = len(self._topology.grouping.row_owner)
         for n, (each, left, right) in enumerate(zip(self._layout.products, lefts, rights, strict=True)):
             for side, found, width in (("left", left, each.height), ("right", right, each.width)):
-                if found.shape != (each.terms, rows, width):
-                    raise InputError(
-                        f"{side} factors must be {[each.terms, rows, width]}; found {list(found.shape)} in product {n}"
-                    )
-            if n in self._static and not np.array_equal(self._static[n], left):
+                known = found is None and each.static and self.shared
+                if not known and (found is None or found.shape != (each.terms, rows, width)):
+                    what = None if found is None else list(found.shape)
+                    raise InputError(f"{side} factors must be {[each.terms, rows, width]}; found {what} in product {n}")
+            if left is not None and n in self._static and not np.array_equal(self._static[n], left):
                 raise InputError(f"left factors of product {n} must be the same in every step; they have changed")

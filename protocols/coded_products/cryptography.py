@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
+from fgl_secure.crypto.prg import BLOCK_BYTES, KEY_BYTES
+from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, RealCryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
@@ -150,7 +151,8 @@ class RealProductCryptography(ProductCryptography):
 
     def _stream(self, key: Bytes, name: bytes, field: PrimeField, count: int) -> Elements:
         derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=self._session, info=_ZEROS + name)
-        return FieldStream(derived.derive(key.tobytes())).uniform(field.modulus, count).astype(field.dtype)
+        own = np.frombuffer(derived.derive(key.tobytes()), dtype=np.uint8).reshape(1, -1)
+        return KeyedStreams(own).uniform(field.modulus, np.array([count]), bytes(BLOCK_BYTES), field.dtype)
 
 
 class IdealProductCryptography(ProductCryptography):

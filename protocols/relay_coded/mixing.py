@@ -24,7 +24,7 @@ from fgl_secure.protocols.relay_coded.silos import (
     relay_of,
     within,
 )
-from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of
+from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among, names_of, ordered
 from fgl_secure.runtime import Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -34,63 +34,78 @@ Coins = Callable[[Step, Ids, int], Ids]
 """Draws int64 [m, 2] for messages of some silos, of which so many came before: see `Cryptography.ways`."""
 
 _NONE: Ids = np.empty(0, dtype=np.int64)
+_MOST_SMALL = 2**16
 
 
 class Ways:
     """What the silos of a process know of messages that they have handed on.
 
     Attributes:
-        names: int64 [m], ascending: what tells the messages apart.
-        known: int64 [m, k], what is known of each; the silo that handed it on comes first.
+        names: int64 [m]: what tells the messages apart, in the order in which they were added.
+        known: int64 [k, m], what is known of each; the silo that handed it on comes first.
+        leaving: int64 [m], the order in which all of them leave, where they were added at one go; None else.
     """
 
     def __init__(self, names: Ids = _NONE, known: Ids | None = None) -> None:
         self.names, self.known = names, known
+        self.leaving: Ids | None = None
+        self._ascending: tuple[Ids, Ids] | None = None
 
     def missing(self, names: Ids) -> Ids:
         """int64, the places of those that are not there, each at its first appearance."""
-        new = np.flatnonzero(found_among(names, self.names) < 0)
-        _, first = np.unique(names[new], return_index=True)
-        return np.sort(new[first])
+        new = np.flatnonzero(self._at(names) < 0)
+        in_order = np.sort(names[new])
+        if (in_order[1:] == in_order[:-1]).any():
+            _, first = np.unique(names[new], return_index=True)
+            new = np.sort(new[first])
+        return new
+
+    def _at(self, names: Ids) -> Ids:
+        """int64 [m]: the places of messages, -1 for those that are not there."""
+        if np.array_equal(names, self.names):
+            return np.arange(len(names))
+        if self._ascending is None:
+            order = np.argsort(self.names)
+            self._ascending = order, self.names[order]
+        order, ascending = self._ascending
+        at = found_among(names, ascending)
+        return np.where(at < 0, -1, order[at]) if len(order) else at
 
     def before(self, silos: Ids) -> Ids:
         """int64 [m], how many messages each of some silos has handed on."""
         if self.known is None:
             return np.zeros(len(silos), dtype=np.int64)
-        whole = np.bincount(self.known[:, 0], minlength=int(silos.max(initial=0)) + 1)
+        whole = np.bincount(self.known[0], minlength=int(silos.max(initial=0)) + 1)
         return whole[silos].astype(np.int64)
 
-    def add(self, names: Ids, *known: Ids) -> None:
-        """Adds some that are not there."""
-        columns = np.stack(known, axis=1)
-        both = np.concatenate([self.names, names])
-        order = np.argsort(both)
-        self.names, self.known = both[order], stacked(self.known, columns)[order]
+    def add(self, names: Ids, *known: Ids, leaving: Ids | None = None) -> None:
+        """Adds some that are not there; `leaving` is their order, which stands if nothing was there."""
+        columns = np.stack(known)
+        self.leaving = leaving if self.known is None else None
+        self.known = columns if self.known is None else np.concatenate([self.known, columns], axis=1)
+        self.names, self._ascending = np.concatenate([self.names, names]), None
 
-    def of(self, names: Ids) -> Ids:
-        """int64 [k, m], what is known of some.
+    def of(self, names: Ids) -> tuple[Ids, Ids | None]:
+        """int64 [k, m], what is known of some, and the order in which they leave, if they were added at one go.
 
         Raises:
             MalformedMessageError: one is not there.
         """
-        at = found_among(names, self.names)
+        if self.known is not None and np.array_equal(names, self.names):
+            return self.known, self.leaving
+        at = self._at(names)
         if (at < 0).any() or self.known is None:
             raise MalformedMessageError("answers must be for what was fetched by way of the silo; one is not")
-        return self.known[at].T
+        return self.known[:, at], None
 
     def state(self) -> dict[str, Array]:
-        """All of it."""
+        """All of it but orders, which follow."""
         return {} if self.known is None else {"names": self.names, "known": self.known}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Array]) -> Ways:
         """Reads such arrays."""
         return cls(state["names"], state["known"]) if state else cls()
-
-
-def stacked(above: Ids | None, below: Ids) -> Ids:
-    """Rows under rows, if there are any above."""
-    return below if above is None else np.concatenate([above, below])
 
 
 class Mixing(Forwarding):
@@ -116,9 +131,7 @@ class Mixing(Forwarding):
 
     def clear(self) -> None:
         """Forgets what was forwarded, but not who forwarded nothing: another step begins."""
-        asked = [
-            names_of(known[:, 0], known[:, 2]) for ways in self._fetched.values() if (known := ways.known) is not None
-        ]
+        asked = [names_of(known[0], known[2]) for ways in self._fetched.values() if (known := ways.known) is not None]
         tried = np.unique(np.concatenate([*asked, self._quiet]))
         self._quiet, self._heard = np.setdiff1d(tried, self._heard), _NONE
         self._arrived: list[Messages] = []
@@ -165,7 +178,7 @@ class Mixing(Forwarding):
                 relay_of(messages, self._wire)
                 self._wire.read(messages, wire.PLACE, "<u4")
                 self._arrived.append(messages)
-            self._heard = np.union1d(self._heard, names_of(messages.receivers, messages.senders))
+            self._heard = np.union1d(self._heard, self._pairs(messages))
         elif answers:
             self._back(messages)
         elif fetches:
@@ -173,13 +186,25 @@ class Mixing(Forwarding):
         else:
             self._pass_shares(messages)
 
-    def _drawn(self, step: Step, silos: Ids, ways: Ways) -> tuple[Ids, Ids]:
-        """Coins of some silos for messages, and the messages' places at each in the order of others."""
+    def _pairs(self, messages: Messages) -> Ids:
+        """Names of who was heard by whom."""
+        silos = self._silos
+        by, of = (np.searchsorted(silos, ends) for ends in (messages.receivers, messages.senders))
+        by, of = np.divmod(np.flatnonzero(np.bincount(by * len(silos) + of)), len(silos))
+        return names_of(silos[by], silos[of])
+
+    def _drawn(self, step: Step, silos: Ids, ways: Ways) -> tuple[Ids, Ids, Ids]:
+        """Coins of some silos for messages, by others their order, by silo, and their places at each in that order."""
         coins = self._coins(step, silos, len(ways.names))
-        order = np.lexsort((coins[:, 1], silos))
-        places = ways.before(silos)
-        places[order] += ranks_in(silos[order])
-        return coins[:, 0], places
+        order, places = ordered(silos, coins[:, 1])
+        return coins[:, 0], order, ways.before(silos) + places
+
+    def _by_ends(self, order: Ids, senders: Ids, receivers: Ids) -> Ids:
+        """An order by sender, then receiver, of messages of silos that are in order for each sender."""
+        first, kinds = self._silos[0], int(self._silos[-1] - self._silos[0]) + 1
+        pairs = (senders - first) * kinds + (receivers - first)
+        small = np.uint16 if kinds**2 <= _MOST_SMALL else np.int64  # the former numpy sorts by counting
+        return order[np.argsort(pairs[order].astype(small), kind="stable")]
 
     def _chosen(self, silos: Ids, coins: Ids) -> Ids:
         """By way of whom messages of some silos go on."""
@@ -197,25 +222,28 @@ class Mixing(Forwarding):
         new = self._passed.missing(names)
         if len(new):
             silos = messages.receivers[new]
-            coins, places = self._drawn(messages.step, silos, self._passed)
-            self._passed.add(names[new], silos, places, self._chosen(silos, coins))
-        _, places, through = self._passed.of(names)
-        self.queue([self._mixed(messages, through, places)])
+            coins, order, places = self._drawn(messages.step, silos, self._passed)
+            through = self._chosen(silos, coins)
+            self._passed.add(names[new], silos, places, through, leaving=self._by_ends(order, silos, through))
+        (_, places, through), leaving = self._passed.of(names)
+        if leaving is None:
+            leaving = self._by_ends(np.argsort(places), messages.receivers, through)
+        self.queue([self._mixed(messages, through, places, leaving)])
 
     def _pass_fetches(self, messages: Messages) -> None:
         relay, silos = relay_of(messages, self._wire), messages.receivers
         openings_of(messages, self._wire)
         ways = self._fetched.setdefault(relay, Ways())
-        coins, places = self._drawn(messages.step, silos, ways)
+        coins, _, places = self._drawn(messages.step, silos, ways)
         through = self._chosen(silos, coins)
         ways.add(names_of(silos, places), silos, messages.senders, through)
-        self.queue([self._mixed(messages, through, places)])
+        leaving = self._by_ends(np.argsort(places), silos, through)
+        self.queue([self._mixed(messages, through, places, leaving)])
 
-    def _mixed(self, messages: Messages, through: Ids, places: Ids) -> Messages:
+    def _mixed(self, messages: Messages, through: Ids, places: Ids, order: Ids) -> Messages:
         """Messages of devices as their silos hand them to others: under places, and in the order of these."""
         ends = messages.receivers, through
         fields = {name: value for name, value in messages.fields.items() if name != wire.PLACE}
-        order = np.lexsort((places, through, messages.receivers))
         whole = self._wire.say(
             Phase.MIXED, messages.step, ends, messages.item_bytes,
             fields | {wire.PLACE: places.astype(np.uint32)}, sealed=True,
@@ -227,17 +255,17 @@ class Mixing(Forwarding):
         if not arrived:
             return []
         batches = [(names_of(each.senders, self._wire.read(each, wire.PLACE, "<u4")), each) for each in arrived]
-        names = np.concatenate([each for each, _ in batches])
-        silos = np.concatenate([each.receivers for each in arrived])
-        new = self._placed.missing(names)
-        if len(new):
-            _, places = self._drawn(arrived[0].step, silos[new], self._placed)
-            self._placed.add(names[new], silos[new], places)
+        for names, each in batches:
+            new = self._placed.missing(names)
+            if len(new):
+                silos = each.receivers[new]
+                _, order, places = self._drawn(each.step, silos, self._placed)
+                self._placed.add(names[new], silos, places, leaving=order)
         out = []
         for together in alike(batches, self._wire).values():
             messages = joined([each for _, each in together])
-            places = self._placed.of(np.concatenate([each for each, _ in together]))[1]
-            order = np.lexsort((places, messages.receivers))
+            (_, places), leaving = self._placed.of(np.concatenate([each for each, _ in together]))
+            order = ordered(messages.receivers, places)[0] if leaving is None else leaving
             out += self._opened(messages.rows(order), places[order])
         self._sent += out
         return out
@@ -274,9 +302,9 @@ class Mixing(Forwarding):
             messages, names = joined([each for _, each in together]), np.concatenate([each for each, _ in together])
             relay, silos = relay_of(messages, self._wire), messages.receivers
             ways = self._asked_for.setdefault(relay, Ways())
-            _, places = self._drawn(messages.step, silos, ways)
+            _, _, places = self._drawn(messages.step, silos, ways)
             ways.add(names_of(silos, places), silos, names)
-            order = np.lexsort((places, silos))
+            order, _ = ordered(silos, places)
             opening = openings_of(messages, self._wire)
             fields = {wire.OPENING: opening, wire.PLACE: places.astype(np.uint32)}
             size = self._wire.fetch_bytes(opening.shape[-2])
@@ -289,7 +317,7 @@ class Mixing(Forwarding):
         places = self._wire.read(messages, wire.PLACE, "<u4")
         for relay, rows in by_value(messages.senders):
             part, at = (messages, places) if rows is None else (messages.rows(rows), places[rows])
-            _, names = self._asked_for.get(relay, Ways()).of(names_of(part.receivers, at))
+            (_, names), _ = self._asked_for.get(relay, Ways()).of(names_of(part.receivers, at))
             fields = dict(part.fields) | {
                 wire.PLACE: (names & (2**32 - 1)).astype(np.uint32),
                 wire.RELAY: np.full(len(part), relay, dtype=np.uint32),
@@ -301,7 +329,7 @@ class Mixing(Forwarding):
         """Answers that come back, to the devices whose fetches they are for."""
         relay = relay_of(messages, self._wire)
         places = self._wire.read(messages, wire.PLACE, "<u4")
-        _, devices, through = self._fetched.get(relay, Ways()).of(names_of(messages.receivers, places))
+        (_, devices, through), _ = self._fetched.get(relay, Ways()).of(names_of(messages.receivers, places))
         if (through != messages.senders).any():
             raise MalformedMessageError("answers must come back as fetches went; at least one does not")
         self.queue(answered(messages, np.full(len(messages), relay), devices, self._wire))
@@ -336,11 +364,6 @@ def _by_relay(state: Mapping[str, Array]) -> dict[int, Ways]:
     return {int(relay): Ways.of_state(within(relay, state)) for relay in relays}
 
 
-def ranks_in(ascending: Ids) -> Ids:
-    """int64 [m]: how many equal values stand before each of ascending ones."""
-    return np.arange(len(ascending)) - np.searchsorted(ascending, ascending)
-
-
 Named = tuple[Ids, Messages]
 
 
@@ -348,8 +371,8 @@ def alike(batches: Iterable[Named], wire_: Wire) -> dict[tuple[object, ...], lis
     """Batches that can be joined: for one relay, with the same fields."""
     found: dict[tuple[object, ...], list[Named]] = {}
     for names, messages in batches:
-        shapes = ((name, value.dtype.str, value.shape[wire_.axes + 1 :]) for name, value in messages.fields.items())
-        found.setdefault((relay_of(messages, wire_), *sorted(shapes)), []).append((names, messages))
+        shapes = sorted((name, kind.str, shape) for name, (kind, shape) in messages.kinds.items())
+        found.setdefault((relay_of(messages, wire_), *shapes), []).append((names, messages))
     return found
 
 

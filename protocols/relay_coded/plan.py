@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
-from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping
+from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping, PairIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,10 @@ class Plan:
     own: Ids
     wanted: Ids
     expected: Ids
+    _heard_of: PairIndex = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_heard_of", PairIndex(self.heard_of.senders, self.heard_of.places))
 
     @property
     def owners(self) -> Ids:
@@ -182,12 +186,7 @@ class Plan:
 
     def heard_of_at(self, receivers: Ids, tickets: Ids) -> Ids:
         """int64 [k]: the position in `heard_of` of tags that came by way of others, -1 for those nobody waits for."""
-        waiting = {
-            pair: n
-            for n, pair in enumerate(zip(self.heard_of.senders.tolist(), self.heard_of.places.tolist(), strict=True))
-        }
-        found = [waiting.get(pair, -1) for pair in zip(receivers.tolist(), tickets.tolist(), strict=True)]
-        return np.array(found, dtype=np.int64)
+        return self._heard_of.find(receivers, tickets)
 
     @classmethod
     def of(

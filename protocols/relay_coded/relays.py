@@ -393,8 +393,10 @@ class Relays(BoundMachine):
 
 def _first_of(tags: Ids, before: Ids) -> Ids:
     """Positions of the tags [k, 2] that appear for the first time, and not before."""
-    if not len(before) and bool((tags[1:, 0] > tags[:-1, 0]).all()):
-        return np.arange(len(tags))
+    if not len(before):
+        first_words = np.sort(tags[:, 0])
+        if bool((first_words[1:] > first_words[:-1]).all()):
+            return np.arange(len(tags))
     everything = np.concatenate([before, tags])
     order = np.lexsort((everything[:, 1], everything[:, 0]))
     in_order = everything[order]

@@ -14,6 +14,8 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from fgl_secure.crypto.sha256 import digests
+
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
@@ -86,5 +88,4 @@ def tags_of(leaves: Ids) -> Ids:
         int64 [g, 2], non-negative.
     """
     rows = np.ascontiguousarray(leaves).reshape(len(leaves), leaves.shape[1] * 2)
-    digests = b"".join([sha256(each).digest() for each in rows.view(f"V{rows.shape[1] * 8}").ravel().tolist()])
-    return np.frombuffer(digests, dtype=np.int64).reshape(len(leaves), 4)[:, :2] & _LOW_63
+    return digests(rows.view(np.uint8)).view(np.int64)[:, :2] & _LOW_63

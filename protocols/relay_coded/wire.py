@@ -152,6 +152,29 @@ def ranks(values: Ids) -> Ids:
     return out
 
 
+def ordered(groups: Ids, numbers: Ids) -> tuple[Ids, Ids]:
+    """Rows by group, then number, both in one sort.
+
+    Args:
+        groups: int64 [m], near each other.
+        numbers: int64 [m], not negative, all different in a group; of numbers with so many bits that they don't fit
+            beside those of groups the last ones don't count.
+
+    Returns:
+        int64 [m], the rows in order, and int64 [m], how many rows of its group stand before each.
+    """
+    if not len(groups):
+        return groups, groups
+    groups = groups - groups.min()
+    bits = int(groups.max()).bit_length()
+    shift = max(int(numbers.max()).bit_length() + bits - 63, 0)
+    order = np.argsort(groups << (63 - bits) | numbers >> shift)
+    counts = np.bincount(groups)
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order, places
+
+
 def by_value(values: Ids) -> Iterator[tuple[int, Ids | None]]:
     """Each value and the places where it stands; None for all."""
     if len(values) and bool((values == values[0]).all()):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.crypto import counter_mode
+from fgl_secure.crypto import aes_instructions, counter_mode
 from fgl_secure.crypto.prg import FieldStream
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError
@@ -25,9 +25,14 @@ def streams_of(keys: list[bytes]) -> KeyedStreams:
     return KeyedStreams(np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, 32))
 
 
-@pytest.fixture(params=["one loop", "one by one"], autouse=True)
+@pytest.fixture(params=["instructions", "OpenSSL", "one by one"], autouse=True)
 def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where OpenSSL's functions are to be had, and where they are not."""
+    """Where the processor has instructions, where OpenSSL's functions are to be had, and where neither is."""
+    if request.param == "instructions":
+        if not aes_instructions.available():
+            pytest.skip("this processor has no instructions for AES, or numba compiles for another")
+        return
+    monkeypatch.setattr(aes_instructions, "available", lambda: False)
     if request.param == "one by one":
         monkeypatch.setattr(counter_mode, "_linked", lambda: None)
     elif counter_mode._linked() is None:

@@ -47,11 +47,12 @@ def test_attention_in_one_sum_is_attention_pair_by_pair(graph: FederatedGraph) -
     layer, h = GATLayer(graph.graph.num_features, 5), torch.tensor(graph.features)
     ones = torch.ones(len(h), 1)
     degrees, edges = Degrees(ones, ones, ones), graph.edges
-    messages = layer.message(h, degrees)
+    kept = layer.kept(h)
+    messages = layer.message(kept, degrees)
     assert messages.shape[1] == layer.message_width
     source, target = torch.tensor(edges)
     sums = torch.zeros_like(messages).index_add(0, target, messages[source])
-    found, expected = layer.update(h, sums, degrees), attended(layer, h, edges)
+    found, expected = layer.update(kept, sums, degrees), attended(layer, h, edges)
     assert torch.allclose(found, expected, atol=1e-5)
     assert not torch.allclose(found, attended(layer, h, edges[:, ::2]), atol=1e-3)
 

@@ -108,6 +108,13 @@ def as_json(machine: Machine, report: Report) -> Mapping[str, Any]:
     }
 
 
+def rows_of(found: object) -> str:
+    """What a piece came to, a line each, for those who wait for the others."""
+    piece = Piece.from_json(found)
+    said = [f"  {each.name}: {1e3 * each.median:.2f} ms" for each in piece.timings]
+    return "\n".join(["measured", *said, *(f"  {verdict(figure)}" for figure in piece.figures)])
+
+
 def describe(machine: Machine, report: Report) -> str:
     """The figures for people."""
     oracle = (
@@ -115,6 +122,6 @@ def describe(machine: Machine, report: Report) -> str:
     )
     head = f"{machine.cores} cores, load {machine.load:.1f}, numpy {np.__version__}, {oracle}, "
     head += f"GPU: {machine.cuda or 'none, CUDA not measured'}"
-    copy = f"memory copy: {report.copy_rate / 1e9:.1f} GB/s read and written (fresh destination, median)"
+    copy = f"memory copy: {report.copy_rate / 1e9:.1f} GB/s read and written (warm destination, median)"
     rows = [line(timing, report.copy_rate) for timing in report.timings]
     return "\n".join([head, copy, "", *rows, "", *(verdict(figure) for figure in report.figures)]).rstrip()

@@ -114,6 +114,9 @@ def _rows(terms: Integers) -> _Way:
         median=way.timing.median * factor,
         least=way.timing.least * factor,
         most=way.timing.most * factor,
+        lower=way.timing.lower * factor,
+        upper=way.timing.upper * factor,
+        counted=f"all rows but {SAMPLED_ROWS}",
     )
     return _Way(timing, int(way.sent * factor) + (TERMS + 1) * rows.context_bytes, way.peak)
 

@@ -12,7 +12,7 @@ import torch
 
 from fgl_secure.algebra.exact_products import Centred
 from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
-from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of, timing_of
+from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.configuration import HiFGL
@@ -63,10 +63,10 @@ def _measured(runs: dict[str, Prepared]) -> Piece:
     works = {case: _epoch(each, each.runs[0]) for case, each in runs.items()}
     epochs = {"plain PyG": plain_epoch(prepared)} | {case: work for case, (work, _) in works.items()}
     for case, work in epochs.items():
-        timings.append(timing_of(f"{name}: first epoch with set-up, {case}", [seconds_of(work, 0)]))
+        timings.append(Timing.of(f"{name}: first epoch with set-up, {case}", [seconds_of(work, 0)]))
         rounds = DENSE_EPOCHS if case == "dense gradients" else EPOCHS
         seconds[case] = [seconds_of(work, number) for number in range(1, rounds + 1)]
-        timings.append(timing_of(f"{name}: epoch, {case}", seconds[case]))
+        timings.append(Timing.of(f"{name}: epoch, {case}", seconds[case]))
     scheme = prepared.runs[0][MEMBERS]
     assert isinstance(scheme, CodedProducts), "gradients are coded"
     timings.append(_relay(prepared, scheme))

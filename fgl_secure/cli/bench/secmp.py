@@ -29,11 +29,27 @@ from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 DATASETS = ("digits", "Cora", "PubMed")
 HIDING, SHOWING = "relay-coded", "relay-coded[graph-shown]"
-PROTOCOLS = (HIDING, SHOWING, "secmp", "plaintext")
+ROWS_ALONE = f"{SHOWING},members=plaintext,server=plaintext"
+"""Neighbours' rows over relays, as these see the graph, and nothing else protected."""
+PROTOCOLS = (HIDING, SHOWING, ROWS_ALONE, "secmp", "plaintext")
 EPOCHS = 15
 """Rounds of each, taking turns; the first, which compiles, agrees on keys and shares static rows, is apart."""
 HIDDEN, T = 64, 1
-EPOCH_BOUND, BYTES_BOUND, COVERED_BOUND = 3.0, 0.65, 3.0
+DEFAULT_BOUNDS = {"PubMed": 8.0}
+DEFAULT_BOUND, BYTES_BOUND, COVERED_BOUND = 12.0, 0.65, 3.0
+BOUNDS = {ROWS_ALONE: 2.5, "secmp": 2.5, "plaintext": 1.3}
+"""Of an epoch over plain PyG's; of others the default's, which is less where the graph is larger."""
+SEALS = "seals of messages"
+ONCE = f"{SEALS}; a mask is expanded once for both of its ends"
+CLEAR = "gradients to silos in the clear"
+COUNTED = {
+    HIDING: SEALS,
+    SHOWING: ONCE,
+    ROWS_ALONE: f"{ONCE}; {CLEAR}",
+    "secmp": CLEAR,
+    "plaintext": CLEAR,
+}
+"""What of an epoch is counted and not done, by protocol."""
 PUBLISHED_BYTES = 4 * (HIDDEN * (T + 1) + 3 * T + 2)
 """What HiFGL prices one message at (A.4.1, items 1 and 2): d (T + 1) codes and 3 T + 2 parameters of 4 bytes."""
 
@@ -57,7 +73,7 @@ def _dataset(dataset: str) -> Piece:
         prepared = _prepared(dataset)
     except DataNotFoundError:
         name = f"{dataset}: secured epoch over plain PyG"
-        return Piece((), (Figure(name, None, Side.AT_MOST, EPOCH_BOUND, "no data"),))
+        return Piece((), (Figure(name, None, Side.AT_MOST, DEFAULT_BOUND, "no data"),))
     return _measured(prepared)
 
 
@@ -76,8 +92,11 @@ def _measured(prepared: Prepared) -> Piece:
     for number in range(1, EPOCHS + 1):
         for case in cases:
             seconds[case.name].append(seconds_of(case.run, number))
-    timings = [timing_of(f"{name}: epoch, {case.name}", seconds[case.name]) for case in cases]
-    timings += [timing_of(f"{name}: first epoch with set-up, {key}", [value]) for key, value in first.items()]
+    timings = [
+        Timing.of(f"{name}: epoch, {case.name}", seconds[case.name], counted=COUNTED.get(case.name, ""))
+        for case in cases
+    ]
+    timings += [Timing.of(f"{name}: first epoch with set-up, {key}", [value]) for key, value in first.items()]
     figures = [
         Figure(
             f"{name}: epoch under {case.name} over plain PyG",
@@ -85,9 +104,9 @@ def _measured(prepared: Prepared) -> Piece:
                 ours / plain for ours, plain in zip(seconds[case.name], seconds["plain PyG"], strict=True)
             ),
             Side.AT_MOST,
-            EPOCH_BOUND,
-            "all parties' work in one process, which expands a mask once for both of its ends and hashes what opens a "
-            "tag once for all relays; parameter gradients are coded products in every round; seals are counted",
+            BOUNDS.get(case.name, DEFAULT_BOUNDS.get(name, DEFAULT_BOUND)),
+            "all parties' work in one process",
+            COUNTED[case.name],
         )
         for case in cases[1:]
     ]
@@ -145,21 +164,25 @@ def _secured(prepared: Prepared, run: Assignment, name: str) -> _Case:
 
 
 def plain_epoch(prepared: Prepared) -> Round:
-    """Full-batch training of PyG's two-layer GCN on the same graph, with the same optimiser."""
+    """Full-batch training of PyG's two-layer GCN on the same graph, with the same optimiser and the same scores."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from torch_geometric.nn import GCN  # noqa: PLC0415  # takes seconds to import, and only this baseline needs it
     graph = prepared.graph
     x, y = torch.tensor(graph.features), torch.tensor(graph.labels)
     edges, training = torch.tensor(graph.edges), torch.tensor(graph.train_mask)
+    judged = [torch.tensor(mask) for mask in (graph.validation_mask, graph.test_mask)]
     model = GCN(x.shape[1], prepared.preset.hidden, 2, graph.num_classes)
     optimiser = torch.optim.Adam(model.parameters(), lr=prepared.preset.learning_rate)
 
-    def epoch(_: int) -> None:
+    def epoch(_: int) -> list[float]:
         optimiser.zero_grad()
-        loss = functional.cross_entropy(model(x, edges)[training], y[training])
+        scores = model(x, edges)
+        loss = functional.cross_entropy(scores[training], y[training])
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         optimiser.step()
+        right = scores.detach().argmax(dim=1) == y
+        return [loss.item(), *(right[mask].float().mean().item() for mask in judged)]
 
     return epoch
 
@@ -169,11 +192,6 @@ def seconds_of(work: Round, number: int) -> float:
     start = time.perf_counter()
     work(number)
     return time.perf_counter() - start
-
-
-def timing_of(name: str, seconds: list[float]) -> Timing:
-    """The median of rounds, with the fastest and the slowest."""
-    return Timing(name, "cpu", statistics.median(seconds), min(seconds), max(seconds), len(seconds))
 
 
 PART = Part(_pieces)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,6 +41,9 @@ class Timing:
         items: elements that came out; 0 where that says nothing.
         moved: bytes read and written by the caller's arrays.
         multiply_adds: products added up.
+        lower: the first quartile of the repeats; 0 where it wasn't taken.
+        upper: the third.
+        counted: what of the work is counted and not done, in words; none if all is done.
     """
 
     name: str
@@ -53,6 +55,16 @@ class Timing:
     items: int = 0
     moved: int = 0
     multiply_adds: int = 0
+    lower: float = 0.0
+    upper: float = 0.0
+    counted: str = ""
+
+    @classmethod
+    def of(cls, name: str, seconds: Sequence[float], *, device: str = "cpu", counted: str = "") -> Timing:
+        """What some repeats took."""
+        lower, median, upper = np.quantile(seconds, (0.25, 0.5, 0.75)).tolist()
+        known = (median, min(seconds), max(seconds), len(seconds))
+        return cls(name, device, *known, lower=lower, upper=upper, counted=counted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,7 @@ class Figure:
         side: on which side of the bound it should lie.
         bound: what was asked for.
         note: what limits it, where the bound isn't reached, or why there is no value.
+        counted: what of the work is counted and not done, in words; none if all is done.
     """
 
     name: str
@@ -72,6 +85,7 @@ class Figure:
     side: Side
     bound: float
     note: str = ""
+    counted: str = ""
 
     @property
     def reached(self) -> bool | None:
@@ -94,8 +108,8 @@ def measure(
     """Times `repeats` calls after one that compiles and touches the memory."""
     _seconds(work, device)
     seconds = [_seconds(work, device) for _ in range(repeats)]
-    median = statistics.median(seconds)
-    return Timing(name, device, median, min(seconds), max(seconds), repeats, items, moved, multiply_adds)
+    timing = Timing.of(name, seconds, device=device)
+    return replace(timing, items=items, moved=moved, multiply_adds=multiply_adds)
 
 
 def _seconds(work: Work, device: str) -> float:
@@ -107,9 +121,11 @@ def _seconds(work: Work, device: str) -> float:
 
 
 def line(timing: Timing, copy_rate: float) -> str:
-    """One line for people: median, spread, throughput, and bytes a second as a share of a memory copy's."""
+    """One line for people: median, quartiles and extremes, throughput, bytes a second as a share of a memory copy's."""
     parts = [f"{timing.name:<72} {timing.device:<5}{1e3 * timing.median:9.2f} ms"]
     parts.append(f"({1e3 * timing.least:.2f}-{1e3 * timing.most:.2f})")
+    if timing.upper:
+        parts.append(f"quartiles {1e3 * timing.lower:.2f}-{1e3 * timing.upper:.2f}")
     if timing.items:
         parts.append(f"{timing.items / timing.median / 1e6:9.1f} M elements/s")
     if timing.multiply_adds:
@@ -117,6 +133,8 @@ def line(timing: Timing, copy_rate: float) -> str:
     if timing.moved:
         rate = timing.moved / timing.median
         parts.append(f"{rate / 1e9:6.2f} GB/s = {rate / copy_rate:.0%} of a memory copy's")
+    if timing.counted:
+        parts.append(f"counted, not done: {timing.counted}")
     return "  ".join(parts)
 
 
@@ -126,6 +144,7 @@ def verdict(figure: Figure) -> str:
         return f"{figure.name}: not measured, {figure.note} (bound: {figure.side} {figure.bound:g})"
     reached = "reached" if figure.reached else "NOT reached"
     text = f"{figure.name}: {figure.value:.2f} (bound: {figure.side} {figure.bound:g}, {reached})"
+    text += f"; counted, not done: {figure.counted}" if figure.counted else ""
     return text if figure.reached else f"{text}\n    {figure.note}"
 
 
@@ -153,9 +172,9 @@ def random_elements(field: PrimeField, shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def copy_timing(size: int) -> Timing:
-    """Copies as many bytes as make `size` bytes read and written, into fresh memory as our results are."""
-    source = np.ones(size // 2, dtype=np.uint8)
-    return measure(source.copy, "memory copy", moved=size)
+    """Copies as many bytes as make `size` bytes read and written, into memory that was written to before."""
+    source, destination = (np.ones(size // 2, dtype=np.uint8) for _ in range(2))
+    return measure(lambda: np.copyto(destination, source), "memory copy", moved=size)
 
 
 def on_devices(array: NDArray[Any]) -> Iterator[Placed]:

@@ -154,9 +154,10 @@ class FedAvg(Rounds):
         h = self._features
         for number, layer in enumerate(self.layers):
             assert isinstance(layer, MessageLayer)
-            messages = layer.message(h, self._degrees)
+            kept = layer.kept(h)
+            messages = layer.message(kept, self._degrees)
             sums = torch.zeros_like(messages).index_add(0, self._edges[1], messages[self._edges[0]])
-            h = layer.update(h, sums, self._degrees)
+            h = layer.update(kept, sums, self._degrees)
             h = functional.relu(h) if number < len(self.layers) - 1 else h
         return h
 

@@ -92,11 +92,12 @@ class HiFGL(Rounds):
         h, depth = self._features, len(self.layers)
         for number in range(depth):
             part = self._part(number)
+            kept = part.kept(h)
             if number == 0 and self._preset.static_first_layer:
                 sums = part.project(self._static_sums(part), part.message_weight)
             else:
-                h, sums = self.talk.neighbours(part.message(h, self._degrees), carry=h, layer=number)
-            h = part.update(h, sums, self._degrees)
+                kept, sums = self.talk.neighbours(part.message(kept, self._degrees), carry=kept, layer=number)
+            h = part.update(kept, sums, self._degrees)
             if number < depth - 1:
                 h = self._activate(h, number, training=training)
         return h

@@ -167,7 +167,8 @@ class SiloProcess(Process):
     def _made(self) -> Program:
         grid = grid_for(self._company.scheme, self._company.silos)
         summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._company
-        setting = Setting(summed, grid, self._looks_at, company.largest, schemes=company.schemes)
+        sums = self._members.sums_gradients
+        setting = Setting(summed, grid, self._looks_at, company.largest, schemes=company.schemes, sums_gradients=sums)
         if self._neighbours is not None:
             rows, wanted = self._neighbours.between()
             summed, partners = self._neighbours.summed(), self._neighbours.partners()
