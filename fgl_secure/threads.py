@@ -18,16 +18,19 @@ threads, PyTorch's and numba's, that wake for every call take turns at waiting f
 def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loop over `numba.prange`, compiled when first called and kept on disk, that takes as many threads as it needs.
 
+    It is called as the function is; a loop that goes over its arrays many times is also told `work`, the numbers that
+    it takes in hand.
+
     Args:
         function: of arrays, tuples of arrays and numbers.
     """
     kernel = numba.njit(parallel=True, cache=True, boundscheck=False)(function)
 
     @functools.wraps(function)
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: Any, work: int = 0) -> Any:
         _start()
         before = numba.get_num_threads()
-        numba.set_num_threads(threads_for(max(map(_size, arguments)), before))
+        numba.set_num_threads(threads_for(max(work, *map(_size, arguments)), before))
         try:
             return kernel(*arguments)
         finally:

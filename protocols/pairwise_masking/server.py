@@ -369,7 +369,7 @@ class Server(OneSumServer):
                 f"{self._plan.needed} shares are needed to unmask client {short[0]} in stage {Stage.OPENING.name} "
                 f"({Stage.OPENING:d}); found {found[short[0]]}"
             )
-        return self._plan.sharing.open_each(shares, there, circles.all, wanted.tolist(), self._coins)
+        return self._plan.sharing.open_each(shares, there, circles.all, wanted, self._coins)
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
