@@ -66,6 +66,7 @@ class Server(OneSumServer):
         self._pledged = np.zeros(n if self._plan.sparse else 0, dtype=np.bool_)
         self._pledges, self._nonces = np.zeros((2, len(self._pledged), COMMITMENT_BYTES), dtype=np.uint8)
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
+        self._points = set[bytes]()
         self._given = np.zeros((n, k), dtype=np.bool_)
         self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
         self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
@@ -106,12 +107,10 @@ class Server(OneSumServer):
             keys = sealing[row].tobytes(), mask[row].tobytes()
             if not all(map(c.usable, keys)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
-            here = self._here.answered
-            before = np.concatenate([self._sealing[here], self._mask[here]])[:, :PUBLIC_KEY_BYTES]
-            points = [key[row, :PUBLIC_KEY_BYTES] for key in (sealing, mask)]
-            same = [(before == point).all(axis=1).any() for point in points]
-            if any(same) or np.array_equal(points[0], points[1]):
+            points = {key[:PUBLIC_KEY_BYTES] for key in keys}
+            if len(points) < len(keys) or points & self._points:
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
+            self._points |= points
             self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
             if pledges is not None:
                 self._pledges[client] = pledges[row]
@@ -388,5 +387,7 @@ class Server(OneSumServer):
         self._nonces = arrays["nonces"]
         self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
         self._wrapped = arrays["wrapped"]
+        there = self._here.answered  # keys are compared while they come
+        self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for key in (*self._sealing[there], *self._mask[there])}
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]
