@@ -230,7 +230,7 @@ class DrawingClients(OneSumClients):
 
     def _arrays(self) -> dict[str, Array]:
         n = self.terms.n
-        own = {
+        own: dict[str, Array] = {
             "seed": np.frombuffer(self._seed, dtype=np.uint8),
             "list": self._list_of,
             "pledged": np.array([told.made for told in self._lists], dtype=np.bool_).reshape(-1, n),
