@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.crypto.counter_mode import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
@@ -30,6 +31,7 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+ALL_BITS = np.int64(-1)
 PHASES: Mapping[Phase, Stage] = {
     Phase.KEYS: Stage.KEYS,
     Phase.DRAW: Stage.DRAW,
@@ -159,7 +161,7 @@ class Server(OneSumServer):
         fields: dict[str, Array] = {"listed": there}
         fields |= {name: np.broadcast_to(value, (len(who), *value.shape)) for name, value in drawn.items()}
         for name, keys in (("sealing", self._sealing), ("mask", self._mask), ("signature", self._signature)):
-            fields[name] = keys[who] * there[..., None]
+            fields[name] = _only(keys[who], there)
         out = []
         if terms.split:
             by_receiver = np.broadcast_to(self._receiver[:-1], (len(who), len(self._receiver) - 1))
@@ -222,7 +224,7 @@ class Server(OneSumServer):
         asked = shared & (told.sum(axis=1) + 1 >= self._plan.needed)
         self._here.require(int(asked.sum()), f"have {self._plan.needed} clients that shared in their circles")
         self._told = told & asked[:, None]
-        boxes = self._boxes[near[asked], circles.back[asked]] * told[asked][..., None]
+        boxes = _only(self._boxes[near[asked], circles.back[asked]], told[asked])
         self._boxes[:] = 0
         fields: dict[str, Array] = {"told": told[asked], "boxes": boxes}
         if self._crypto.wrapped_bytes:
@@ -251,7 +253,10 @@ class Server(OneSumServer):
         wrapped = self._wrapped_with(messages)
 
         def hear(row: int, client: int) -> None:
-            self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            if self._tapes:
+                self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            else:
+                add_words(self._total, vectors[row], ALL_BITS, field.modulus, negative=False)
             self._for_receiver[client] = wrapped[row]
 
         return hear
@@ -285,7 +290,7 @@ class Server(OneSumServer):
         circles, voted = self._circles, self._here.answered
         near = circles.near
         cast = self._told & (self._asked[near] == Ask.SELF_MASK) & voted[near]
-        votes = self._votes[near[voted], circles.back[voted]] * cast[voted][..., None]
+        votes = _only(self._votes[near[voted], circles.back[voted]], cast[voted])
         self._here.go(Stage.OPENING, voted)
         return [self._to_clients(Phase.UNMASKING, voted, {"cast": cast[voted], "votes": votes})]
 
@@ -391,3 +396,10 @@ class Server(OneSumServer):
         self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for key in (*self._sealing[there], *self._mask[there])}
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]
+
+
+def _only(rows: Array, there: Flags) -> Array:
+    """The rows [m, k, ...] that are there, bool [m, k], and zeros for the others; the caller gives them up."""
+    if not there.all():
+        rows[~there] = 0
+    return rows
