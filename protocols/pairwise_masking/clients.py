@@ -28,7 +28,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
-from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
+from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
 from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
@@ -77,7 +77,7 @@ class Clients(DrawingClients):
         self._clear_draw()
         size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
         self._pairs = Pairs(self._crypto, h, k)
-        self._publics = np.zeros((h, k, size), dtype=np.uint8)
+        self._publics = Publics(h, k, size)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
         self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._told = np.zeros((h, k), dtype=np.bool_)
@@ -208,7 +208,7 @@ class Clients(DrawingClients):
             self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
         for j, v in near.items():
             if c.wrapped_bytes:
-                self._publics[at, j] = np.frombuffer(public[v][1], dtype=np.uint8)
+                self._publics.put(at, j, public[v][1])
             if names[j] in masks:
                 self._mask[at, j] = np.frombuffer(masks[names[j]], dtype=np.uint8)
 
@@ -243,7 +243,7 @@ class Clients(DrawingClients):
         place, secret = int(self._places[at]), self._secrets[at, MASK].tobytes()
         led = np.flatnonzero(self._pairs.has[at] & circles.leads[place]).tolist()
         names = {j: int(self.terms.clients[circles.near[place, j]]) for j in led}
-        publics = {names[j]: self._publics[at, j].tobytes() for j in led}
+        publics = {names[j]: self._publics.get(at, j) for j in led}
         wrapped = self._crypto.wrapped(secret, context, Purpose.PAIR_MASK, int(self.parties[at]), publics)
         for j in led:
             out[circles.leading[place, j]] = np.frombuffer(wrapped[names[j]], dtype=np.uint8)
@@ -337,7 +337,7 @@ class Clients(DrawingClients):
         names = {j: int(self.terms.clients[circles.near[place, j]]) for j in range(len(told))}
         who = np.flatnonzero(told & ~circles.leads[place]).tolist()
         heard = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
-        publics = {names[j]: self._publics[at, j].tobytes() for j in who}
+        publics = {names[j]: self._publics.get(at, j) for j in who}
         secret, width = self._secrets[at, MASK].tobytes(), self.terms.length
         keys = self._crypto.agree(secret, context, Purpose.PAIR_MASK, me, publics, width, heard)
         return {j: keys[names[j]] for j in who}
@@ -461,8 +461,9 @@ class Clients(DrawingClients):
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
+        publics, which = self._publics.arrays()
         own = {
-            "mask keys": self._publics, "mask": self._mask, "receiver": self._receiver,
+            "mask keys": publics, "which mask key": which, "mask": self._mask, "receiver": self._receiver,
             "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
             "request": self._request,
             **self._pairs.arrays(),
@@ -472,6 +473,7 @@ class Clients(DrawingClients):
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._pairs.restore(arrays)
-        self._publics, self._mask = arrays["mask keys"], arrays["mask"]
+        self._publics.restore(arrays["mask keys"], arrays["which mask key"])
+        self._mask = arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
         self._held, self._asked, self._request = arrays["held"], arrays["asked"], arrays["request"]
