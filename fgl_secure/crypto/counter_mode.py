@@ -23,13 +23,23 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto import aes_instructions
 from fgl_secure.errors import ProtocolError
+from fgl_secure.threads import parallel
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Elements = NDArray[np.int64]
 
 MOST_AT_ONCE = 2**30
 """Bytes that one call encrypts: OpenSSL counts them in an int."""
 _POINTERS = 5
+
+PIECE = 2**13
+"""Elements that all streams pass over before the next: they fill an eighth of a typical second-level cache."""
+STEP = 2**13
+"""Bytes of a stream that are made at a time: with as many zeros they stay in the first-level cache."""
+MOST_TASKS = 16
+"""Runs of pieces, each with a cipher of its own, so that a core that lags gets less."""
 
 
 def write_streams(keys: Bytes, nonce: bytes, sizes: Ids) -> Bytes:
@@ -63,6 +73,48 @@ def write_streams(keys: Bytes, nonce: bytes, sizes: Ids) -> Bytes:
     finally:
         linked.free(context)  # and wipes the last key
     return out
+
+
+def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], mask: Any, modulus: int) -> Flags | None:
+    """Adds the key streams of some keys, cut into words, to elements, or takes them away, on all cores.
+
+    A piece of the elements stays in cache while all streams pass over it, and so does what is made of a stream at a
+    time.
+
+    Args:
+        total: int64 [count], elements; changed in place.
+        keys: uint8 [s, 32], secret.
+        signs: int64 [s], 1 or -1.
+        word: unsigned, of a power of two bytes; streams start from counter block 0.
+        mask: of the bits of a word that count; what they hold is below twice the modulus.
+        modulus: below 2^62.
+
+    Returns:
+        Bool [s], for which keys a word is no element: the sum has it all the same, and has to be taken back. None where
+        OpenSSL's functions are not to be had, and nothing has changed.
+    """
+    linked = _linked()
+    if linked is None:
+        return None
+    pieces = -(-len(total) // PIECE)
+    tasks = max(min(pieces, MOST_TASKS), 1)
+    contexts = np.array([linked.new() or 0 for _ in range(tasks)], dtype=np.int64)
+    refused, off = np.zeros(tasks, dtype=np.bool_), np.zeros((tasks, len(keys)), dtype=np.bool_)
+    try:
+        if not contexts.all():
+            raise MemoryError("OpenSSL found no room for a cipher")
+        for context in contexts.tolist():
+            refused[0] |= not linked.initialise(context, linked.cipher, None, None, None)
+        _add_in_pieces(
+            linked.address_of_initialise, linked.address_of_update, contexts, np.ascontiguousarray(keys), signs,
+            np.empty(0, dtype=word), mask, modulus, total, refused, off, work=len(total) * len(keys),
+        )  # fmt: skip
+    finally:
+        for context in contexts.tolist():
+            linked.free(context)
+    if refused.any():
+        raise ProtocolError("key streams must come from OpenSSL, which refused AES-256 in counter mode")
+    return np.asarray(off.any(axis=0))
 
 
 def _one_by_one(keys: Bytes, nonce: bytes, sizes: Ids, out: Bytes) -> None:
@@ -151,3 +203,68 @@ def _in_one_loop(
                 return False
             start += size
     return True
+
+
+@parallel
+def _add_in_pieces(
+    initialise: int, update: int, contexts: Ids, keys: Bytes, signs: Ids, like: Any, mask: Any, modulus: int,
+    total: Elements, refused: Any, off: Any,
+) -> None:  # fmt: skip
+    """total[i] += or -= word i of each stream, modulo the modulus; see `add_streams`.
+
+    Args:
+        initialise: the address of EVP_EncryptInit_ex.
+        update: the address of EVP_EncryptUpdate.
+        contexts: a cipher for each task.
+        keys: see `add_streams`.
+        signs: see `add_streams`.
+        like: an array of such words.
+        mask: see `add_streams`.
+        modulus: see `add_streams`.
+        total: see `add_streams`.
+        refused: bool [tasks]: whether OpenSSL did.
+        off: bool [tasks, s]: whether a word is no element.
+    """
+    tasks, size = len(contexts), like.itemsize
+    pieces = (len(total) + PIECE - 1) // PIECE
+    for task in numba.prange(tasks):
+        zeros, words = np.zeros(STEP // size, like.dtype), np.empty(STEP // size, like.dtype)
+        nonce, written = np.zeros(16, dtype=np.uint8), np.zeros(1, dtype=np.int32)
+        for piece in range(task * pieces // tasks, (task + 1) * pieces // tasks):
+            first, last = piece * PIECE, min((piece + 1) * PIECE, len(total))
+            block = first * size // 16
+            for byte in range(8):
+                nonce[15 - byte] = (block >> (8 * byte)) & 255
+            for s in range(len(keys)):
+                if _initialise(initialise, contexts[task], 0, 0, keys[s].ctypes.data, nonce.ctypes.data) != 1:
+                    refused[task] = True
+                outside = 0
+                for start in range(first, last, len(words)):
+                    part = total[start : min(start + len(words), last)]
+                    place, bytes_of = words.ctypes.data, len(part) * size
+                    if _update(update, contexts[task], place, written.ctypes.data, zeros.ctypes.data, bytes_of) != 1:
+                        refused[task] = True
+                    outside += add_words(part, words, mask, modulus, signs[s] < 0)
+                off[task, s] |= outside > 0
+
+
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # as above
+def add_words(total: Elements, words: NDArray[Any], mask: Any, modulus: int, negative: bool) -> int:
+    """total[i] += or -= words[i] & mask, corrected once; says how many words lie outside the field.
+
+    Masked words are below 2 * modulus, so that the other sign takes everything back, whatever the words.
+    """
+    rejected = 0
+    if negative:
+        for i in range(total.size):
+            word = np.int64(words[i] & mask)
+            rejected += int(word >= modulus)
+            value = total[i] - word
+            total[i] = value + (modulus & (value >> 63))
+    else:
+        for i in range(total.size):
+            word = np.int64(words[i] & mask)
+            rejected += int(word >= modulus)
+            value = total[i] - modulus + word
+            total[i] = value + (modulus & (value >> 63))
+    return rejected

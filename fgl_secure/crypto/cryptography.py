@@ -37,8 +37,8 @@ Mask = bytes | Elements
 TAG_BYTES = 16
 SEED_BITS = 8 * KEY_BYTES
 
-MOST_OFFERS = 256
-"""Key pairs that are kept: two for each of 128 clients that one process hosts."""
+MOST_OFFERS = 4096
+"""Key pairs that are kept, with what they share with others: two for each of 2,048 clients that one process hosts."""
 
 _NONCE = bytes(12)  # of a key that seals one message
 

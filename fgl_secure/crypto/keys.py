@@ -13,6 +13,7 @@ server that passes it on, can put something of its own in its place, which would
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -37,6 +38,9 @@ SEED_BYTES, ENCAPSULATION_KEY_BYTES, CIPHERTEXT_BYTES = 64, 1184, 1088
 """Of ML-KEM-768: FIPS 203, tables 2 and 3."""
 WRAPPED_BYTES = CIPHERTEXT_BYTES + KEY_BYTES + 16
 """A secret of KEY_BYTES, wrapped: the ciphertext, and AES-256-GCM under the encapsulated key."""
+
+MOST_PARSED = 4096
+"""Public keys of ML-KEM that are kept as they were read, which takes as long as wrapping something for one."""
 
 _NONCE = bytes(12)  # of a key that wraps one secret
 _WRAP = b"wrap"
@@ -164,7 +168,7 @@ def is_usable(public: bytes) -> bool:
         return False
     try:
         if len(public) > PUBLIC_KEY_BYTES:
-            MLKEM768PublicKey.from_public_bytes(public[PUBLIC_KEY_BYTES:])
+            _ml_kem_key(public)
     except ValueError:
         return False
     return True
@@ -293,9 +297,15 @@ def _opened(key: bytes, wrapped: bytes) -> bytes:
         raise ProtocolError("wrapped must have been made for this key; it was not, or was changed") from error
 
 
+@lru_cache(maxsize=MOST_PARSED)
+def _ml_kem_key(offer: bytes) -> MLKEM768PublicKey:
+    """The ML-KEM key of an offer; raises ValueError where it holds none. It is looked at, and then wrapped for."""
+    return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:])
+
+
 def _encapsulated(offer: bytes) -> tuple[bytes, bytes]:
     try:
-        return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:]).encapsulate()
+        return _ml_kem_key(offer).encapsulate()
     except ValueError as error:
         raise ProtocolError("offer must hold an ML-KEM-768 public key; it does not") from error
 

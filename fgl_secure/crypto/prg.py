@@ -11,6 +11,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from fgl_secure.crypto.counter_mode import add_streams, add_words
 from fgl_secure.errors import InputError
 
 KEY_BYTES = 32
@@ -79,8 +80,8 @@ class FieldStream:
             size = len(part) * word.itemsize
             self._encryptor.update_into(_ZEROS[:size], buffer)
             words = np.frombuffer(buffer, dtype=word, count=len(part))
-            if _add_words(part, words, mask, modulus, negative):
-                _add_words(part, words, mask, modulus, not negative)  # take all of it back
+            if add_words(part, words, mask, modulus, negative):
+                add_words(part, words, mask, modulus, not negative)  # take all of it back
                 self._add_accepted(part, words, mask, modulus, negative)
 
     def _add_accepted(self, total: NDArray[np.int64], words: Any, mask: Any, modulus: int, negative: bool) -> None:
@@ -88,7 +89,7 @@ class FieldStream:
         elements = np.empty(len(total), dtype=np.int64)
         filled = _accept(words, mask, np.uint64(modulus), elements)
         elements[filled:] = self.uniform(modulus, len(total) - filled)
-        _add_words(total, elements, np.int64(-1), modulus, negative)
+        add_words(total, elements, np.int64(-1), modulus, negative)
 
     def _fill(self, modulus: int, out: NDArray[np.int64]) -> int:
         """Writes accepted words to the front of `out`, fewer than it holds now and then; says how many.
@@ -139,28 +140,8 @@ def _accept(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[np.int64]
     return filled
 
 
-@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
-def _add_words(total: NDArray[np.int64], words: NDArray[Any], mask: Any, modulus: int, negative: bool) -> int:
-    """total[i] += or -= words[i] & mask, corrected once; says how many words lie outside the field.
-
-    Masked words are below 2 * modulus, so that the other sign takes everything back, whatever the words.
-    """
-    rejected = 0
-    if negative:
-        for i in range(total.size):
-            word = np.int64(words[i] & mask)
-            rejected += int(word >= modulus)
-            value = total[i] - word
-            total[i] = value + (modulus & (value >> 63))
-    else:
-        for i in range(total.size):
-            word = np.int64(words[i] & mask)
-            rejected += int(word >= modulus)
-            value = total[i] - modulus + word
-            total[i] = value + (modulus & (value >> 63))
-    return rejected
-
-
+FEW = 0.5
+"""Words outside the field in a mask, on average: where there are fewer, masks are added as if there were none."""
 CHUNK = 2**17
 """Elements to which all masks are added before the next; both sides of a mask must draw it in pieces of one length."""
 
@@ -174,6 +155,22 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
         signs: 1 or -1 for each key.
         modulus: of the field.
     """
+    word, mask = word_of(modulus)
+    accepted = modulus / (int(mask) + 1)
+    redone = list(range(len(keys)))
+    if len(keys) and len(total) * (1 - accepted) < FEW:
+        stacked = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
+        which = np.array(signs, dtype=np.int64)
+        off = add_streams(total, stacked, which, word, mask, modulus)
+        if off is not None:
+            redone = np.flatnonzero(off).tolist()
+        if off is not None and redone:
+            add_streams(total, stacked[redone], -which[redone], word, mask, modulus)  # take all of them back
+    _add_one_by_one(total, [keys[at] for at in redone], [signs[at] for at in redone], modulus)
+
+
+def _add_one_by_one(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[int], modulus: int) -> None:
+    """The same, with words outside the field replaced by fresh ones."""
     streams, buffer = [FieldStream(key) for key in keys], bytearray(BUFFER_BYTES)
     for start in range(0, len(total), CHUNK):
         part = total[start : start + CHUNK]

@@ -38,6 +38,42 @@ def check_usable(cryptography: Cryptography, publics: Mapping[int, bytes]) -> No
             )
 
 
+class Publics:
+    """Public keys of others, as clients of one process were told them; one that many were told is kept once.
+
+    Args:
+        clients: h.
+        others: k, places of others.
+        size: bytes of a key.
+    """
+
+    def __init__(self, clients: int, others: int, size: int) -> None:
+        self._size, self._number = size, dict[bytes, int]()
+        self._which = np.full((clients, others), -1, dtype=np.int64)
+        self._keys: list[bytes] = []
+
+    def put(self, at: int, j: int, public: bytes) -> None:
+        """Keeps the key of one of the others of a client."""
+        if public not in self._number:
+            self._number[public] = len(self._keys)
+            self._keys.append(public)
+        self._which[at, j] = self._number[public]
+
+    def get(self, at: int, j: int) -> bytes:
+        """That key; zeros where there is none."""
+        which = int(self._which[at, j])
+        return bytes(self._size) if which < 0 else self._keys[which]
+
+    def arrays(self) -> tuple[Array, Array]:
+        """For a state: uint8 [keys, size], and int64 [h, k], which of them."""
+        return np.frombuffer(b"".join(self._keys), dtype=np.uint8).reshape(len(self._keys), self._size), self._which
+
+    def restore(self, keys: Array, which: Array) -> None:
+        """Goes on from arrays."""
+        self._keys, self._which = [key.tobytes() for key in keys], which
+        self._number = {key: at for at, key in enumerate(self._keys)}
+
+
 class Pairs:
     """The keys of some clients, each with up to k others, by place among those.
 
@@ -55,8 +91,7 @@ class Pairs:
         self.has: Flags = np.zeros(shape, dtype=np.bool_)
         self._says: Bytes = np.zeros((*shape, KEY_BYTES), dtype=np.uint8)
         self._hears: Bytes = np.zeros((*shape, KEY_BYTES), dtype=np.uint8)
-        size = cryptography.public_bytes if cryptography.wrapped_bytes else 0
-        self._publics: Bytes = np.zeros((*shape, size), dtype=np.uint8)
+        self._publics = Publics(*shape, cryptography.public_bytes if cryptography.wrapped_bytes else 0)
 
     def box_bytes(self, count: int) -> int:
         """Bytes of so many elements as they are sealed here, with what is wrapped in front of them."""
@@ -83,7 +118,7 @@ class Pairs:
         for j, (name, public) in others.items():
             self.has[at, j], self._says[at, j] = True, np.frombuffer(keys[name], dtype=np.uint8)
             if c.wrapped_bytes:
-                self._publics[at, j] = np.frombuffer(public, dtype=np.uint8)
+                self._publics.put(at, j, public)
             else:
                 self._hears[at, j] = self._says[at, j]
 
@@ -97,7 +132,7 @@ class Pairs:
             own: its party identifier.
             names: those of the others, by place.
         """
-        publics = {name: self._publics[at, j].tobytes() for j, name in names.items()}
+        publics = {name: self._publics.get(at, j) for j, name in names.items()}
         found = self._crypto.wrapped(secret, context, Purpose.PAIR, own, publics)
         return {j: found[name] for j, name in names.items()}
 
@@ -149,7 +184,7 @@ class Pairs:
     def _opened(
         self, at: int, secret: bytes, context: Context, own: int, wrapped: Mapping[int, tuple[int, bytes]]
     ) -> dict[int, bytes]:
-        publics = {name: self._publics[at, j].tobytes() for j, (name, _) in wrapped.items()}
+        publics = {name: self._publics.get(at, j) for j, (name, _) in wrapped.items()}
         keys = self._crypto.agree(secret, context, Purpose.PAIR, own, publics, 0, dict(wrapped.values()))
         return {j: keys[name] for j, (name, _) in wrapped.items()}
 
@@ -194,9 +229,11 @@ class Pairs:
 
     def arrays(self) -> dict[str, Array]:
         """All of it, for a state."""
-        return {"has": self.has, "says": self._says, "hears": self._hears, "publics": self._publics}
+        publics, which = self._publics.arrays()
+        return {"has": self.has, "says": self._says, "hears": self._hears, "publics": publics, "which public": which}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Goes on from arrays."""
-        self.has, self._publics = arrays["has"], arrays["publics"]
+        self.has = arrays["has"]
+        self._publics.restore(arrays["publics"], arrays["which public"])
         self._says, self._hears = arrays["says"], arrays["hears"]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
+
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
+from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD, SparseGraph
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"
+MOST_BITS = 200
+"""Probabilities below 2^-200 are not told apart."""
 _SPARSE = "Bell et al. (CCS 2020), theorem 3.6"
 
 
-def claim_of(colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool) -> Claim:
+def claim_of(
+    colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool = False, graph: SparseGraph | None = None
+) -> Claim:
     """The claim of a session.
 
     Args:
@@ -19,17 +25,19 @@ def claim_of(colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool) ->
         lying: most senders that may do so with an aggregator that departs from it; negative for none, not even alone.
         keys: how senders agree on keys.
         sparse: whether senders mask with a few neighbours each.
+        graph: with whom, where they do and their number is known.
     """
     promises = []
     if colluding >= 0:
-        graph = ", but for a probability of 2^-40 over the graph of each sum that is begun" if sparse else ""
+        odds = "" if graph is None else f", but for a probability of at most {_chance(graph.privacy_bits(colluding))}"
         promises.append(
             Guarantee(
                 Secret.SUMMAND,
                 {Role.SERVER: 1, Role.SILO: colluding},
                 Strength.COMPUTATIONAL,
                 f"the aggregator with up to {colluding} senders learns of the others' vectors no more than the sum "
-                f"that the receiver is entitled to, and not that where it is not the receiver{graph}",
+                f"that the receiver is entitled to, and not that where it is not the receiver{odds}"
+                + ("" if graph is None else f" over the graph of each sum that is begun ({_of(graph)})"),
                 _SPARSE if sparse else _SOURCE,
             )
         )
@@ -44,7 +52,25 @@ def claim_of(colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool) ->
                 _SOURCE,
             )
         )
-    return Claim(tuple(promises), SUM_LEAKS, _ASSUMPTIONS + (primitives(keys),) + (_RANDOM_DROPOUTS if sparse else ()))
+    more: tuple[str, ...] = _RANDOM_DROPOUTS if sparse else ()
+    if graph is not None:
+        more += (
+            f"where up to {graph.gone:,} of {graph.senders:,} senders drop out at random, the sum is opened but for a "
+            f"probability of at most {_chance(graph.recovery_bits)}, in which it stops and nothing is",
+        )
+    return Claim(tuple(promises), SUM_LEAKS, (*_ASSUMPTIONS, primitives(keys), *more))
+
+
+def _of(graph: SparseGraph) -> str:
+    return (
+        f"each of {graph.senders:,} senders has {graph.degree} neighbours, of whom {graph.needed} open its secrets, "
+        f"and up to {graph.gone:,} drop out"
+    )
+
+
+def _chance(bits: float) -> str:
+    """A probability, never below what it is."""
+    return f"2^-{math.floor(10 * bits) / 10:.1f}" if 0 <= bits <= MOST_BITS else f"2^-{MOST_BITS}" if bits > 0 else "1"
 
 
 def sum_leaks(server: str, receiver: str, terms: str) -> tuple[Leak, ...]:

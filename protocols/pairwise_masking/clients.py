@@ -28,7 +28,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
-from fgl_secure.protocols.one_sum.pairs import Pairs, check_usable
+from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
 from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
@@ -38,6 +38,8 @@ from fgl_secure.runtime import Draws, Messages, Phase, Step
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
+REQUEST_BYTES = 32
+"""Of the digest of what a server asks about everybody."""
 PHASES: Mapping[Phase, Stage] = {
     Phase.DRAW: Stage.DRAW,
     Phase.KEYS: Stage.SHARES,
@@ -71,17 +73,18 @@ class Clients(DrawingClients):
         super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
 
     def _clear(self) -> None:
-        h, n, k = len(self.parties), self.terms.n, self._plan.degree
+        h, k = len(self.parties), self._plan.degree
         self._clear_draw()
         size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
         self._pairs = Pairs(self._crypto, h, k)
-        self._publics = np.zeros((h, k, size), dtype=np.uint8)
+        self._publics = Publics(h, k, size)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
         self._receiver = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._told = np.zeros((h, k), dtype=np.bool_)
         self._holds = np.zeros((h, k + 1), dtype=np.bool_)
         self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
-        self._asked = np.zeros((h, n), dtype=np.uint8)
+        self._asked = np.zeros((h, k + 1), dtype=np.uint8)
+        self._request = np.zeros((h, REQUEST_BYTES), dtype=np.uint8)
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
@@ -205,7 +208,7 @@ class Clients(DrawingClients):
             self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
         for j, v in near.items():
             if c.wrapped_bytes:
-                self._publics[at, j] = np.frombuffer(public[v][1], dtype=np.uint8)
+                self._publics.put(at, j, public[v][1])
             if names[j] in masks:
                 self._mask[at, j] = np.frombuffer(masks[names[j]], dtype=np.uint8)
 
@@ -240,7 +243,7 @@ class Clients(DrawingClients):
         place, secret = int(self._places[at]), self._secrets[at, MASK].tobytes()
         led = np.flatnonzero(self._pairs.has[at] & circles.leads[place]).tolist()
         names = {j: int(self.terms.clients[circles.near[place, j]]) for j in led}
-        publics = {names[j]: self._publics[at, j].tobytes() for j in led}
+        publics = {names[j]: self._publics.get(at, j) for j in led}
         wrapped = self._crypto.wrapped(secret, context, Purpose.PAIR_MASK, int(self.parties[at]), publics)
         for j in led:
             out[circles.leading[place, j]] = np.frombuffer(wrapped[names[j]], dtype=np.uint8)
@@ -334,7 +337,7 @@ class Clients(DrawingClients):
         names = {j: int(self.terms.clients[circles.near[place, j]]) for j in range(len(told))}
         who = np.flatnonzero(told & ~circles.leads[place]).tolist()
         heard = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
-        publics = {names[j]: self._publics[at, j].tobytes() for j in who}
+        publics = {names[j]: self._publics.get(at, j) for j in who}
         secret, width = self._secrets[at, MASK].tobytes(), self.terms.length
         keys = self._crypto.agree(secret, context, Purpose.PAIR_MASK, me, publics, width, heard)
         return {j: keys[names[j]] for j in who}
@@ -371,8 +374,8 @@ class Clients(DrawingClients):
             yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002
-        """What the server asks about everybody."""
+    def _hear_roster(self, messages: Messages, circles: Circles, context: Context) -> Hear:
+        """What the server asks about everybody: kept of a client's circle, and of all as a digest for votes."""
         n = self.terms.n
         asked = bytes_of(messages, "asked", n)
 
@@ -382,7 +385,8 @@ class Clients(DrawingClients):
             told[near[self._told[at]]] = told[place] = True
             adjacent[near] = True
             self._check_asked(asked[row], place, told, adjacent)
-            self._asked[at] = asked[row]
+            self._asked[at] = asked[row][circles.all[place]]
+            self._request[at] = np.frombuffer(context.digest(asked[row].tobytes()), dtype=np.uint8)
 
         return hear
 
@@ -391,7 +395,7 @@ class Clients(DrawingClients):
 
     def _voters(self, at: int, circles: Circles) -> Array:
         """Bool [k], the neighbours in the sum: whom a client's votes are for, and whose votes it counts."""
-        return np.asarray(self._told[at] & (self._asked[at][circles.near[self._places[at]]] == Ask.SELF_MASK))
+        return np.asarray(self._told[at] & (self._asked[at, circles.others(self._places[at])] == Ask.SELF_MASK))
 
     def _agree(self, which: Ids) -> Iterable[Messages]:
         """Each client tells each neighbour in the sum what it was asked."""
@@ -402,7 +406,7 @@ class Clients(DrawingClients):
         )
         votes = np.zeros((len(which), self._plan.degree, self._crypto.vote_bytes), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
-            digest, me, near = context.digest(self._asked[at].tobytes()), int(self.parties[at]), self._near(at, circles)
+            digest, me, near = self._request[at].tobytes(), int(self.parties[at]), self._near(at, circles)
             for j in np.flatnonzero(self._voters(at, circles)).tolist():
                 votes[row, j] = self._pairs.vote(at, j, context, (me, int(clients[near[j]])), digest)
         return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
@@ -431,7 +435,7 @@ class Clients(DrawingClients):
 
     def _alike(self, at: int, cast: Array, votes: Array, circles: Circles, context: Context) -> int:
         """How many neighbours voted for what a client was asked; any other vote is noted."""
-        digest, me, found = context.digest(self._asked[at].tobytes()), int(self.parties[at]), 0
+        digest, me, found = self._request[at].tobytes(), int(self.parties[at]), 0
         for j in np.flatnonzero(cast).tolist():
             voter = int(self.terms.clients[self._near(at, circles)[j]])
             if self._pairs.is_vote(at, j, context, (voter, me), digest, votes[j].tobytes()):
@@ -442,11 +446,10 @@ class Clients(DrawingClients):
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """One share at most of each secret that is asked for; then everything is forgotten."""
-        circles = self._circles
         given = np.zeros((len(which), self._plan.degree + 1), dtype=np.bool_)
         shares = np.zeros((*self._tapes, *given.shape, self._plan.words), dtype=np.int64)
         for row, at in enumerate(which.tolist()):
-            asked = self._asked[at][circles.all[self._places[at]]]
+            asked = self._asked[at]
             given[row] = self._holds[at] & (asked != Ask.NOTHING)
             kind = np.where(asked == Ask.MASK_KEY, 1, 0)
             chosen = self._held[..., at, np.arange(len(kind)), kind, :]
@@ -458,9 +461,11 @@ class Clients(DrawingClients):
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
+        publics, which = self._publics.arrays()
         own = {
-            "mask keys": self._publics, "mask": self._mask, "receiver": self._receiver,
+            "mask keys": publics, "which mask key": which, "mask": self._mask, "receiver": self._receiver,
             "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
+            "request": self._request,
             **self._pairs.arrays(),
         }  # fmt: skip
         return {**super()._arrays(), **own}
@@ -468,6 +473,7 @@ class Clients(DrawingClients):
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._pairs.restore(arrays)
-        self._publics, self._mask = arrays["mask keys"], arrays["mask"]
+        self._publics.restore(arrays["mask keys"], arrays["which mask key"])
+        self._mask = arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
-        self._held, self._asked = arrays["held"], arrays["asked"]
+        self._held, self._asked, self._request = arrays["held"], arrays["asked"], arrays["request"]

@@ -6,6 +6,7 @@ import hashlib
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Pledges:
         return hashlib.sha256(LABEL + b"pledges" + np.packbits(self.made).tobytes() + self.entries.tobytes()).digest()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Draw:
     """What a sparse graph is drawn from: nonces of the clients, for this one sum, committed to before any is revealed.
 
@@ -71,7 +72,7 @@ class Draw:
     keys: Bytes
     nonces: Bytes
 
-    @property
+    @cached_property
     def seed(self) -> bytes:
         """32 bytes."""
         told = np.packbits(self.revealed).tobytes() + self.keys.tobytes() + self.nonces.tobytes()
@@ -93,10 +94,27 @@ class Draw:
         missing = int((made & ~self.revealed).sum())
         if missing > most:
             raise ProtocolError(f"a graph must be drawn with all nonces but {most} at most; {missing} are missing")
+        if self._false is not None:
+            raise ProtocolError(f"a graph must be drawn from what was committed to; of client {self._false} it is not")
+
+    @cached_property
+    def _false(self) -> int | None:
+        """The first client of whom something is revealed that was not committed to."""
+        made, entries = self.pledges.made, self.pledges.entries
         for v in np.flatnonzero(self.revealed).tolist():
             entry = pledge_of(v, self.keys[v].tobytes(), self.nonces[v].tobytes())
-            if not made[v] or self.pledges.entries[v].tobytes() != entry:
-                raise ProtocolError(f"a graph must be drawn from what was committed to; of client {v} it is not")
+            if not made[v] or entries[v].tobytes() != entry:
+                return v
+        return None
+
+    def is_of(self, pledges: Pledges, revealed: Flags, keys: Bytes, nonces: Bytes) -> bool:
+        """Whether it is the draw from all of these; clients of one process look through one draw once."""
+        return (
+            pledges is self.pledges
+            and np.array_equal(revealed, self.revealed)
+            and np.array_equal(keys, self.keys)
+            and np.array_equal(nonces, self.nonces)
+        )
 
     def check_keys(self, public: Mapping[int, tuple[bytes, ...]]) -> None:
         """Raises unless keys, by client, are those that were committed to with the nonces.
@@ -132,10 +150,26 @@ class DrawingClients(OneSumClients):
     _seed: bytes
 
     def _clear_draw(self) -> None:
-        h, n = len(self.parties), self.terms.n if self._plan.sparse else 0
-        self._seed = b""
-        self._pledged = np.zeros((h, n), dtype=np.bool_)
-        self._pledges = np.zeros((h, n, COMMITMENT_BYTES), dtype=np.uint8)
+        self._seed, self._lists, self._last = b"", list[Pledges](), None
+        self._list_of = np.full(len(self.parties), -1, dtype=np.int64)
+
+    _last: Draw | None
+
+    def _pledges(self, at: int) -> Pledges:
+        """What a client was told that all have committed to; the process keeps it once for all that were told alike."""
+        which = int(self._list_of[at])
+        if which >= 0:
+            return self._lists[which]
+        n = self.terms.n
+        return Pledges(np.zeros(n, dtype=np.bool_), np.zeros((n, COMMITMENT_BYTES), dtype=np.uint8))
+
+    def _keep_pledges(self, at: int, made: Flags, entries: Bytes) -> None:
+        for which, known in enumerate(self._lists):
+            if np.array_equal(made, known.made) and np.array_equal(entries, known.entries):
+                self._list_of[at] = which
+                return
+        self._list_of[at] = len(self._lists)
+        self._lists.append(Pledges(made.copy(), entries.copy()))
 
     def _published(self, at: int) -> tuple[bytes, bytes]:
         secret = self._secrets[at]
@@ -160,7 +194,7 @@ class DrawingClients(OneSumClients):
                 raise ProtocolError(f"a graph must be drawn by {least} clients; found {made[row].sum()}")
             if not made[row, place] or entries[row, place].tobytes() != self._pledge(at):
                 raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
-            self._pledged[at], self._pledges[at] = made[row], entries[row]
+            self._keep_pledges(at, made[row], entries[row])
 
         return hear
 
@@ -178,8 +212,10 @@ class DrawingClients(OneSumClients):
         keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
 
         def read(row: int, at: int) -> Draw:
-            pledges = Pledges(self._pledged[at], self._pledges[at])
-            draw = Draw(pledges, revealed[row], keys[row], nonces[row])
+            pledges, told = self._pledges(at), (revealed[row], keys[row], nonces[row])
+            if self._last is None or not self._last.is_of(pledges, *told):
+                self._last = Draw(pledges, *(each.copy() for each in told))
+            draw = self._last
             if int(revealed[row].sum()) < least:
                 raise ProtocolError(f"a graph must be drawn by {least} clients; found {revealed[row].sum()}")
             self._check_draw(draw, int(self._places[at]))
@@ -193,12 +229,21 @@ class DrawingClients(OneSumClients):
         draw.check(own, MOST_WITHHELD)
 
     def _arrays(self) -> dict[str, Array]:
-        own = {"seed": np.frombuffer(self._seed, dtype=np.uint8), "pledged": self._pledged, "pledges": self._pledges}
+        n = self.terms.n
+        own: dict[str, Array] = {
+            "seed": np.frombuffer(self._seed, dtype=np.uint8),
+            "list": self._list_of,
+            "pledged": np.array([told.made for told in self._lists], dtype=np.bool_).reshape(-1, n),
+            "pledges": np.array([told.entries for told in self._lists], dtype=np.uint8).reshape(
+                -1, n, COMMITMENT_BYTES
+            ),
+        }
         return {**super()._arrays(), **own}
 
     def _take_arrays(self, arrays: Mapping[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._seed, self._pledged, self._pledges = arrays["seed"].tobytes(), arrays["pledged"], arrays["pledges"]
+        self._seed, self._list_of, self._last = arrays["seed"].tobytes(), arrays["list"], None
+        self._lists = [Pledges(*told) for told in zip(arrays["pledged"], arrays["pledges"], strict=True)]
 
 
 def stacked(rows: list[bytes]) -> Bytes:

@@ -8,6 +8,7 @@ where k/2 consecutive places go, at two places of the ring; so the bounds below 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,8 +27,13 @@ RECOVERY_BITS = 20
 """A sum over a random sparse graph cannot be unmasked with probability up to 2^-20."""
 MOST_WITHHELD = 4
 """A sparse graph is drawn though so many of those that committed to it reveal nothing, and no more."""
-COLLUDING_PART = 10
-"""A sparse graph is made for coalitions of up to one tenth of the senders."""
+COLLUSION = 0.1
+"""A sparse graph is made for coalitions of up to so large a share of the senders, unless another is stated."""
+
+
+def part_of(share: float, senders: int) -> int:
+    """How many senders a share of them is, rounded down; a share that is written in decimals counts as it reads."""
+    return int(share * senders + 1e-9)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,22 +72,6 @@ class Neighbours:
     def degree(self) -> int:
         """The number of neighbours, k."""
         return int(self.table.shape[1])
-
-    @property
-    def places(self) -> Ids:
-        """int64 [m, k]: at which place the j-th neighbour of a sender has that sender for a neighbour."""
-        m, k = self.table.shape
-        place = np.zeros((m, m), dtype=np.int64)
-        place[np.repeat(np.arange(m), k), self.table.ravel()] = np.tile(np.arange(k), m)
-        return place[self.table, np.arange(m)[:, None]]
-
-    @property
-    def adjacent(self) -> NDArray[np.bool_]:
-        """Bool [m, m], without loops."""
-        m = len(self.table)
-        found = np.zeros((m, m), dtype=np.bool_)
-        found[np.repeat(np.arange(m), self.degree), self.table.ravel()] = True
-        return found
 
 
 def local_threshold(senders: int, degree: int, threshold: int) -> int:
@@ -125,29 +115,61 @@ def freedom_bits(senders: int) -> float:
     return math.log2(sum(math.comb(senders - 1, missing) for missing in range(MOST_WITHHELD + 1)))
 
 
-def exposure_allowed(senders: int) -> float:
-    """The largest probability of exposure of one graph, so that the worst that can be chosen has 2^-40."""
-    return float(2 ** -(PRIVACY_BITS + freedom_bits(senders)))
+@dataclass(frozen=True, slots=True)
+class SparseGraph:
+    """A sparse graph that is drawn for each sum, and what it withstands.
+
+    Attributes:
+        senders: m.
+        degree: neighbours of each, k.
+        threshold: senders that are left at least.
+    """
+
+    senders: int
+    degree: int
+    threshold: int
+
+    @property
+    def gone(self) -> int:
+        """The most senders that may drop out."""
+        return self.senders - self.threshold
+
+    @property
+    def needed(self) -> int:
+        """Shares that open a secret."""
+        return local_threshold(self.senders, self.degree, self.threshold)
+
+    def privacy_bits(self, colluding: int) -> float:
+        """b, where 2^-b bounds the probability that a sum exposes somebody to an aggregator with a random coalition.
+
+        It is that of the worst graph that can be chosen, with as many senders gone at random as may be: that one has
+        `needed` neighbours in the coalition, or that what is left without the coalition falls apart.
+        """
+        exposed = exposure_bound(self.senders, self.degree, colluding, self.needed)
+        apart = split_bound(self.senders, self.degree, min(colluding + self.gone, self.senders))
+        return _bits(exposed + apart) - freedom_bits(self.senders)
+
+    @property
+    def recovery_bits(self) -> float:
+        """b, where 2^-b bounds the probability that a sum is not opened when as many are gone at random as may be."""
+        return _bits(shortfall_bound(self.senders, self.degree, self.gone, self.needed))
+
+
+def _bits(probability: float) -> float:
+    return math.inf if probability == 0 else -math.log2(probability)
 
 
 def colluding_for(senders: int, degree: int, threshold: int) -> int:
     """The largest coalition of senders that a graph withstands with the aggregator, all but `threshold` of them gone.
 
-    On the complete graph threshold - 1, with certainty; on a sparse one as many as leave both bounds on exposure at
+    On the complete graph threshold - 1, with certainty; on a sparse one as many as leave the probability of exposure at
     2^-40 or below for all graphs that could be chosen, and -1 where none does: the graph then withstands not even the
     aggregator alone.
     """
     if degree == senders - 1:
         return threshold - 1
-    needed, gone, found = local_threshold(senders, degree, threshold), senders - threshold, -1
-    allowed = exposure_allowed(senders)
-    while (
-        found + 1 < threshold
-        and exposure_bound(senders, degree, found + 1, needed) <= allowed
-        and split_bound(senders, degree, found + 1 + gone) <= allowed
-    ):
-        found += 1
-    return found
+    graph = SparseGraph(senders, degree, threshold)
+    return bisect_left(range(threshold), True, key=lambda some: graph.privacy_bits(some) < PRIVACY_BITS) - 1
 
 
 def _tail(population: int, marked: int, drawn: int, least: int) -> float:
@@ -160,18 +182,18 @@ def _tail(population: int, marked: int, drawn: int, least: int) -> float:
 
 
 @lru_cache(maxsize=64)
-def degree_for(senders: int, threshold: int) -> int:
-    """The degree rule: the least even k whose three bounds hold, or m - 1 for the complete graph.
+def degree_for(senders: int, threshold: int, colluding: int) -> int:
+    """The degree rule: the least even k that keeps both bounds, or m - 1 for the complete graph; it grows like log m.
 
-    For coalitions of a tenth of the senders, with all but `threshold` of them gone, at random; k grows like log m.
+    Args:
+        senders: m.
+        threshold: senders that are left at least; who drops out does so at random.
+        colluding: senders that may pool their views with the aggregator, a random coalition.
     """
     if senders <= COMPLETE_UP_TO:
         return senders - 1
-    colluding, gone, allowed = senders // COLLUDING_PART, senders - threshold, exposure_allowed(senders)
     for degree in range(2, senders - 1, 2):
-        needed = local_threshold(senders, degree, threshold)
-        exposed = exposure_bound(senders, degree, colluding, needed) <= allowed
-        whole = split_bound(senders, degree, min(colluding + gone, senders)) <= allowed
-        if exposed and whole and shortfall_bound(senders, degree, gone, needed) <= 2**-RECOVERY_BITS:
+        graph = SparseGraph(senders, degree, threshold)
+        if graph.recovery_bits >= RECOVERY_BITS and graph.privacy_bits(colluding) >= PRIVACY_BITS:
             return degree
     return senders - 1

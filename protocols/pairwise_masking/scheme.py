@@ -26,7 +26,14 @@ from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
 from fgl_secure.protocols.pairwise_masking.claim import claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.graph import COMPLETE_UP_TO, colluding_for, degree_for
+from fgl_secure.protocols.pairwise_masking.graph import (
+    COLLUSION,
+    COMPLETE_UP_TO,
+    SparseGraph,
+    colluding_for,
+    degree_for,
+    part_of,
+)
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.protocols.scheme import SumMachine
@@ -47,18 +54,25 @@ class PairwiseMasking(OneSumScheme):
         degree: neighbours of each sender, even, for those who state their own bounds; None takes everybody for up to
             64 senders, and beyond that what `degree_for` finds.
         keys: how clients agree on keys; all parties must take the same one.
+        dropout: the share of the senders that may drop out, below one half, from which the threshold follows: m less
+            that many, rounded down. The fewer may, the fewer neighbours are enough. None where the threshold says it.
+        collusion: the share of the senders that may pool their views with the aggregator, below one half, for which a
+            sparse graph is made; None takes a tenth. It says nothing where everybody masks with everybody, where
+            `threshold` - 1 may.
         cryptography: from coins, modulus and keys; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
     label: ClassVar[str] = "pairwise-masking"
     summary: ClassVar[str] = "one sum over clients under masks that cancel (Bonawitz et al., CCS 2017)"
-    parameters: ClassVar[tuple[str, ...]] = ("threshold", "degree", "modulus", "keys")
+    parameters: ClassVar[tuple[str, ...]] = ("threshold", "degree", "modulus", "keys", "dropout", "collusion")
 
     threshold: int | None = None
     modulus: int = MERSENNE_61
     degree: int | None = None
     keys: KeyAgreement = field(default_factory=KeyAgreement.best)
+    dropout: float | None = None
+    collusion: float | None = None
     cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
@@ -70,6 +84,13 @@ class PairwiseMasking(OneSumScheme):
             raise InputError(f"threshold must be at least {FEWEST}, or a sum is one term; found {self.threshold}")
         if self.degree is not None and (self.degree < 2 or self.degree % 2):
             raise InputError(f"degree must be even and at least 2; found {self.degree}")
+        for name, share in (("dropout", self.dropout), ("collusion", self.collusion)):
+            if share is not None and not 0 <= share < 0.5:
+                raise InputError(f"{name} must be a share of the senders, at least 0 and below 0.5; found {share}")
+        if self.dropout is not None and self.threshold is not None:
+            raise InputError(f"threshold must follow from dropout where that is given; found {self.threshold}")
+        if self.collusion is not None and self.degree is not None:
+            raise InputError(f"degree must follow from collusion where that is given; found {self.degree}")
         self.keys.check_available()
 
     @property
@@ -79,6 +100,8 @@ class PairwiseMasking(OneSumScheme):
             f"p={self.modulus}" if self.modulus != MERSENNE_61 else "",
             f"threshold={self.threshold}" if self.threshold is not None else "",
             f"degree={self.degree}" if self.degree is not None else "",
+            f"dropout={self.dropout}" if self.dropout is not None else "",
+            f"collusion={self.collusion}" if self.collusion is not None else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
@@ -99,7 +122,9 @@ class PairwiseMasking(OneSumScheme):
         """What holds for so many senders."""
         threshold, degree = self.threshold_for(clients), self.degree_for(clients)
         colluding = colluding_for(clients, degree, threshold)
-        return claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=degree < clients - 1)
+        sparse = degree < clients - 1
+        graph = SparseGraph(clients, degree, threshold) if sparse else None
+        return claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
 
     @property
     def public(self) -> PublicParameters:
@@ -117,12 +142,16 @@ class PairwiseMasking(OneSumScheme):
             InputError: there are fewer than two senders, or the threshold is not above half of them, so that a lying
                 aggregator could have one half open one secret of a sender and the other half the other.
         """
-        return threshold_of(self.threshold, clients, clients // 2 + 1)
+        chosen = self.threshold
+        if self.dropout is not None:
+            chosen = max(clients - part_of(self.dropout, clients), FEWEST)
+        return threshold_of(chosen, clients, clients // 2 + 1)
 
     def degree_for(self, clients: int) -> int:
         """Neighbours of each of so many senders."""
         if self.degree is None:
-            return degree_for(clients, self.threshold_for(clients))
+            colluding = part_of(COLLUSION if self.collusion is None else self.collusion, clients)
+            return degree_for(clients, self.threshold_for(clients), colluding)
         return min(self.degree, clients - 1)
 
     def plan_for(self, topology: Topology, session: bytes, words: int | None = None) -> MaskingPlan:

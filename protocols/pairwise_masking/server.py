@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.crypto.counter_mode import add_words
 from fgl_secure.crypto.cryptography import Cryptography, Mask, Partner
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
@@ -30,6 +31,7 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
+ALL_BITS = np.int64(-1)
 PHASES: Mapping[Phase, Stage] = {
     Phase.KEYS: Stage.KEYS,
     Phase.DRAW: Stage.DRAW,
@@ -66,6 +68,7 @@ class Server(OneSumServer):
         self._pledged = np.zeros(n if self._plan.sparse else 0, dtype=np.bool_)
         self._pledges, self._nonces = np.zeros((2, len(self._pledged), COMMITMENT_BYTES), dtype=np.uint8)
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
+        self._points = set[bytes]()
         self._given = np.zeros((n, k), dtype=np.bool_)
         self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
         self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
@@ -106,12 +109,10 @@ class Server(OneSumServer):
             keys = sealing[row].tobytes(), mask[row].tobytes()
             if not all(map(c.usable, keys)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
-            here = self._here.answered
-            before = np.concatenate([self._sealing[here], self._mask[here]])[:, :PUBLIC_KEY_BYTES]
-            points = [key[row, :PUBLIC_KEY_BYTES] for key in (sealing, mask)]
-            same = [(before == point).all(axis=1).any() for point in points]
-            if any(same) or np.array_equal(points[0], points[1]):
+            points = {key[:PUBLIC_KEY_BYTES] for key in keys}
+            if len(points) < len(keys) or points & self._points:
                 raise ProtocolError(f"keys must all differ; found one from client {client} that was published before")
+            self._points |= points
             self._sealing[client], self._mask[client], self._signature[client] = sealing[row], mask[row], signature[row]
             if pledges is not None:
                 self._pledges[client] = pledges[row]
@@ -160,7 +161,7 @@ class Server(OneSumServer):
         fields: dict[str, Array] = {"listed": there}
         fields |= {name: np.broadcast_to(value, (len(who), *value.shape)) for name, value in drawn.items()}
         for name, keys in (("sealing", self._sealing), ("mask", self._mask), ("signature", self._signature)):
-            fields[name] = keys[who] * there[..., None]
+            fields[name] = _only(keys[who], there)
         out = []
         if terms.split:
             by_receiver = np.broadcast_to(self._receiver[:-1], (len(who), len(self._receiver) - 1))
@@ -223,7 +224,7 @@ class Server(OneSumServer):
         asked = shared & (told.sum(axis=1) + 1 >= self._plan.needed)
         self._here.require(int(asked.sum()), f"have {self._plan.needed} clients that shared in their circles")
         self._told = told & asked[:, None]
-        boxes = self._boxes[near[asked], circles.back[asked]] * told[asked][..., None]
+        boxes = _only(self._boxes[near[asked], circles.back[asked]], told[asked])
         self._boxes[:] = 0
         fields: dict[str, Array] = {"told": told[asked], "boxes": boxes}
         if self._crypto.wrapped_bytes:
@@ -252,7 +253,10 @@ class Server(OneSumServer):
         wrapped = self._wrapped_with(messages)
 
         def hear(row: int, client: int) -> None:
-            self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            if self._tapes:
+                self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+            else:
+                add_words(self._total, vectors[row], ALL_BITS, field.modulus, negative=False)
             self._for_receiver[client] = wrapped[row]
 
         return hear
@@ -286,7 +290,7 @@ class Server(OneSumServer):
         circles, voted = self._circles, self._here.answered
         near = circles.near
         cast = self._told & (self._asked[near] == Ask.SELF_MASK) & voted[near]
-        votes = self._votes[near[voted], circles.back[voted]] * cast[voted][..., None]
+        votes = _only(self._votes[near[voted], circles.back[voted]], cast[voted])
         self._here.go(Stage.OPENING, voted)
         return [self._to_clients(Phase.UNMASKING, voted, {"cast": cast[voted], "votes": votes})]
 
@@ -369,7 +373,7 @@ class Server(OneSumServer):
                 f"{self._plan.needed} shares are needed to unmask client {short[0]} in stage {Stage.OPENING.name} "
                 f"({Stage.OPENING:d}); found {found[short[0]]}"
             )
-        return self._plan.sharing.open_each(shares, there, circles.all, wanted.tolist(), self._coins)
+        return self._plan.sharing.open_each(shares, there, circles.all, wanted, self._coins)
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
@@ -388,5 +392,14 @@ class Server(OneSumServer):
         self._nonces = arrays["nonces"]
         self._mask, self._given, self._boxes = arrays["mask"], arrays["given"], arrays["boxes"]
         self._wrapped = arrays["wrapped"]
+        there = self._here.answered  # keys are compared while they come
+        self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for key in (*self._sealing[there], *self._mask[there])}
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]
+
+
+def _only(rows: Array, there: Flags) -> Array:
+    """The rows [m, k, ...] that are there, bool [m, k], and zeros for the others; the caller gives them up."""
+    if not there.all():
+        rows[~there] = 0
+    return rows

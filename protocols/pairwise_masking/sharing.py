@@ -10,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
+from fgl_secure.algebra.interpolation import values_at
 from fgl_secure.coins import Coins
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+AT_ONCE = 1024
+"""Secrets that are opened together: their shares are copied side by side."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,15 @@ class Sharing:
     @cached_property
     def _matrix(self) -> NDArray[np.int64]:
         return self.code.encoding_matrix
+
+    @cached_property
+    def _points(self) -> Ids:
+        return np.array(self.code.alphas, dtype=np.int64)
+
+    @property
+    def _secret(self) -> int:
+        """The point at which a polynomial has the secret."""
+        return self.code.betas[0]
 
     def share(self, secrets: Elements, coins: Elements, holders: Ids) -> Elements:
         """Shares for some holders.
@@ -70,15 +83,19 @@ class Sharing:
         return np.asarray(decoded.blocks[0], dtype=np.int64)
 
     def open_each(
-        self, shares: Elements, there: Flags, circles: Ids, owners: Sequence[int], coins: Coins | None
+        self, shares: Elements, there: Flags, circles: Ids, owners: Ids, coins: Coins | None
     ) -> dict[int, Elements]:
-        """The secrets of some owners; those with the same holders at one time.
+        """The secrets of some owners, all at one time.
+
+        A polynomial through the first shares that as many others agree with as `open` would leave uncorrected is the
+        one that `open` finds: two of them would differ at more points. So holders whose shares disagree are asked last
+        in a second go, and only what is left then is searched for errors, one owner at a time.
 
         Args:
             shares: elements [*batch, n, k, w], by owner and place of the holder in its circle.
-            there: bool [n, k], which are there.
+            there: bool [n, k], which are there; `needed` of each owner at least.
             circles: int64 [n, k], holders, by owner.
-            owners: whose secrets are wanted.
+            owners: int64 [m], whose secrets are wanted.
             coins: see `open`.
 
         Returns:
@@ -88,12 +105,53 @@ class Sharing:
             NotEnoughShares: a secret has fewer shares than it needs.
             TooManyErrors: shares contradict each other.
         """
-        alike: dict[tuple[int, ...], list[int]] = {}
-        for owner in owners:
-            alike.setdefault(tuple(circles[owner, there[owner]].tolist()), []).append(owner)
         found: dict[int, Elements] = {}
-        for holders, same in alike.items():
-            rows = np.stack([np.compress(there[owner], shares[..., owner, :, :], axis=-2) for owner in same], axis=-3)
-            opened = self.open(np.moveaxis(rows, -2, 0), list(holders), coins)
-            found.update((owner, opened[..., at, :]) for at, owner in enumerate(same))
+        left, wrong = np.asarray(owners, dtype=np.int64), np.zeros(self.clients, dtype=np.bool_)
+        for _ in range(2):
+            parts = [left[start : start + AT_ONCE] for start in range(0, len(left), AT_ONCE)]
+            after = [self._open_agreeing(shares, there, circles, part, wrong, found, coins) for part in parts]
+            left = np.concatenate([left[:0], *after])
+        for owner in left.tolist():
+            rows = np.compress(there[owner], shares[..., owner, :, :], axis=-2)
+            found[owner] = self.open(np.moveaxis(rows, -2, 0), circles[owner, there[owner]].tolist(), coins)
         return found
+
+    def _open_agreeing(
+        self,
+        shares: Elements,
+        there: Flags,
+        circles: Ids,
+        owners: Ids,
+        wrong: Flags,
+        found: dict[int, Elements],
+        coins: Coins | None,
+    ) -> Ids:
+        """Opens what enough shares agree on; the owners that are left.
+
+        Args:
+            shares: see `open_each`.
+            there: see `open_each`.
+            circles: see `open_each`.
+            owners: see `open_each`.
+            wrong: bool [n], holders that are asked last; those whose shares disagree are noted.
+            found: takes what is opened.
+            coins: see `open`.
+        """
+        counts = there[owners].sum(axis=1)
+        short, owners, counts = (
+            owners[counts < self.needed],
+            owners[counts >= self.needed],
+            counts[counts >= self.needed],
+        )
+        order = np.argsort(2 * ~there[owners] + wrong[circles[owners]], axis=1, kind="stable")
+        holders = np.take_along_axis(circles[owners], order, axis=1)
+        picked = shares.reshape(-1, *shares.shape[-3:])[:, owners[:, None], order]
+        values = np.moveaxis(picked, 0, 2).reshape(*order.shape, -1)
+        self.field.elements(values)  # raises where they are none
+        opened, off = values_at(self.field, self._points[holders], counts, values, self.needed, self._secret)
+        most = np.zeros_like(counts) if coins is None else (counts - self.needed) // 2
+        agreed = off.sum(axis=1) <= most
+        wrong[holders[agreed[:, None] & off]] = True
+        for at in np.flatnonzero(agreed).tolist():
+            found[int(owners[at])] = opened[at].reshape(*shares.shape[:-3], shares.shape[-1])
+        return np.concatenate([short, owners[~agreed]])

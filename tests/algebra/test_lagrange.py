@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.algebra import LagrangeCode, PrimeField, lagrange_matrix
+from fgl_secure.algebra.interpolation import values_at
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import FieldRangeError, InputError, NotEnoughShares
 from tests.strategies import elements, prime_fields
@@ -47,6 +48,39 @@ def test_matrix_evaluates_the_interpolated_polynomial(data: st.DataObject, field
     values = [value_at(polynomial, x, p) for x in nodes]
     expected = [value_at(polynomial, x, p) for x in at]
     assert field.combine(lagrange_matrix(field, nodes, at), values).tolist() == expected
+
+
+def test_nodes_that_are_one_are_refused() -> None:
+    """No polynomial has two values at one point."""
+    with pytest.raises(InputError, match="nodes must be distinct; found 1 twice"):
+        lagrange_matrix(SMALL, [1, 2, 1], [3])
+
+
+@given(st.data(), prime_fields(smallest=5), st.integers(0, 2**32))
+def test_many_polynomials_are_evaluated_through_points_of_their_own(
+    data: st.DataObject, field: PrimeField, seed: int
+) -> None:
+    """Their values are those of Horner's rule, and points that are off are named, whatever is behind the last."""
+    p, rng = field.modulus, np.random.default_rng(seed)
+    most = min(7, p)
+    dimension = data.draw(st.integers(1, most))
+    count, width = data.draw(st.integers(0, 70)), data.draw(st.integers(1, 3))
+    points = np.array([rng.choice(min(p, 1000), most, replace=False) for _ in range(count)], dtype=np.int64)
+    points = points.reshape(count, most)
+    counts = rng.integers(dimension, most + 1, count)
+    polynomials = rng.integers(0, p, (count, width, dimension))
+    values = np.array(
+        [[[value_at(f.tolist(), int(x), p) for f in some] for x in row]
+         for some, row in zip(polynomials, points, strict=True)],
+        dtype=np.int64,
+    ).reshape(count, most, width)  # fmt: skip
+    lies = np.arange(most) >= dimension
+    lies = lies & (rng.random((count, most)) < 0.3)
+    values[lies, rng.integers(0, width)] += 1
+    at = int(rng.integers(0, p))
+    found, off = values_at(field, points, counts, values % p, dimension, at)
+    assert found.tolist() == [[value_at(f.tolist(), at, p) for f in some] for some in polynomials]
+    assert np.array_equal(off, lies & (np.arange(most) < counts[:, None]))
 
 
 @given(st.data(), codes())

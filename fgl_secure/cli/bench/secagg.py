@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import typing
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -14,20 +15,22 @@ from typing import Any
 
 import numba
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
 from fgl_secure.cli.bench.pieces import COPY, Part, Piece, Pieces, copied
-from fgl_secure.cli.bench.secagg_round import Round, timed_round
+from fgl_secure.cli.bench.secagg_round import Round, round_alone, timed_round
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
 from fgl_secure.crypto.prg import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
+from fgl_secure.threads import threads_for
 
 CLIENTS: tuple[int, ...] = (10, 50, 100, 200)
 LENGTH, BOUND = 10**6, 2**27
 """A million parameters of magnitude up to 8 with 24 bits behind the binary point."""
-IN_FULL: Mapping[str, int] = {"plaintext": 200, "pairwise-masking": 100, "lightsecagg": 10, "ckks-shared-key": 10}
-"""Up to so many clients a round is run at its full length; beyond, at two shorter ones."""
+IN_FULL: Mapping[str, int] = {"plaintext": 200, "pairwise-masking": 100, "lightsecagg": 100, "ckks-shared-key": 100}
+"""Up to so many clients a round is run at its full length; beyond, at two shorter ones, and its row says so."""
 REPEATS: Mapping[str, int] = {"plaintext": 3}
 """Rounds of which the median counts, where others are held against it."""
 SHARES_OF_LENGTH = (50, 10)
@@ -36,9 +39,19 @@ GONE: Mapping[int, str] = {0: "", 1: ", 10 % drop out", 3: ", 30 % drop out"}
 """Tenths of the clients that vanish after they have shared their keys."""
 MASKS = 10
 """Of nine neighbours, and a client's own."""
-MASKS_BOUND, ROUND_BOUND = 5.0, 6.0
+MASKS_BOUND, ROUND_BOUND, STREAMS_BOUND = 5.0, 6.0, 4.0
+STREAM_PIECE = 2**16
+"""Bytes of a key stream made at a time where nothing is done with them."""
+MANY: tuple[tuple[str, int, int], ...] = (
+    ("pairwise-masking[dropout=0.2]", 1000, 100_000),
+    ("pairwise-masking[x25519,dropout=0.2]", 10_000, 10_000),
+)
+"""Rounds of many clients: scheme, clients, parameters."""
+MANY_SECONDS, SERVER_SECONDS, MANY_GIB = 90.0, 5.0, 2.0
+""".. which the first should take, all parties and the server alone, and the memory that the last may."""
 ROUND_CLIENTS = 100
 """Of the round that is held against the plain sum; one of CLIENTS."""
+_POWERS: Mapping[int, str] = {MERSENNE_61: "2^61 - 1", MERSENNE_31: "2^31 - 1"}
 FLOWER_RANGE = 2**32
 """Flower's default modulus of masked parameters."""
 
@@ -46,7 +59,31 @@ FLOWER_RANGE = 2**32
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Masks, then rounds of every scheme."""
     rounds = {f"{name}, {n} clients": partial(_rounds, name, n) for name in names("server") for n in CLIENTS}
-    return {COPY: copied(), "masks": _masks, **rounds}
+    many = {_many_name(*each): partial(_many, *each) for each in MANY}
+    return {COPY: copied(), "masks": _masks, **many, **rounds}
+
+
+def _cores() -> int:
+    """Those that loops over masks may take."""
+    return threads_for(LENGTH * MASKS, numba.get_num_threads())
+
+
+def _many_name(name: str, clients: int, length: int) -> str:
+    return f"{name}, {clients:,} clients of {length:,} parameters"
+
+
+def _many(name: str, clients: int, length: int) -> Piece:
+    """A round on all cores, in a process of its own."""
+    found, what = round_alone(name, clients, length, BOUND), _many_name(name, clients, length)
+    moved = f"{found.up / 1e6:.2f} MB up, {found.down / 1e6:.2f} MB down a client"
+    neighbours = typing.cast("PairwiseMasking", server_scheme(name)).degree_for(clients)
+    told = (
+        _once(f"{what}, {neighbours} neighbours: {moved}; by the clock, cores: {_cores()}", found.wall),
+        _once("  processor time of all parties", found.seconds),
+        _once("  of which keys and shares", found.agreement),
+        _once("  of which the server's", found.server),
+    )
+    return Piece(told, costs=asdict(found))
 
 
 def _rounds(name: str, clients: int) -> Piece:
@@ -74,7 +111,8 @@ def _round(name: str, clients: int, gone: int) -> Round:
 
 def _lines(name: str, clients: int, gone: int, found: Round) -> Iterator[Timing]:
     moved = f"{found.up / 1e6:.2f} MB up, {found.down / 1e6:.2f} MB down a client"
-    part = "" if clients <= IN_FULL[name] else f", from {LENGTH // SHARES_OF_LENGTH[1]:,} parameters"
+    short, long = (LENGTH // parts for parts in SHARES_OF_LENGTH)
+    part = "" if clients <= IN_FULL[name] else f", EXTRAPOLATED from rounds of {short:,} and {long:,} parameters"
     yield _once(f"{name}, {clients} clients{GONE[gone]}: {moved}{part}; one core", found.seconds)
     if not gone and found.agreed > 0:
         yield _once("  of which keys and shares", found.agreement)
@@ -85,22 +123,52 @@ def _once(name: str, seconds: float) -> Timing:
 
 
 def _masks() -> Piece:
-    keys = [os.urandom(32) for _ in range(MASKS)]
+    keys, cores = [os.urandom(32) for _ in range(MASKS)], _cores()
     flower, whose, items = _flower(), f"{MASKS} masks of {LENGTH:,}", MASKS * LENGTH
-    ours = f"{whose} from 256-bit seeds, expanded and added modulo"
-    wide = measure(_ours(keys, MERSENNE_61), f"{ours} 2^61 - 1", items=items)
-    narrow = measure(_ours(keys, MERSENNE_31), f"{ours} 2^31 - 1", items=items)
+    alone = measure(_streams(keys), f"{whose}, their key streams alone, 8 bytes an element, cores: 1", items=items)
+    ours = {
+        (modulus, threads): measure(
+            _ours(keys, modulus, threads),
+            f"{whose} from 256-bit seeds, expanded and added modulo {_POWERS[modulus]}, cores: {threads}",
+            items=items,
+        )
+        for modulus in _POWERS
+        for threads in sorted({1, cores})
+    }
+    found = [*ours.values()]
     if flower is None:
-        return Piece((wide, narrow), tuple(_mask_figures(wide, narrow, None)))
+        return Piece((alone, *found), tuple(_mask_figures(ours, None)))
     theirs = f"{whose} from 32-bit seeds, {flower.name}, expanded"
     added = measure(flower.added(keys), f"{theirs} and added modulo 2^32", items=items)
-    alone = measure(flower.expanded(keys), f"{theirs} alone", items=items)
-    return Piece((wide, narrow, added, alone), tuple(_mask_figures(wide, narrow, added)))
+    expanded = measure(flower.expanded(keys), f"{theirs} alone", items=items)
+    return Piece((alone, *found, added, expanded), tuple(_mask_figures(ours, added)))
 
 
-def _ours(keys: list[bytes], modulus: int) -> Callable[[], object]:
+def _ours(keys: list[bytes], modulus: int, threads: int) -> Callable[[], object]:
     total, signs = np.zeros(LENGTH, dtype=np.int64), [1 if i % 2 else -1 for i in range(len(keys))]
-    return lambda: add_masks(total, keys, signs, modulus)
+
+    def work() -> None:
+        before = numba.get_num_threads()
+        numba.set_num_threads(threads)
+        try:
+            add_masks(total, keys, signs, modulus)
+        finally:
+            numba.set_num_threads(before)
+
+    return work
+
+
+def _streams(keys: list[bytes]) -> Callable[[], object]:
+    """Nothing but AES-256 in counter mode, into a buffer that stays in cache."""
+    zeros, buffer = bytes(STREAM_PIECE), bytearray(STREAM_PIECE + 16)
+
+    def work() -> None:
+        for key in keys:
+            cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+            for _ in range(8 * LENGTH // STREAM_PIECE):
+                cipher.update_into(zeros, buffer)
+
+    return work
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +205,19 @@ def _flower() -> _Flower | None:
     return _Flower(name, masks.pseudo_rand_gen, sums.parameters_addition, sums.parameters_subtraction)
 
 
-def _mask_figures(wide: Timing, narrow: Timing, flower: Timing | None) -> Iterator[Figure]:
-    for ours, field, more in (
-        (narrow, "modulo 2^31 - 1", ""),
-        (wide, "modulo 2^61 - 1, the default, twice as many bits as Flower's", ", 8 bytes an element"),
-    ):
-        value = None if flower is None else flower.median / ours.median
-        note = "Flower is not installed"
+def _mask_figures(ours: Mapping[tuple[int, int], Timing], flower: Timing | None) -> Iterator[Figure]:
+    cores = max(threads for _, threads in ours)
+    for modulus, size in ((MERSENNE_31, 4), (MERSENNE_61, 8)):
+        mine, default = ours[modulus, cores], ", the default, twice as many bits as Flower's" * (size == 8)
+        name = f"masks: time of Flower's SecAgg+ over ours modulo {_POWERS[modulus]}{default}, cores: {cores}"
+        value, note = None, "Flower is not installed"
         if flower is not None:
-            size = 8 if more else 4
-            rate = size * ours.items / ours.median / 1e9
-            note = f"limited by the key stream of AES-256 on one core: {rate:.1f} GB/s with all that follows it{more}"
-        yield Figure(f"masks: time of Flower's SecAgg+ over ours {field}", value, Side.AT_LEAST, MASKS_BOUND, note)
+            rate, value = size * mine.items / mine.median / 1e9, flower.median / mine.median
+            one = flower.median / ours[modulus, 1].median
+            note = (
+                f"limited by the key stream of AES-256: {rate:.1f} GB/s with all that follows it; {one:.2f} on one core"
+            )
+        yield Figure(name, value, Side.AT_LEAST, MASKS_BOUND, note)
 
 
 def _round_figures(found: Pieces) -> Iterator[Figure]:
@@ -156,8 +225,25 @@ def _round_figures(found: Pieces) -> Iterator[Figure]:
     secured, plain = (Round(**found[f"{name}, {n} clients"].costs) for name in ("pairwise-masking", "plaintext"))
     name = f"round of pairwise masking for {n} clients over plain sum plus key agreement"
     value = secured.seconds / (plain.seconds + secured.agreement)
-    note = _limit(n, secured, found["masks"].timings[0], found[COPY].timings[0])
+    streams, masks = found["masks"].timings[:2]
+    note = _limit(n, secured, masks, found[COPY].timings[0])
     yield Figure(name, value, Side.AT_MOST, ROUND_BOUND, note)
+    each = PairwiseMasking().degree_for(n) + 1
+    alone = (n * each + n) * streams.median / MASKS  # the server takes everybody's own mask away
+    name = f"round of pairwise masking for {n} clients over its {n * each + n:,} key streams alone, one core"
+    yield Figure(name, secured.seconds / alone, Side.AT_MOST, STREAMS_BOUND, note)
+    yield from _many_figures(found)
+
+
+def _many_figures(found: Pieces) -> Iterator[Figure]:
+    first, last = MANY[0], MANY[-1]
+    whole, most = (Round(**found[_many_name(*each)].costs) for each in (first, last))
+    note = f"keys and shares are {whole.agreement / whole.seconds:.0%} of {whole.seconds:.1f} s of processor time"
+    yield Figure(f"seconds of {_many_name(*first)}, by the clock", whole.wall, Side.AT_MOST, MANY_SECONDS, note)
+    name = f"seconds of the server's among {_many_name(*first)}"
+    yield Figure(name, whole.server, Side.AT_MOST, SERVER_SECONDS, "keys and boxes are passed on, and shares opened")
+    name = f"GiB of memory for all parties of {_many_name(*last)}"
+    yield Figure(name, most.peak / 2**30, Side.AT_MOST, MANY_GIB, "what clients and server hold between stages")
 
 
 def _limit(clients: int, secured: Round, masks: Timing, copy: Timing) -> str:

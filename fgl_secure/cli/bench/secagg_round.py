@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +18,7 @@ from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Directory, Messages, OwnDraws, Phase, Role, Step
 from fgl_secure.runtime.simulate import SILENT_TURNS
+from fgl_secure.schemes import server_scheme
 
 Ids = NDArray[np.int64]
 
@@ -22,6 +26,9 @@ SESSION, STEP = bytes(16), Step(0)
 EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 """What passes before vectors are asked for."""
 TENTHS = 10
+FEWEST_CLIENTS = 10
+"""Of a round that compiles what is compiled at the first call."""
+KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,9 @@ class Round:
         rest: seconds from then on.
         up: bytes that a client sends, mean of those that stayed to the end.
         down: bytes that it gets.
+        server: seconds of all these that the server takes.
+        wall: seconds by the clock.
+        peak: bytes of memory that the process held at most; 0 where other work was done in it.
     """
 
     agreement: float
@@ -42,6 +52,9 @@ class Round:
     rest: float
     up: float
     down: float
+    server: float = 0.0
+    wall: float = 0.0
+    peak: int = 0
 
     @property
     def seconds(self) -> float:
@@ -66,7 +79,8 @@ class Round:
         agreement = along(self.agreement, other.agreement) if grows else self.agreement
         agreed = round(along(self.agreed, other.agreed))
         rest, up, down = along(self.rest, other.rest), along(self.up, other.up), along(self.down, other.down)
-        return Round(agreement, agreed, rest, up, down)
+        server, wall = along(self.server, other.server), along(self.wall, other.wall)
+        return Round(agreement, agreed, rest, up, down, server, wall)
 
 
 def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int = 0) -> Round:
@@ -84,7 +98,7 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
     many = clients * gone // TENTHS
     silent = silos[[place * clients // many for place in range(many)]]
     vector = np.arange(length, dtype=np.int64) % (2 * bound + 1) - bound
-    began = time.process_time()
+    began, clock = time.process_time(), time.perf_counter()
     draws = OwnDraws(SystemCoins())
     (leader,) = scheme.machines(topology, SESSION, draws, parties.ids(Role.SERVER))
     leader.begin(STEP)
@@ -103,7 +117,21 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
     assert stayed is not None, "and says whose vectors are in it"
     assert (total[0] == vector * len(stayed)).all(), "a round that is timed is exact"
     up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.sent, meter.got))
-    return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down)
+    wall = time.perf_counter() - clock
+    return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down, meter.server, wall)
+
+
+def round_alone(name: str, clients: int, length: int, bound: int) -> Round:
+    """A round of a scheme, by its name, in a process of its own, whose memory is measured; compiled loops are warm."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_round_here, name, clients, length, bound).result()
+
+
+def _round_here(name: str, clients: int, length: int, bound: int) -> Round:
+    scheme = server_scheme(name)
+    timed_round(scheme, FEWEST_CLIENTS, length, bound)
+    found = timed_round(scheme, clients, length, bound)
+    return replace(found, peak=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * KIB)
 
 
 @dataclass(slots=True)
@@ -114,6 +142,7 @@ class _Meter:
         began: seconds that were spent before.
         seconds: of processor time, before vectors are asked for (True) and from then on.
         agreed: bytes that pass until then, all together.
+        server: seconds of the server's.
         sent: bytes by client.
         got: bytes by client.
     """
@@ -121,6 +150,7 @@ class _Meter:
     began: float
     seconds: dict[bool, float] = field(default_factory=dict)
     agreed: int = 0
+    server: float = 0.0
     sent: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     got: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _early: bool = True
@@ -139,20 +169,25 @@ class _Meter:
                 self._early = self._early and messages.phase in EARLY
                 said = True
                 self._count(messages, self.sent, messages.senders)
+                heard = time.process_time()
                 leader.take(messages)
+                self.server += time.process_time() - heard
             self._lap(start)
         return said
 
     def down(self, leader: SumMachine, members: Sequence[SumMachine]) -> bool:
         """A turn of the server; whether it had anything to say."""
-        said, asked, start = False, False, time.process_time()
+        said, asked, start, others = False, False, time.process_time(), 0.0
         for messages in leader.turn():
             said, asked = True, asked or messages.phase is Phase.SECRET_SHARES
             self._count(messages, self.got, messages.receivers)
+            told = time.process_time()
             for member in members:
                 mine = np.isin(messages.receivers, member.parties)
                 if mine.any():
                     member.take(messages.rows(mine))
+            others += time.process_time() - told
+        self.server += time.process_time() - start - others
         self._lap(start)
         self._early = self._early and not asked  # what clients do next is to make their vectors
         return said

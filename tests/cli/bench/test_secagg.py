@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,10 @@ from fgl_secure.cli.bench.timing import Report, verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
 
-SMALL = {
+SMALL: dict[str, Any] = {
     "CLIENTS": (4, 10), "LENGTH": 2000, "IN_FULL": dict.fromkeys(names("server"), 4), "SHARES_OF_LENGTH": (20, 4),
     "ROUND_CLIENTS": 10,
+    "MANY": (("pairwise-masking[dropout=0.2]", 70, 300), ("pairwise-masking[x25519,dropout=0.2]", 80, 200)),
 }  # fmt: skip
 
 
@@ -40,30 +42,53 @@ def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> 
                 (line,) = [name for name in told if name.startswith(f"{scheme}, {clients} clients{gone}: ")]
                 assert "MB up" in line
                 assert "MB down a client" in line
-                assert ("from 500 parameters" in line) == (clients == 10)
+                assert ("EXTRAPOLATED from rounds of 100 and 500 parameters" in line) == (clients == 10)
     assert all(0 < timing.least <= timing.median <= timing.most for timing in report.timings)
 
 
 def test_figures_have_their_bounds_and_say_what_limits_them(report: Report) -> None:
-    """Masks against Flower's in two fields, and a round against the plain sum; a miss is explained."""
-    assert [figure.bound for figure in report.figures] == [5.0, 5.0, 6.0]
+    """Masks against Flower's in two fields, rounds against plain sums and key streams, and rounds of many clients."""
+    assert [figure.bound for figure in report.figures] == [5.0, 5.0, 6.0, 4.0, 90.0, 5.0, 2.0]
     for figure in report.figures:
         assert figure.value is None or figure.value > 0
-        assert "limited by" in figure.note or figure.value is None
+        assert figure.note
         assert figure.reached in (None, "NOT reached" not in verdict(figure))
     assert f"limited by {PairwiseMasking().degree_for(10) + 1} masks a client" in report.figures[2].note
 
 
-def test_the_round_is_held_against_plain_sum_and_key_agreement() -> None:
-    """The figure is the secured round over the sum of both."""
-    some = Piece((bench_secagg._once("masks", 0.02),))
+def test_rounds_of_many_clients_say_what_they_took(report: Report) -> None:
+    """By the clock and by the processor, the server's part, the neighbours, and the memory of a process of its own."""
+    told = [timing.name for timing in report.timings]
+    for name, clients, length in SMALL["MANY"]:
+        neighbours = server_scheme(name).degree_for(clients)  # type: ignore[attr-defined]
+        (at,) = [
+            i for i, line in enumerate(told) if line.startswith(f"{name}, {clients} clients of {length} parameters")
+        ]
+        assert f"{neighbours} neighbours" in told[at]
+        whole, _, server = (report.timings[at + i].median for i in (1, 2, 3))
+        assert 0 < server < whole
+    assert 0.05 < report.figures[-1].value < 2  # type: ignore[operator]
+
+
+def test_the_round_is_held_against_plain_sum_key_agreement_and_key_streams() -> None:
+    """The figures are the secured round over the sum of both, and over as many streams as it has masks."""
+    some = Piece((bench_secagg._once("streams", 0.01), bench_secagg._once("masks", 0.02)))
+    many = {
+        bench_secagg._many_name(*each): Piece(
+            costs=asdict(Round(60.0, 0, 20.0, 1.0, 1.0, server=4.0, wall=50.0, peak=2**30))
+        )
+        for each in bench_secagg.MANY
+    }
     found = {
         "pairwise-masking, 100 clients": Piece(costs=asdict(Round(2.0, 0, 28.0, 1.0, 1.0))),
         "plaintext, 100 clients": Piece(costs=asdict(Round(0.0, 0, 3.0, 1.0, 1.0))),
     }
-    (figure,) = bench_secagg._round_figures({**found, "masks": some, COPY: some})
+    found |= many
+    figure, streams, *rest = bench_secagg._round_figures({**found, "masks": some, COPY: some})
     assert figure.value == 6.0
     assert figure.reached
+    assert streams.value == pytest.approx(30 / (0.001 * 100 * (74 + 1 + 1)))
+    assert [other.value for other in rest] == [50.0, 4.0, 1.0]
 
 
 @pytest.mark.skipif(find_spec("flwr") is None, reason="Flower is not installed")
@@ -76,7 +101,7 @@ def test_flower_is_named_with_its_version(report: Report) -> None:
 
 def test_without_flower_the_rest_is_measured_and_the_lack_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where Flower isn't installed its ratios are missing, with the reason."""
-    for name, value in {**SMALL, "CLIENTS": (4,), "ROUND_CLIENTS": 4}.items():
+    for name, value in {**SMALL, "CLIENTS": (4,), "ROUND_CLIENTS": 4, "MANY": SMALL["MANY"][:1]}.items():
         monkeypatch.setattr(bench_secagg, name, value)
     monkeypatch.setattr(bench_secagg, "find_spec", lambda _: None)
     found = bench_secagg.PART.run()

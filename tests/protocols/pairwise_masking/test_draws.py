@@ -13,7 +13,7 @@ from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.drawing import Draw, digest_of_keys, pledge_of
 from fgl_secure.runtime import Phase, decode
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws
@@ -152,8 +152,7 @@ def same_circle_without_one(sent: Sent, run: Sum) -> bytes:
     fields = decode(sent.data, SESSION).fields
     gone = sent.receiver % N  # the next one
     revealed = fields["revealed"][0] & (np.arange(N) != gone)
-    pledges = Pledges(machine._pledged[0], machine._pledges[0])
-    seed = Draw(pledges, revealed, fields["digests"][0], fields["nonces"][0]).seed
+    seed = Draw(machine._pledges(0), revealed, fields["digests"][0], fields["nonces"][0]).seed
     circle = machine._plan.circles(NOW, seed).all[sent.receiver - 1]
     publics = [run.machines[v + 1]._published(0) for v in circle.tolist()]  # type: ignore[attr-defined]
     sealing, mask = (np.stack([np.frombuffer(keys[at], dtype=np.uint8) for keys in publics]) for at in (0, 1))
@@ -195,8 +194,7 @@ def grinding(clients: type[Clients]) -> tuple[dict[int, str], Clients]:
 
 def draw_of(machine: Clients, fields: Fields) -> Draw:
     """As a client is told it."""
-    pledges = Pledges(machine._pledged[0], machine._pledges[0])
-    return Draw(pledges, fields["revealed"], fields["digests"], fields["nonces"])
+    return Draw(machine._pledges(0), fields["revealed"], fields["digests"], fields["nonces"])
 
 
 def ground(machine: Clients, fields: Fields) -> Fields:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+import re
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -13,24 +15,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
+from scipy import stats
 
+from fgl_secure import SecureAggregator
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
+from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, TooFewClientsError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.claim import claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges
 from fgl_secure.protocols.pairwise_masking.graph import (
-    COLLUDING_PART,
     COMPLETE_UP_TO,
-    RECOVERY_BITS,
     Neighbours,
+    SparseGraph,
     colluding_for,
     degree_for,
-    exposure_allowed,
     exposure_bound,
     freedom_bits,
     local_threshold,
@@ -39,6 +43,7 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 )
 from fgl_secure.protocols.pairwise_masking.server import Server
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
+from fgl_secure.schemes import server_scheme
 from tests.protocols.one_sum.rounds import (
     NEVER,
     NOW,
@@ -131,9 +136,8 @@ def test_a_degree_of_ones_own_claims_what_its_bounds_say() -> None:
     assert colluding == colluding_for(100, 60, 80) > 10
     worst = 1 + 99 + 4851 + 156_849 + 3_764_376  # graphs to choose among, without up to four of the others' nonces
     assert freedom_bits(100) == pytest.approx(np.log2(worst))
-    assert worst * exposure_bound(100, 60, colluding, needed) <= 2**-40
-    assert worst * split_bound(100, 60, colluding + 20) <= 2**-40
-    above = max(exposure_bound(100, 60, colluding + 1, needed), split_bound(100, 60, colluding + 21))
+    assert worst * (exposure_bound(100, 60, colluding, needed) + split_bound(100, 60, colluding + 20)) <= 2**-40
+    above = exposure_bound(100, 60, colluding + 1, needed) + split_bound(100, 60, colluding + 21)
     assert worst * above > 2**-40
 
 
@@ -151,11 +155,17 @@ def test_a_ring_is_a_regular_graph(senders: int, data: st.DataObject) -> None:
         graph = Neighbours.complete(2)
     else:
         graph = Neighbours.ring(order, 2 * data.draw(st.integers(1, (senders - 1) // 2)))
-    assert (graph.adjacent == graph.adjacent.T).all()
-    assert not graph.adjacent.diagonal().any()
-    assert (graph.adjacent.sum(axis=1) == graph.degree).all()
-    back = graph.table[graph.table, graph.places]
-    assert (back == np.arange(senders)[:, None]).all()
+    adjacent = adjacency(graph)
+    assert (adjacent == adjacent.T).all()
+    assert not adjacent.diagonal().any()
+    assert (adjacent.sum(axis=1) == graph.degree).all()
+
+
+def adjacency(graph: Neighbours) -> NDArray[np.bool_]:
+    """Who is whose neighbour, bool [m, m]."""
+    found = np.zeros((len(graph.table),) * 2, dtype=np.bool_)
+    np.put_along_axis(found, graph.table, True, axis=1)
+    return found
 
 
 def is_connected(adjacent: NDArray[np.bool_]) -> bool:
@@ -171,39 +181,136 @@ def is_connected(adjacent: NDArray[np.bool_]) -> bool:
 def test_the_bounds_hold_exactly_on_a_small_ring() -> None:
     """On fourteen senders, over all sets of six that go, each failure is at most as frequent as its bound says."""
     m, degree, gone, needed = 14, 6, 6, 4
-    graph = Neighbours.ring(np.arange(m), degree).adjacent
+    graph = adjacency(Neighbours.ring(np.arange(m), degree))
     sets = list(itertools.combinations(range(m), gone))
-    apart = exposed = short = 0
+    apart = exposed = short = first_exposed = first_short = 0
     for some in sets:
         left = np.setdiff1d(np.arange(m), some)
         apart += not is_connected(graph[np.ix_(left, left)])
         exposed += bool((graph[np.ix_(left, np.array(some))].sum(axis=1) >= needed).any())
         remaining = graph[:, left].sum(axis=1) + np.isin(np.arange(m), left)
         short += bool((remaining < needed).any())
+        if 0 in left:
+            first_exposed += bool(graph[0, list(some)].sum() >= 5)
+        else:
+            first_short += bool(graph[0, left].sum() < 2)
     assert 0 < apart / len(sets) <= split_bound(m, degree, gone) < 1
     assert 0 < exposed / len(sets) <= exposure_bound(m, degree, gone, needed)
     assert 0 < short / len(sets) <= shortfall_bound(m, degree, gone, needed)
+    staying, going = math.comb(m - 1, gone), math.comb(m - 1, gone - 1)
+    assert m * first_exposed / staying == pytest.approx(exposure_bound(m, degree, gone, 5))
+    assert m * first_short / going == pytest.approx(shortfall_bound(m, degree, gone - 1, 2))
+    emptied = sum(set(range(degree // 2)) <= set(some) for some in sets)
+    assert m * emptied / len(sets) == pytest.approx(split_bound(m, degree, gone))
+
+
+def printed(text: str) -> float:
+    """The probability in a sentence of a claim."""
+    (bits,) = re.findall(r"probability of at most 2\^-([0-9.]+)", text)
+    return float(2 ** -float(bits))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "senders", "degree"),
+    [
+        (PairwiseMasking(), 1000, 236), (PairwiseMasking(), 10_000, 338), (PairwiseMasking(dropout=0.2), 1000, 94),
+        (PairwiseMasking(dropout=0.2), 10_000, 128), (PairwiseMasking(dropout=0.1, collusion=0.3), 1000, None),
+    ],
+)  # fmt: skip
+def test_the_claim_prints_hypergeometric_tails(scheme: PairwiseMasking, senders: int, degree: int | None) -> None:
+    """What it says of exposure and of sums that are not opened is what scipy's tails say, to a tenth of a bit."""
+    threshold, k = scheme.threshold_for(senders), scheme.degree_for(senders)
+    assert degree in (None, k)
+    claim, gone, run = scheme.claim_among(senders), senders - threshold, k // 2
+    (only,) = claim.guarantees
+    colluding, needed = only.coalition[Role.SILO], k // 2 + 1
+    assert colluding >= int((scheme.collusion or 0.1) * senders)
+    assert f"up to {gone:,} drop out" in only.statement
+    exposed = stats.hypergeom(senders - 1, colluding, k).sf(needed - 1)
+    apart = stats.hypergeom(senders, colluding + gone, run).pmf(run)
+    graphs = sum(math.comb(senders - 1, missing) for missing in range(5))
+    worst = graphs * senders * (exposed + apart)
+    assert worst <= printed(only.statement) <= min(2**0.11 * worst, 2**-40)
+    short = senders * stats.hypergeom(senders - 1, gone, k).sf(k - needed)
+    assert short <= printed(claim.assumptions[-1]) <= max(2**0.11 * short, 2**-200)
+    assert short <= 2**-20
+
+
+def frequency_of_sums_that_stop(degree: int) -> float:
+    """How often 66 of 200 senders at random leave somebody's secrets with fewer shares than open them."""
+    rng, (m, gone) = np.random.default_rng(0), (200, 66)
+    table, found = Neighbours.ring(rng.permutation(m), degree).table, 0
+    for _ in range(4000):
+        left = np.ones(m, dtype=np.bool_)
+        left[rng.choice(m, gone, replace=False)] = False
+        found += bool((left[table].sum(axis=1) + left < local_threshold(m, degree, m - gone)).any())
+    return found / 4000
+
+
+class FewerAreEnough(SparseGraph):
+    """The broken twin: a graph that counts on fewer shares than clients ask for."""
+
+    @property
+    def needed(self) -> int:
+        """Three too few."""
+        return local_threshold(self.senders, self.degree, self.threshold) - 3
+
+
+def test_sums_stop_no_more_often_than_the_claim_prints() -> None:
+    """Simulated on a ring of 60 neighbours the frequency is below the printed bound, and above what a twin prints."""
+    scheme, often = PairwiseMasking(134, degree=60), frequency_of_sums_that_stop(60)
+    honest = printed(scheme.claim_among(200).assumptions[-1])
+    assert often > 0.005
+    assert often <= honest <= 20 * often
+    graph = FewerAreEnough(200, 60, 134)
+    twin = claim_of(0, -1, KeyAgreement.X25519, sparse=True, graph=graph)
+    assert often > printed(twin.assumptions[-1])
+
+
+def test_shares_of_the_senders_are_stated_once_and_in_range() -> None:
+    """A threshold or a degree beside what it follows from is refused, and so is a share of a half or more."""
+    for arguments, message in (
+        ({"dropout": 0.5}, "dropout must be a share of the senders, at least 0 and below 0.5; found 0.5"),
+        ({"dropout": -0.1}, "dropout must be a share"),
+        ({"collusion": float("nan")}, "collusion must be a share"),
+        ({"dropout": 0.2, "threshold": 8}, "threshold must follow from dropout where that is given; found 8"),
+        ({"collusion": 0.2, "degree": 8}, "degree must follow from collusion where that is given; found 8"),
+    ):
+        with pytest.raises(InputError, match=message):
+            PairwiseMasking(**arguments)  # type: ignore[arg-type]
+    for senders in (2, 3, 10, 99, 1000):
+        scheme = PairwiseMasking(dropout=0.3)
+        assert scheme.threshold_for(senders) == max(2, senders - 3 * senders // 10)
+        assert PairwiseMasking(dropout=0.49).threshold_for(senders) > senders / 2
+    named = server_scheme("pairwise-masking[dropout=0.2,collusion=0.05]")
+    assert named == PairwiseMasking(dropout=0.2, collusion=0.05)
+    assert named.name == "pairwise-masking[dropout=0.2,collusion=0.05]"
+
+
+def test_a_stated_drop_out_rate_reaches_the_aggregator() -> None:
+    """With a tenth that may drop out, nine of ten clients are enough, and eight are not."""
+    aggregator = SecureAggregator.for_clients(10, scheme="pairwise-masking[dropout=0.1]", bound=1.0)
+    values = [{"x": np.full(3, at / 10)} for at in range(10)]
+    assert aggregator.mean(values, dropped={9})["x"] == pytest.approx(np.full(3, 0.4))
+    with pytest.raises(TooFewClientsError, match="at least threshold = 9 of 10"):
+        aggregator.mean(values, dropped={8, 9})
 
 
 def test_few_senders_mask_with_everybody() -> None:
     """Up to 64 the graph is complete."""
-    assert all(degree_for(m, 2 * m // 3 + 1) == m - 1 for m in range(2, COMPLETE_UP_TO + 1))
+    assert all(degree_for(m, 2 * m // 3 + 1, m // 10) == m - 1 for m in range(2, COMPLETE_UP_TO + 1))
 
 
 @pytest.mark.parametrize("senders", [200, 1000])
 def test_the_degree_rule_takes_the_least_that_keeps_its_bounds(senders: int) -> None:
-    """The three bounds hold at the chosen degree, and one of them fails two below it."""
-    threshold = 4 * senders // 5
-    chosen = degree_for(senders, threshold)
+    """Both bounds hold at the chosen degree, and one of them fails two below it."""
+    threshold, colluding = 4 * senders // 5, senders // 10
+    chosen = degree_for(senders, threshold, colluding)
     assert chosen < senders - 1
 
     def holds(degree: int) -> bool:
-        needed, gone = local_threshold(senders, degree, threshold), senders - threshold
-        return bool(
-            exposure_bound(senders, degree, senders // COLLUDING_PART, needed) <= exposure_allowed(senders)
-            and split_bound(senders, degree, senders // COLLUDING_PART + gone) <= exposure_allowed(senders)
-            and shortfall_bound(senders, degree, gone, needed) <= 2**-RECOVERY_BITS
-        )
+        graph = SparseGraph(senders, degree, threshold)
+        return graph.privacy_bits(colluding) >= 40 and graph.recovery_bits >= 20
 
     assert holds(chosen)
     assert not holds(chosen - 2)
@@ -211,7 +318,7 @@ def test_the_degree_rule_takes_the_least_that_keeps_its_bounds(senders: int) -> 
 
 def test_the_degree_grows_slowly() -> None:
     """Four times the senders need fewer than twenty neighbours more: the degree grows like a logarithm."""
-    degrees = [degree_for(m, 4 * m // 5) for m in (500, 2000)]
+    degrees = [degree_for(m, 4 * m // 5, m // 10) for m in (500, 2000)]
     assert 0 <= degrees[1] - degrees[0] < 20
 
 

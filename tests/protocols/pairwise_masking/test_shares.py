@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fgl_secure.algebra import PrimeField
@@ -392,3 +393,56 @@ def test_seeds_enter_whole() -> None:
 
     assert bits_that_matter(first_mask) == 256
     assert bits_that_matter(lambda seed: first_mask(seed[:4] * 8)) == 32
+
+
+def value_of(points: list[int], values: list[int], p: int) -> int:
+    """The polynomial through some points at 1, by Lagrange's formula on python integers."""
+    total = 0
+    for j, (x, y) in enumerate(zip(points, values, strict=True)):
+        others = [z for k, z in enumerate(points) if k != j]
+        weight = math.prod(1 - z for z in others) * pow(math.prod(x - z for z in others), -1, p)
+        total += y * weight
+    return total % p
+
+
+@pytest.mark.parametrize("modulus", [61, 2**31 - 1, 2**61 - 1])
+@given(st.data(), st.integers(0, 2**32))
+@settings(max_examples=20)
+def test_secrets_are_opened_together_as_one_by_one(modulus: int, data: st.DataObject, seed: int) -> None:
+    """With holders missing and some that lie, each secret is what Lagrange's formula says of the honest shares."""
+    n, k, needed = 20, 11, data.draw(st.integers(2, 6))
+    sharing, coins, rng = Sharing(PrimeField(modulus), n, needed), SimulationCoins(seed), np.random.default_rng(seed)
+    circles = np.stack([np.sort(rng.choice(n, k, replace=False)) for _ in range(n)])
+    secrets = coins.uniform(modulus, (n, 2))
+    noise = coins.uniform(modulus, (n, needed - 1, 2))
+    shares = np.stack([sharing.share(secrets[u], noise[u], circles[u]) for u in range(n)])
+    liars = np.isin(circles, rng.choice(n, data.draw(st.integers(0, 3)), replace=False))
+    there = rng.random((n, k)) < 0.9
+    room = (there.sum(axis=1) - needed) // 2
+    told = np.flatnonzero((there.sum(axis=1) >= needed) & ((liars & there).sum(axis=1) <= room))
+    false = np.where(liars[..., None], (shares + 1 + rng.integers(0, modulus - 1, shares.shape)) % modulus, shares)
+    opened = sharing.open_each(false, there, circles, told, coins)
+    assert sorted(opened) == told.tolist()
+    for u in told.tolist():
+        honest = np.flatnonzero(there[u] & ~liars[u])[:needed]
+        points = [int(sharing.code.alphas[v]) for v in circles[u, honest]]
+        assert opened[u].tolist() == [value_of(points, shares[u, honest, w].tolist(), modulus) for w in (0, 1)]
+        assert opened[u].tolist() == secrets[u].tolist()
+
+
+def test_shares_that_contradict_each_other_open_nothing() -> None:
+    """Beyond what can be corrected, or where nothing is, one wrong share is enough to be refused."""
+    sharing, coins = Sharing(PrimeField(), 7, 4), SimulationCoins(0)
+    circles, there = np.arange(7)[None], np.ones((1, 7), dtype=np.bool_)
+    noise = coins.uniform(PrimeField().modulus, (3, 2))
+    shares = sharing.share(np.array([5, 6]), noise, circles[0])[None]
+    assert sharing.open_each(shares, there, circles, np.array([0]), coins)[0].tolist() == [5, 6]
+    for wrong in ([0], [6], [0, 6]):
+        false = shares.copy()
+        false[0, wrong, 1] += 1
+        for source in (None, coins):
+            if source is coins and len(wrong) == 1:
+                assert sharing.open_each(false, there, circles, np.array([0]), source)[0].tolist() == [5, 6]
+                continue
+            with pytest.raises(TooManyErrors):
+                sharing.open_each(false, there, circles, np.array([0]), source)
