@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from fgl_secure.errors import InputError
+from fgl_secure.runtime import Circumstance, Claim, Leak, Role, Secret
 
 PRECISIONS = (8, 16, 32)
 """Bits of a number, its sign among them."""
@@ -29,6 +31,19 @@ def check_precision(precision: int | None, rounding: Rounding) -> None:
         raise InputError(f"precision must be one of {', '.join(map(str, PRECISIONS))} bits; found {precision}")
     if precision is None and rounding is not Rounding.FRESH:
         raise InputError("precision must be given where rounding errors are fed back; found None")
+
+
+def with_feedback(claim: Claim, rounding: Rounding) -> Claim:
+    """A claim, with what a sum tells of the rounds before where errors are fed back."""
+    if rounding is not Rounding.ERROR_FEEDBACK:
+        return claim
+    kept = (
+        "what clients' numbers were rounded by, less than a unit each, is in the sum of the round after: a client's "
+        "numbers are so in the sums of later rounds, too, whatever it hands in there"
+    )
+    roles = (Role.SERVER, Role.SILO)
+    leaks = (Leak(Secret.SUMMAND, role, Circumstance.REPEATED_SUM, kept) for role in roles)
+    return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))
 
 
 def words_of(precision: int | None, rounding: Rounding) -> tuple[str, ...]:

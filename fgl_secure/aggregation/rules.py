@@ -286,12 +286,6 @@ class Rules:
         leaks = [Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)]
         if self.bound is None and self.privacy is None:
             leaks.append(Leak(Secret.SUMMAND, Role.SERVER, Circumstance.FOUND_RANGE, self._told_of_ranges))
-        if self.feeds_back:
-            kept = (
-                "what clients' numbers were rounded by, less than a unit each, is in the sum of the round after: a "
-                "client's numbers are so in the sums of later rounds, too, whatever it hands in there"
-            )
-            leaks.append(Leak(Secret.SUMMAND, Role.SERVER, Circumstance.REPEATED_SUM, kept))
         return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))
 
     @property

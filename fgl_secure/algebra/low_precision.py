@@ -128,7 +128,7 @@ class LowPrecision:
 
     def decode(self, total: Integers) -> tuple[Reals, Integers]:
         """The sums of the numbers, float64 [size], and of the integers, int64 [whole], from that of the vectors."""
-        reals: Reals = total[: self.size] * np.repeat(self.units, self.lengths)
+        reals: Reals = total[: self.size].astype(np.float64) * np.repeat(self.units, self.lengths)
         return reals, joined(total[self.size :], self.whole, self.bits)
 
     def _check(self, reals: Reals, integers: Integers) -> None:

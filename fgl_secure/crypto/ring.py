@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,8 +73,9 @@ class Ring:
         if not self.packed:
             return values.view(self.dtype) if self.dtype.itemsize == 8 else values.astype(self.dtype)  # of int64
         out = np.zeros((*values.shape[:-1], self.entries(values.shape[-1])), dtype=np.uint8)
-        rows = np.ascontiguousarray(values).reshape(-1, values.shape[-1])
-        _pack(rows, self.bits, out.reshape(len(rows), -1))
+        count = math.prod(values.shape[:-1])
+        rows = np.ascontiguousarray(values).reshape(count, values.shape[-1])
+        _pack(rows, self.bits, out.reshape(count, out.shape[-1]))
         return out
 
     def read(self, array: Array, length: int) -> Elements:
@@ -89,9 +91,9 @@ class Ring:
         if not self.packed:
             self._check(array)
             return array.view(np.int64) if array.itemsize == 8 else array.astype(np.int64)
-        given = np.ascontiguousarray(array)
+        given, count = np.ascontiguousarray(array), math.prod(array.shape[:-1])
         values = np.zeros((*given.shape[:-1], length), dtype=np.int64)
-        if _unpack(given.reshape(-1, given.shape[-1]), self.bits, values.reshape(-1, length)):
+        if _unpack(given.reshape(count, given.shape[-1]), self.bits, values.reshape(count, length)):
             raise MalformedMessageError("bits behind the last element must be 0; they are not")
         self._check(values)
         return values

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra.low_precision import check_lengths
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -364,9 +365,8 @@ class Collectives:
             raise InputError(f"weight must lie in 1..{heaviest:,}; it does not")
         grid = grid or self.grid(heaviest=heaviest)
         if parts and self._rounds:
-            rounded = np.asarray(values, dtype=np.float64) * weight
-            of = Parts(tuple(parts), grid.bound * heaviest, grid.what, grid.remedy)
-            found, _ = self._low(rounded, np.array([weight]), heaviest, of, mean=True)
+            of = Parts(check_lengths(parts, len(values)), grid, heaviest)
+            found, _ = self._low(of.weighted(values, weight), np.array([weight]), heaviest, of, mean=True)
             return found
         units = np.append(grid.encode(np.asarray(values, dtype=np.float64)) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
@@ -435,10 +435,10 @@ class Collectives:
         """
         given, grid = grid, grid or self._setting.grid
         if parts and self._rounds:
-            at, reals = sum(parts), np.asarray(values, dtype=np.float64)
+            at, reals = min(sum(parts), len(values)), np.asarray(values, dtype=np.float64)
             whole = np.concatenate([grid.encode(reals[at:]), counts])
-            of = Parts(tuple(parts), grid.bound, grid.what, grid.remedy)
-            found, sums = self._low(reals[:at], whole, max(grid.largest, MOST_COUNT), of, output=output)
+            of = Parts(check_lengths(parts, at), grid)
+            found, sums = self._low(of.weighted(reals[:at]), whole, max(grid.largest, MOST_COUNT), of, output=output)
             kept = len(reals) - at
             return np.concatenate([found, grid.decode(sums[:kept])]), sums[kept:]
         rows = np.concatenate([grid.encode(np.asarray(values, dtype=np.float64)), counts])

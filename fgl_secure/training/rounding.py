@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra.levels import Levels
 from fgl_secure.algebra.low_precision import LowPrecision, joined
-from fgl_secure.algebra.quantization import Integers, check_finite
+from fgl_secure.algebra.quantization import Integers, Quantizer
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
-from fgl_secure.errors import FieldRangeError
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
 
@@ -64,40 +63,39 @@ class Parts:
 
     Attributes:
         lengths: of the parts.
-        bound: largest magnitude of a number times its weight; more is refused.
-        what: the numbers are called in messages.
-        remedy: what to do about numbers beyond it.
+        grid: says what numbers there may be, before they are weighted.
+        heaviest: the largest weight.
     """
 
     lengths: tuple[int, ...]
-    bound: float
-    what: str = "summands"
-    remedy: str = "scale them"
+    grid: Quantizer
+    heaviest: int = 1
 
     @property
     def exponents(self) -> list[int]:
         """For each level the exponent that magnitudes stay within when it is the highest one reached.
 
-        A bit more than the bound, for the errors that are added.
+        Up to twice the bound, for the errors that are added.
         """
-        return list(range(LOWEST, math.ceil(math.log2(self.bound)) + 2))
+        return list(range(LOWEST, math.ceil(math.log2(self.grid.bound * self.heaviest)) + 2))
 
     def levels(self, modulus: int) -> Levels:
         """By which ranges are found, to within a factor of two."""
         above = (0.0, *(2.0**e for e in self.exponents[:-1]))
         return Levels(modulus, (above,) * len(self.lengths))
 
-    def magnitudes(self, values: Reals) -> list[float]:
-        """The largest magnitude of each part of the values.
+    def weighted(self, values: NDArray[np.floating], weight: int = 1) -> Reals:
+        """Numbers times their weight, float64.
 
         Raises:
-            InputError: a value is not finite.
+            InputError: a number is not finite.
             FieldRangeError: one is beyond the bound; it is not shown.
         """
-        if check_finite(values, self.what, self.remedy) > 2 * self.bound:  # errors may be among them
-            raise FieldRangeError(
-                f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
-            )
+        self.grid.encode(values)
+        return np.asarray(values, dtype=np.float64) * weight
+
+    def magnitudes(self, values: Reals) -> list[float]:
+        """The largest magnitude of each part of the values."""
         ends = np.cumsum((0, *self.lengths))
         return [float(np.abs(values[a:b]).max(initial=0.0)) for a, b in pairwise(ends)]
 

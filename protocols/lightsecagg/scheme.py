@@ -32,7 +32,7 @@ from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
-from fgl_secure.protocols.precision import Rounding, check_precision, words_of
+from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
@@ -111,7 +111,8 @@ class LightSecAgg(OneSumScheme):
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
-        return claim_of(colluding, lying_of(clients, threshold, colluding), self.keys)
+        lying = lying_of(clients, threshold, colluding)
+        return with_feedback(claim_of(colluding, lying, self.keys), self.rounding)
 
     @property
     def public(self) -> PublicParameters:

@@ -30,7 +30,7 @@ from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.graph import COMPLETE_UP_TO, colluding_for, degree_for
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
-from fgl_secure.protocols.precision import Rounding, check_precision, words_of
+from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
@@ -109,7 +109,8 @@ class PairwiseMasking(OneSumScheme):
         """What holds for so many senders."""
         threshold, degree = self.threshold_for(clients), self.degree_for(clients)
         colluding = colluding_for(clients, degree, threshold)
-        return claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=degree < clients - 1)
+        lying, sparse = 2 * threshold - clients - 1, degree < clients - 1
+        return with_feedback(claim_of(colluding, lying, self.keys, sparse=sparse), self.rounding)
 
     @property
     def public(self) -> PublicParameters:
