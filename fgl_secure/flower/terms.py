@@ -101,7 +101,7 @@ class RoundTerms:
         )
 
     def _scheme_text(self) -> str:
-        """The scheme with threshold and precision, and with everybody for a neighbour where its graph would be sparse."""
+        """The scheme with its parameters, and with everybody for a neighbour where it would take a sparse graph."""
         given = [f"{name}={value}" for name in ("threshold", "precision") if (value := getattr(self, name)) is not None]
         if self.scheme == PairwiseMasking.label and not self.sparse and self.clients > COMPLETE_UP_TO:
             given.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
