@@ -115,7 +115,7 @@ class Collective:
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
         self._channel.note_inputs(name, step, way.row_owner, units)
         simulate(self._machines, self._channel)
-        sums = self._gathered(step.direction, rows.shape[1])
+        sums = self._gathered(step.direction, units.shape[1])
         sums = sums if code is None else code.decode(sums)
         if self.topology.is_one_sum:
             self._note_learnt(sums, step)

@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Partnering
+from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
@@ -96,6 +98,8 @@ class Scheme(ABC):
     """Fields that a caller may set in brackets behind the label: numbers, primes, or words of an enumeration."""
     takes_reals: ClassVar[bool] = False
     """Whether rows of one sum of all clients may be reals, which are summed as they are."""
+    wide: ClassVar[str] = "its sums have no ring that could be smaller"
+    """Why numbers can't be written at fewer bits, in words that follow "because"."""
     keyed: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
@@ -161,6 +165,33 @@ class Scheme(ABC):
     def answered(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""
         return grouping
+
+    @property
+    def precision(self) -> int | None:
+        """Bits at which real numbers of means are written, 8, 16 or 32; None for as many as there is room for."""
+        return None
+
+    @property
+    def rounding(self) -> Rounding:
+        """What becomes of the errors that they are rounded by."""
+        return Rounding.FRESH
+
+    def at_precision(self, bits: int, rounding: Rounding = Rounding.FRESH) -> Scheme:  # noqa: ARG002  # for those that can
+        """The scheme with real numbers of means at so many bits.
+
+        Raises:
+            InputError: it can't, or has a precision of its own.
+        """
+        raise InputError(f"precision must not be given under {self.name}, because {self.wide}; found {bits}")
+
+    def check_full_precision(self) -> None:
+        """Raises InputError where it has a precision of its own."""
+        if self.precision is not None:
+            raise InputError(f"precision must be given once; found another one for {self.name}")
+
+    def ring_of(self, topology: Topology) -> Ring | None:  # noqa: ARG002  # for those with masks
+        """The ring that vectors of one sum of all clients are masked in, and how its elements travel; None for none."""
+        return None
 
     @property
     def modulus(self) -> int | None:

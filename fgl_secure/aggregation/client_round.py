@@ -12,7 +12,9 @@ from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.precision import warn_of_lost_precision
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
-from fgl_secure.aggregation.rules import Ledger, Purpose, Rules
+from fgl_secure.aggregation.rounded import KeptErrors
+from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.spending import Ledger
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identities, Identity, Names
@@ -57,6 +59,7 @@ class ClientRound:
         identities: the others' public keys, as this client knows them from elsewhere.
         ledger: counts rounds against a privacy budget; None for a fresh one.
         limits: what this client accepts at most, whatever the rules and messages say.
+        kept: rounding errors of its round before, where they are fed back; None for none.
 
     Raises:
         InputError: the rules are for more clients than the limits allow, or have none of that number, or an identity
@@ -72,6 +75,7 @@ class ClientRound:
         identities: Identities | None = None,
         ledger: Ledger | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        kept: KeptErrors | None = None,
     ) -> None:
         limits.check_clients(rules.clients)
         if not 0 <= place.index < rules.clients:
@@ -83,6 +87,7 @@ class ClientRound:
         if identity is not None and identities is not None:
             self._names = Names({place.index: identity}, identities)
         self._ledger = ledger or Ledger(rules)
+        self._kept = (kept or KeptErrors()) if rules.feeds_back else None
         self._mapping: Tree | None = None
         self._weight = 1.0
         self._part: _Part | None = None
@@ -99,6 +104,11 @@ class ClientRound:
     def provided(self) -> bool:
         """Whether it has what it adds."""
         return self._mapping is not None
+
+    @property
+    def kept(self) -> KeptErrors | None:
+        """What its numbers were rounded by, for its next round; secret. None where errors are not fed back."""
+        return self._kept
 
     @property
     def over(self) -> bool:
@@ -157,6 +167,8 @@ class ClientRound:
             part.machine.restore(before)
             raise
         self._part = part
+        if self._kept is not None and self.over:
+            self._kept.settle()
         return answer
 
     def state(self) -> bytes:
@@ -169,7 +181,8 @@ class ClientRound:
             at = packed([bytes([part.purpose]), part.opening.to_bytes(), named_to_bytes(part.machine.state())])
         signed = self._names is not None
         head = {"number": place.number, "index": place.index, "weight": self._weight, "signed": signed}
-        return packed([place.session, json.dumps(head).encode(), own, at])
+        kept = b"" if self._kept is None else self._kept.to_bytes()
+        return packed([place.session, json.dumps(head).encode(), own, at, kept])
 
     @classmethod
     def restored(
@@ -188,13 +201,14 @@ class ClientRound:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
-        session, head, own, at = unpacked(state, 4)
+        session, head, own, at, kept = unpacked(state, 5)
         number, index, weight, signed = _read_head(head)
         if signed and identities is None:
             raise InputError("identity and identities must be given again to a client that had them; found none")
         if len(session) != SESSION_BYTES:
             raise MalformedMessageError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
-        client = cls(rules, Place(session, number, index), coins, identity, identities, ledger, limits)
+        errors = KeptErrors.from_bytes(kept) if rules.feeds_back else None
+        client = cls(rules, Place(session, number, index), coins, identity, identities, ledger, limits, errors)
         if own:
             layout, numbers = unpacked(own, 2)
             client._mapping, client._weight = Layout.from_bytes(layout, limits).unpacked(numbers), weight
@@ -254,10 +268,10 @@ class ClientRound:
         opening.layout.check(self._mapping)
         machine = self._machine(request.purpose, opening)
         vector = self._rules.vector(
-            request.purpose, opening.layout, opening.found, self._mapping, self._weight, self._coins
+            request.purpose, opening.layout, opening.found, self._mapping, self._weight, self._coins, self._kept
         )
         if request.purpose is Purpose.VALUES:
-            if self._rules.finds_ranges(opening.layout):
+            if self._rules.warns(opening.layout):
                 code = self._rules.code(opening.layout, opening.found.bounds)
                 warn_of_lost_precision(code, {self._place.index: self._mapping})
             self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)

@@ -59,18 +59,25 @@ class Code(Protocol):
         """Largest magnitude of a float, by tensor, where there is one."""
 
     @property
-    def fraction_bits(self) -> Mapping[str, int]:
-        """Bits behind the binary point, by float tensor."""
+    def units(self) -> Mapping[str, float]:
+        """What a difference of 1 in a vector stands for, by float tensor."""
 
     @property
     def bound(self) -> int:
         """Largest magnitude of an entry of a vector."""
 
+    @property
+    def width(self) -> int:
+        """Entries of a vector."""
+
     def encode(self, mapping: Tree, weight: float = 1) -> Integers:
-        """The vector of a mapping, int64 [P + 1]."""
+        """The vector of a mapping, int64 [width]."""
 
     def decode(self, total: Integers) -> Any:
-        """The weighted mean, from the sum of the vectors, int64 [P + 1]."""
+        """The weighted mean, from the sum of the vectors, int64 [width]."""
+
+    def weight(self, total: Integers) -> int:
+        """The sum of the weights in their units, from that of the vectors."""
 
     def errors(self, total: Integers, clients: int) -> dict[str, float]:
         """The stated bound of the error of what `decode` gives, by tensor, for a sum of so many vectors."""
@@ -155,9 +162,14 @@ class Encoding:
         return {name: quantizer.bound for name, quantizer in self.quantizers.items()}
 
     @property
-    def fraction_bits(self) -> Mapping[str, int]:
-        """Bits behind the binary point, by name."""
-        return {name: quantizer.fraction_bits for name, quantizer in self.quantizers.items()}
+    def units(self) -> Mapping[str, float]:
+        """What a difference of 1 stands for, by name: 2^-f."""
+        return {name: math.ldexp(1.0, -quantizer.fraction_bits) for name, quantizer in self.quantizers.items()}
+
+    @property
+    def width(self) -> int:
+        """P + 1."""
+        return self.layout.size + 1
 
     @property
     def bound(self) -> int:
@@ -201,7 +213,7 @@ class Encoding:
             InputError: all weights are 0, or a mean of integers is none (names the key).
             ProtocolError: a mean is beyond the bound, which no numbers within it have: some vector was none of these.
         """
-        weight = self._weight(total)
+        weight = positive(self.weight(total))
         parts: dict[str, NDArray[Any]] = {}
         for entry, place in self.layout.places():
             self._check_within(entry, total[place], weight)
@@ -213,7 +225,7 @@ class Encoding:
 
     def errors(self, total: Integers, clients: int) -> dict[str, float]:
         """The stated bound of the error, by tensor, for this sum of so many vectors; see the class."""
-        weight, found = self._weight(total), {}
+        weight, found = positive(self.weight(total)), {}
         for entry, place in self.layout.places():
             magnitude = 0.0
             if entry.is_float:
@@ -223,15 +235,11 @@ class Encoding:
             found[entry.name] = self._error(entry, magnitude) + off
         return found
 
-    def _weight(self, total: Integers) -> int:
-        if total.dtype != np.int64 or total.shape != (self.layout.size + 1,):
-            raise InputError(f"total must be int64 [{self.layout.size + 1}]; found {total.dtype} {list(total.shape)}")
-        weight = int(total[-1])
-        if weight < 0:
-            raise ProtocolError("sum of the weights must not be negative; it is")
-        if weight == 0:
-            raise InputError("weights must not all be 0; they are, so that there is no mean")
-        return weight
+    def weight(self, total: Integers) -> int:
+        """The last entry."""
+        if total.dtype != np.int64 or total.shape != (self.width,):
+            raise InputError(f"total must be int64 [{self.width}]; found {total.dtype} {list(total.shape)}")
+        return int(total[-1])
 
     def _check_within(self, entry: Entry, total: Integers, weight: int) -> None:
         most = self.quantizers[entry.name].largest if entry.is_float else self.integer_bound
@@ -253,11 +261,25 @@ class Encoding:
 
     def _encoded(self, entry: Entry, value: Array) -> Integers:
         if not entry.is_float:
-            return _checked_integers(entry, integers_of(value), self.integer_bound)
+            return checked_integers(entry, integers_of(value), self.integer_bound)
         quantizer, reals = self.quantizers[entry.name], reals_of(value)
         if self.clip and check_finite(reals, named(entry), REMEDY) > quantizer.bound:
             reals = reals.clip(-quantizer.bound, quantizer.bound)
         return quantizer.encode(reals)
+
+
+def positive(weight: int) -> int:
+    """A sum of weights, if there is a mean.
+
+    Raises:
+        ProtocolError: it is negative.
+        InputError: it is 0.
+    """
+    if weight < 0:
+        raise ProtocolError("sum of the weights must not be negative; it is")
+    if weight == 0:
+        raise InputError("weights must not all be 0; they are, so that there is no mean")
+    return weight
 
 
 def named(entry: Entry) -> str:
@@ -316,7 +338,12 @@ def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int 
     return Quantizer(bound, asked, named(entry), REMEDY)
 
 
-def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
+def checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
+    """Integers of a tensor as int64.
+
+    Raises:
+        FieldRangeError: one is beyond the bound; names the tensor.
+    """
     if values.size and max(int(values.max()), -int(values.min())) > bound:
         raise FieldRangeError(
             f"integers under {entry.name!r} must not exceed {bound:,}, which is what clients and weights leave of the "

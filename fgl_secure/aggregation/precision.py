@@ -28,13 +28,13 @@ def warn_of_lost_precision(code: Code, mappings: Mapping[int, Tree]) -> None:
         code: how mappings are written.
         mappings: of the clients that this process runs, by number.
     """
-    wide = [entry for entry in code.layout.floats if code.fraction_bits[entry.name] < FINE_BITS]
+    wide = [entry for entry in code.layout.floats if code.units[entry.name] > 2.0**-FINE_BITS]
     if not wide:
         return
     arrays = {client: code.layout.arrays(mapping) for client, mapping in mappings.items()}
     for entry in sorted(wide, key=lambda each: -code.bounds[each.name]):
         sizes = {client: largest_magnitude(reals_of(held[entry.name])) for client, held in arrays.items()}
-        least = math.ldexp(1.0, LEAST_BITS - code.fraction_bits[entry.name])
+        least = math.ldexp(code.units[entry.name], LEAST_BITS)
         lost = [client for client, size in sizes.items() if 0 < size < least]
         if lost:
             warnings.warn(_words(entry, code, sizes, lost), PrecisionWarning, stacklevel=4)
@@ -44,9 +44,10 @@ def warn_of_lost_precision(code: Code, mappings: Mapping[int, Tree]) -> None:
 def _words(entry: Entry, code: Code, sizes: Mapping[int, float], lost: list[int]) -> str:
     largest = max(sizes, key=lambda client: sizes[client])
     whose = f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
+    range_bits, unit_bits = (math.log2(size[entry.name]) for size in (code.bounds, code.units))
     return (
         f"range of {entry.name!r} must leave every client's numbers {LEAST_BITS} bits; it is "
-        f"2^{math.log2(code.bounds[entry.name]):.0f}, numbers are rounded to 2^{-code.fraction_bits[entry.name]}, and "
+        f"2^{range_bits:.0f}, numbers are rounded to 2^{unit_bits:.0f}, and "
         f"those of {len(lost)} of {len(sizes)} clients here are smaller; {'' if largest in lost else whose}give bound= "
         f"and clip=True, or call forget_ranges once all numbers are small again"
     )

@@ -162,9 +162,19 @@ class NoisyEncoding:
         return {}
 
     @property
-    def fraction_bits(self) -> Mapping[str, int]:
-        """Those of the grid."""
-        return dict.fromkeys((entry.name for entry in self.layout.entries), self.perturbation.fraction_bits)
+    def units(self) -> Mapping[str, float]:
+        """That of the grid."""
+        unit = math.ldexp(1.0, -self.perturbation.fraction_bits)
+        return dict.fromkeys((entry.name for entry in self.layout.entries), unit)
+
+    @property
+    def width(self) -> int:
+        """P + 1."""
+        return self.layout.size + 1
+
+    def weight(self, total: Integers) -> int:
+        """How many clients are in the sum."""
+        return int(total[-1])
 
     @property
     def bound(self) -> int:

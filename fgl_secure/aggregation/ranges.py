@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.arrays import LARGEST, SMALLEST, reals_of
 from fgl_secure.aggregation.encoding import bound_for, named
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
+from fgl_secure.algebra.levels import Levels
 from fgl_secure.algebra.quantization import Integers, check_finite
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.errors import FieldRangeError, InputError
 
 LOWEST = -40
 """Binary exponent of the first level above zero; smaller numbers count as this large."""
@@ -31,14 +32,8 @@ class RangeLevels:
     """The levels that clients tell they reach, for every float tensor; integers need no range.
 
     For each tensor there is a row of levels: the first is reached by a client that has a number other than zero there,
-    the others by one with a magnitude above 2^e, for e = LOWEST, LOWEST + STEP, ... up to what the type holds. A
-    client puts a uniform element of the field at every level that it reaches and 0 at all others; the vectors are
-    added up modulo p under the scheme.
-
-    A sum of elements of which one is uniform and independent is uniform. So at levels that somebody reaches the total
-    is uniform, whoever and however many do, and elsewhere it is 0: it depends on the clients' numbers by the level of
-    each tensor's maximum and by nothing else. A level that is reached looks empty with probability 1/p; if it is the
-    highest one, some client finds its numbers beyond the bound, which is an error and no wrong mean.
+    the others by one with a magnitude above 2^e, for e = LOWEST, LOWEST + step, ... up to what the type holds; see
+    `Levels` for how they are told, and what that tells.
 
     Where ranges are known already, levels within them are left out, and the lowest level of a tensor is reached by who
     has outgrown its range. So as long as nobody has, the sum is 0 and tells nothing but that.
@@ -47,35 +42,51 @@ class RangeLevels:
         layout: of the mappings.
         modulus: p, of the scheme's field.
         known: ranges that were found before, by tensor; None where none were.
+        step: levels go by factors of 2^step.
+        headroom_bits: a range is 2^headroom_bits times what is found.
+        weight_bits: numbers are told times weights of up to 2^weight_bits.
     """
 
     layout: Layout
     modulus: int
     known: Mapping[str, float] | None = None
-    _above: Mapping[str, Sequence[int]] = field(init=False, repr=False, compare=False)
+    step: int = STEP
+    headroom_bits: int = HEADROOM_BITS
+    weight_bits: int = 0
+    _exponents: Mapping[str, Sequence[int]] = field(init=False, repr=False, compare=False)
+    _levels: Levels = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        above = {}
+        exponents, levels = {}, []
         for entry in self.layout.floats:
             floor = self._floor(entry.name)
-            above[entry.name] = [exponent for exponent in _exponents(entry) if 2.0**exponent > floor]
-        object.__setattr__(self, "_above", above)
+            above = [e for e in _exponents(entry, self.step, self.weight_bits) if 2.0**e > floor]
+            exponents[entry.name] = above
+            levels.append((floor, *(2.0**e for e in above))[: len(above)])
+        object.__setattr__(self, "_exponents", exponents)
+        object.__setattr__(self, "_levels", Levels(self.modulus, tuple(levels)))
 
     @property
     def length(self) -> int:
         """Entries of a vector; 0 where there are no floats."""
-        return sum(map(len, self._above.values()))
+        return self._levels.length
 
-    def encode(self, mapping: Tree, coins: Coins) -> Integers:
+    def encode(self, mapping: Tree, coins: Coins, brought: Mapping[str, NDArray[np.float64]] | None = None) -> Integers:
         """The vector of a mapping, int64 [length], fresh each time.
+
+        Args:
+            mapping: of this layout.
+            coins: of the client.
+            brought: by tensor, float64, what is told of in place of the mapping's own numbers.
 
         Raises:
             InputError: another layout, NaN or infinity; names the key.
-            FieldRangeError: a number beyond 2^1023.
+            FieldRangeError: a number beyond the last level.
         """
-        arrays = self.layout.arrays(mapping)
-        reached = [self._reached(entry, reals_of(arrays[entry.name])) for entry in self.layout.floats]
-        return np.where(np.concatenate(reached), coins.uniform(self.modulus, (self.length,)), 0)
+        if brought is None:
+            arrays = self.layout.arrays(mapping)
+            brought = {entry.name: reals_of(arrays[entry.name]) for entry in self.layout.floats}
+        return self._levels.encode([self._magnitude(entry, brought[entry.name]) for entry in self.layout.floats], coins)
 
     def bounds(self, total: Integers) -> dict[str, float]:
         """A bound for every float tensor, from the sum of the vectors modulo p: a power of two, with headroom.
@@ -87,42 +98,31 @@ class RangeLevels:
         """
         if total.shape != (self.length,):
             raise InputError(f"total must be int64 [{self.length}]; found {list(total.shape)}")
-        found = {}
-        for entry, place in self._places():
-            levels = np.flatnonzero(total[place])
-            if len(levels) and int(levels[-1]) >= len(levels):
-                raise ProtocolError(
-                    f"levels under {entry.name!r} must be reached from the lowest on; one is left out, so that a "
-                    f"client must have handed in something else"
-                )
-            if self.known is not None and not len(levels):
+        found, entries = {}, self.layout.floats
+        for entry, count in zip(entries, self._levels.reached(total, [e.name for e in entries]), strict=True):
+            if self.known is not None and not count:
                 found[entry.name] = self.known[entry.name]
                 continue
-            largest = ZERO_BOUND if not len(levels) else 2.0 ** self._above[entry.name][levels[-1]]
-            found[entry.name] = bound_for(entry, math.ldexp(largest, min(HEADROOM_BITS, 1024 - math.frexp(largest)[1])))
+            largest = ZERO_BOUND if not count else 2.0 ** self._exponents[entry.name][count - 1]
+            room = min(self.headroom_bits, 1024 - math.frexp(largest)[1])
+            found[entry.name] = self._capped(entry, math.ldexp(largest, room))
         return found
 
-    def _places(self) -> Iterator[tuple[Entry, slice]]:
-        start = 0
-        for entry in self.layout.floats:
-            count = len(self._above[entry.name])
-            yield entry, slice(start, start + count)
-            start += count
+    def _capped(self, entry: Entry, bound: float) -> float:
+        return bound if self.weight_bits else bound_for(entry, bound)
 
     def _floor(self, name: str) -> float:
         """What is known of a tensor's magnitude: who exceeds it reaches the lowest level."""
         return 0.0 if self.known is None else self.known[name]
 
-    def _reached(self, entry: Entry, reals: NDArray[np.float64]) -> NDArray[np.bool_]:
-        magnitude, exponents = check_finite(reals, named(entry)), self._above[entry.name]
-        most = _exponents(entry)[-1]
+    def _magnitude(self, entry: Entry, reals: NDArray[np.float64]) -> float:
+        magnitude, most = check_finite(reals, named(entry)), _exponents(entry, self.step, self.weight_bits)[-1]
         if magnitude > 2.0**most:
             raise FieldRangeError(f"numbers under {entry.name!r} must not exceed 2^{most}; at least one does")
-        floors = [self._floor(entry.name), *(2.0**e for e in exponents)][: len(exponents)]
-        return np.array([magnitude > floor for floor in floors], dtype=np.bool_)
+        return magnitude
 
 
-def _exponents(entry: Entry) -> list[int]:
+def _exponents(entry: Entry, step: int, weight_bits: int) -> list[int]:
     """For each level the exponent that magnitudes stay within when it is the highest one reached."""
-    lowest, highest = max(LOWEST, SMALLEST[entry.dtype]), min(LARGEST[entry.dtype], 1023)
-    return [*range(lowest, highest, STEP), highest]
+    lowest, highest = max(LOWEST, SMALLEST[entry.dtype]), min(LARGEST[entry.dtype] + weight_bits, 1023)
+    return [*range(lowest, highest, step), highest]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import MessageBatch, Recording, Role, Traffic, Transcript
 
@@ -30,7 +31,7 @@ class RoundRecord:
 
     Attributes:
         scheme: its name.
-        modulus: of its sums without a bound; None where it has none.
+        ring: that vectors of the mean were masked in; None where they were not.
         number: of the round.
         clients: how many there are.
         threshold: least clients that a mean is over.
@@ -39,9 +40,10 @@ class RoundRecord:
         layout: of the mappings.
         total_weight: the sum of the included clients' weights.
         bounds: largest magnitude of a float, by tensor; empty under privacy, where the clip is the bound.
-        fraction_bits: bits behind the binary point, by tensor; under privacy all the same.
+        units: what a difference of 1 in a vector stands for, by float tensor; under privacy all the same.
         error_bound: stated bound of the mean's error, by tensor; infinite under privacy.
         transcript: of all messages, of server 0 and of clients as silos; attacks read its views.
+        width: entries of a client's vector in the sum of the values.
         seconds: that the round took.
         k_min: fewest clients that an entry of the mean was opened for.
         withheld: by tensor and in its shape, bool: the entries that fewer may have contributed to, which nobody opened
@@ -49,7 +51,7 @@ class RoundRecord:
     """
 
     scheme: str
-    modulus: int | None
+    ring: Ring | None
     number: int
     clients: int
     threshold: int
@@ -58,9 +60,10 @@ class RoundRecord:
     layout: Layout
     total_weight: float
     bounds: Mapping[str, float]
-    fraction_bits: Mapping[str, int]
+    units: Mapping[str, float]
     error_bound: Mapping[str, float]
     transcript: Transcript = field(repr=False)
+    width: int = 0
     seconds: float = 0.0
     k_min: int = 1
     withheld: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict, repr=False)
@@ -83,6 +86,8 @@ class RoundRecord:
     def arrived(self, client: int) -> NDArray[np.int64]:
         """The largest message of a client to the server in the sum of the values, as words of 8 bytes.
 
+        A masked vector has a word for each element.
+
         Raises:
             InputError: contents were not kept.
         """
@@ -90,7 +95,11 @@ class RoundRecord:
         found = [value for batch in self.transcript.messages for value in _sent(batch, party)]
         if not found:
             raise InputError(f"contents of messages must be kept, and are up to {KEPT_BYTES:,} bytes; these were not")
-        return _words(max(found, key=lambda value: value.nbytes))
+        largest = max(found, key=lambda value: value.nbytes)
+        if self.ring is None or not self.ring.packed:
+            return _words(largest)
+        masked = [each for each in found if each.shape == (self.ring.entries(self.width),)]
+        return self.ring.read(masked[0], self.width) if masked else _words(largest)
 
 
 def _sent(batch: MessageBatch, party: int) -> list[NDArray[Any]]:

@@ -204,7 +204,7 @@ def _tensors(record: RoundRecord) -> list[tuple[str, str, str, str, str]]:
             entry.name,
             f"{entry.dtype} {list(entry.shape)}",
             _number(record.bounds[entry.name]) if entry.name in record.bounds else "",
-            str(record.fraction_bits[entry.name]) if entry.dtype in FLOATS else "",
+            f"{-math.log2(record.units[entry.name]):.4g}" if entry.dtype in FLOATS else "",
             _number(record.error_bound[entry.name]) if math.isfinite(record.error_bound[entry.name]) else "noise",
         )
         for entry in record.layout.entries

@@ -13,13 +13,16 @@ from functools import lru_cache
 from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
-from fgl_secure.aggregation.ranges import STEP, RangeLevels
+from fgl_secure.aggregation.ranges import HEADROOM_BITS, STEP, RangeLevels
+from fgl_secure.aggregation.rounded import KeptErrors, RoundedEncoding, brought
 from fgl_secure.aggregation.withheld import marks_of, only_opened, opened_entries
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
-from fgl_secure.dp import Budget, Perturbation
+from fgl_secure.crypto.ring import Ring
+from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
+from fgl_secure.protocols.precision import Rounding
 from fgl_secure.protocols.scheme import Scheme, check_range, needed_marks
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Directory, Leak, Role, Secret, Step
@@ -30,6 +33,8 @@ MOST_BITS = 1000
 """Most bits behind the binary point, or before it: units are floats then."""
 
 
+_FINE_STEP = 1
+"""Levels go by factors of 2 where numbers have few bits."""
 LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
 
@@ -105,6 +110,8 @@ class Rules:
         needed_marks(self.scheme, self.clients, self.k_min)
         if self.clip and self.bound is None:
             raise InputError("bound must be given where numbers beyond it are clipped; found None")
+        if self.scheme.precision is not None:
+            _check_rounded(self)
         if self.privacy is not None:
             _check_private(self)
         elif self.bound is None and self.scheme.modulus is None:
@@ -116,6 +123,15 @@ class Rules:
     def finds_ranges(self, layout: Layout) -> bool:
         """Whether a sum must find how large the numbers are."""
         return self.bound is None and self.privacy is None and bool(layout.floats)
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether clients keep the errors that their numbers are rounded by."""
+        return self.scheme.rounding is Rounding.ERROR_FEEDBACK
+
+    def warns(self, layout: Layout) -> bool:
+        """Whether a client is told that others' numbers leave its own few bits: not where few bits are asked for."""
+        return self.finds_ranges(layout) and self.scheme.precision is None
 
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
@@ -156,6 +172,7 @@ class Rules:
         mapping: Tree,
         weight: float,
         coins: Coins,
+        kept: KeptErrors | None = None,
     ) -> Integers:
         """What a client adds to a sum of a round: int64 [length].
 
@@ -166,28 +183,46 @@ class Rules:
             mapping: of the client.
             weight: of the client.
             coins: of the client.
+            kept: rounding errors of the client, where they are fed back.
 
         Raises:
             InputError, FieldRangeError: a mapping or weight that cannot be written; names the key.
         """
         if purpose is Purpose.RANGES:
-            return self.levels(layout, found.bounds).encode(mapping, coins)
-        written = self.code(layout, found.bounds, coins).encode(mapping, weight)
+            rounds = self.scheme.precision is not None
+            told = brought(layout, mapping, self.weighing, weight, kept) if rounds else None
+            return self.levels(layout, found.bounds).encode(mapping, coins, told)
+        written = self.code(layout, found.bounds, coins, kept).encode(mapping, weight)
         return marks_of(written) if purpose is Purpose.MARKS else only_opened(written, found.opened)
 
     def levels(self, layout: Layout, known: Mapping[str, float] | None) -> RangeLevels:
-        """The levels of a sum that finds ranges, above those that are known."""
+        """The levels of a sum that finds ranges, above those that are known.
+
+        At a precision ranges of numbers times weights are found anew for each round, to within a factor of two and
+        with nothing to spare, so that no bit of a number goes unused.
+        """
         if self.scheme.modulus is None:
             raise InputError(f"ranges must be given under {self.scheme.name}; found none")
-        return RangeLevels(layout, self.scheme.modulus, known)
+        if self.scheme.precision is None:
+            return RangeLevels(layout, self.scheme.modulus, known)
+        spare = 0 if self.watched else HEADROOM_BITS
+        weight_bits = max(math.ceil(math.log2(self.weighing.bound)), 0)
+        return RangeLevels(layout, self.scheme.modulus, None, _FINE_STEP, spare, weight_bits)
 
-    def code(self, layout: Layout, bounds: Mapping[str, float] | None, coins: Coins | None = None) -> Code:
+    def code(
+        self,
+        layout: Layout,
+        bounds: Mapping[str, float] | None,
+        coins: Coins | None = None,
+        kept: KeptErrors | None = None,
+    ) -> Code:
         """How mappings are written.
 
         Args:
             layout: of the mappings.
             bounds: as found, by name; None where they follow from the rules.
-            coins: of a client that adds noise.
+            coins: of a client that adds noise, or rounds at random.
+            kept: rounding errors of a client, where they are fed back.
 
         Raises:
             FieldRangeError: the scheme's sums have no room for such numbers.
@@ -195,8 +230,25 @@ class Rules:
         """
         if self.privacy is not None:
             return NoisyEncoding(layout, self.privacy, self.perturbation(layout), coins)
+        found = bounds is not None
         if bounds is None:
             bounds = {entry.name: bound_for(entry, self.bound or math.nan) for entry in layout.floats}
+        if self.scheme.precision is not None:
+            heaviest = 1.0 if found else max(self.weighing.bound, 1.0)
+            return RoundedEncoding.for_sums(
+                layout,
+                {name: bound * heaviest for name, bound in bounds.items()},
+                self.scheme.precision,
+                limit=self.scheme.limit(self.clients) or LARGEST_SUM,
+                clients=self.clients,
+                weighing=self.weighing,
+                feedback=self.feeds_back,
+                integers=self.integers,
+                largest=None if found else self.bound,
+                clip=self.clip,
+                coins=coins,
+                kept=kept,
+            )
         return Encoding.for_sums(
             layout,
             bounds,
@@ -239,6 +291,12 @@ class Rules:
     @property
     def _told_of_ranges(self) -> str:
         """What finding ranges tells, in words."""
+        if self.scheme.precision is not None:
+            when = "in every round" if self.watched else "in the first round"
+            return (
+                f"how large the numbers of each tensor times its weight are at the client that has the largest, to "
+                f"within a factor of {2**_FINE_STEP}, {when}; never whose they are, nor how many clients have such"
+            )
         tells = (
             "how large the numbers of each tensor are at the client that has the largest, to within a factor of "
             f"{2**STEP}, in the first round"
@@ -264,9 +322,14 @@ class Rules:
             return self._sum_of(self.levels(layout, bounds).length, None)
         if purpose is Purpose.MARKS:
             return self._sum_of(layout.size, 1)
-        topology = self._sum_of(layout.size + 1, self.code(layout, bounds).bound)
+        code = self.code(layout, bounds)
+        topology = self._sum_of(code.width, code.bound)
         check_range(self.scheme, topology)
         return topology
+
+    def ring(self, layout: Layout, bounds: Mapping[str, float] | None) -> Ring | None:
+        """What vectors of the mean are masked in; None where they are not."""
+        return self.scheme.ring_of(self.topology(Purpose.VALUES, layout, bounds))
 
     def step(self, purpose: Purpose, number: int) -> Step:
         """The step of one sum of a round."""
@@ -301,13 +364,30 @@ class Rules:
         weights = float(weighing.bound), weighing.fraction_bits
         written = bound, self.fraction_bits, *weights, self.integers, self.watched, self.clip
         noise = None if self.privacy is None else astuple(self.privacy)
-        stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex()])
+        rounded = () if self.scheme.precision is None else (self.scheme.precision, self.scheme.rounding)
+        stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex(), *rounded])
         return hashlib.sha256(b"fgl-secure vectors/v3" + stated.encode()).digest()
 
 
 @lru_cache(maxsize=16)
 def _perturbation(privacy: DistributedNoise, width: int, threshold: int) -> Perturbation:
     return privacy.perturbation(width, threshold)
+
+
+def _check_rounded(rules: Rules) -> None:
+    name = f"precision={rules.scheme.precision}"
+    if rules.privacy is not None:
+        raise InputError(
+            f"precision must not be given under privacy: the noise makes the grid that numbers are rounded to, and is "
+            f"larger than so few bits hold; found {name}"
+        )
+    if rules.k_min > 1:
+        raise InputError(
+            f"k_min must be 1 at a precision: a number that is marked may be rounded to 0, so that fewer contribute "
+            f"than have marked; found {rules.k_min} and {name}"
+        )
+    if rules.fraction_bits is not None:
+        raise InputError(f"fraction_bits must not be given with a precision; found {rules.fraction_bits} and {name}")
 
 
 def _check_private(rules: Rules) -> None:
@@ -320,76 +400,3 @@ def _check_private(rules: Rules) -> None:
         raise InputError(f"k_min must be 1 under privacy, which counts of contributors would undo; found {rules.k_min}")
     if rules.weighing.fraction_bits:
         raise InputError(f"weight_fraction_bits must be 0 under privacy; found {rules.weighing.fraction_bits}")
-
-
-class Ledger:
-    """Counts each round once, for the server and one client in this process; without privacy it counts nothing.
-
-    Two clients of a round that have the same data shift its sum twice as far as the noise was made for. So a second
-    client is refused: clients with data of their own have ledgers of their own.
-
-    Args:
-        rules: of the aggregation.
-    """
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._budget: Budget | None = None
-        self._size: int | None = None
-        self._earlier = 0
-        self._rounds: dict[tuple[bytes, int], int | None] = {}
-
-    @property
-    def rounds(self) -> int:
-        """Rounds counted, those of a life before included."""
-        return self._earlier if self._budget is None else self._budget.spent
-
-    @property
-    def epsilon(self) -> float | None:
-        """What they cost at the target's delta; None without privacy."""
-        if self._rules.privacy is None:
-            return None
-        if self._budget is None and self._earlier:
-            raise InputError("spent must be asked for after the first round of a resumed process, which tells the size")
-        return 0.0 if self._budget is None else self._budget.epsilon_spent
-
-    def resume(self, rounds: int) -> None:
-        """Counts the rounds that an earlier process took part in; wanted before the first round of this one."""
-        if rounds < 0 or self._rounds or self._earlier:
-            raise InputError(f"rounds must be resumed once, before the first, and be at least 0; found {rounds}")
-        self._earlier = rounds
-
-    def spend(self, layout: Layout, session: bytes, number: int, client: int | None = None) -> None:
-        """Counts a round that is about to be made.
-
-        Args:
-            layout: of the mappings.
-            session: of the round.
-            number: of the round.
-            client: who takes part in it; None for the server, and where all clients are simulated at once.
-
-        Raises:
-            BudgetExhaustedError: it does not fit; then nothing may be released.
-            InputError: mappings have another size than before, for which the noise was not made, or another client has
-                taken part in this round.
-        """
-        if self._rules.privacy is None:
-            return
-        now = session, number
-        other = self._rounds.get(now)
-        if client is not None and other not in (None, client):
-            raise InputError(
-                f"clients of a round under privacy must each have an aggregator of their own; found client {client} "
-                f"beside client {other}"
-            )
-        if now in self._rounds:
-            self._rounds[now] = other if client is None else client
-            return
-        if self._size not in (None, layout.size):
-            raise InputError(f"mappings must keep their size under privacy, {self._size}; found {layout.size}")
-        if self._budget is None:
-            budget = self._rules.perturbation(layout).open_budget()
-            budget.spend(self._earlier)
-            self._budget, self._size = budget, layout.size
-        self._budget.spend()
-        self._rounds[now] = client

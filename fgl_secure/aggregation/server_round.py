@@ -226,7 +226,7 @@ class Outcome:
         rules: of the round.
         layout: of the mappings.
         found: by the sums before.
-        total: int64 [P + 1], the sum.
+        total: int64 [width], the sum.
         included: whose numbers are in it, ascending.
     """
 
@@ -240,7 +240,7 @@ class Outcome:
     def mean(self) -> dict[str, Any]:
         """See `ServerRound.result`."""
         if self._mean is None:
-            self._check_weight(int(self._total[-1]))
+            self._check_weight(self._code.weight(self._total))
             self._check_closed()
             self._mean = self._code.decode(self._total)
         return self._mean
@@ -256,20 +256,21 @@ class Outcome:
         rules, total = self._rules, self._total
         return RoundRecord(
             scheme=rules.scheme.name,
-            modulus=rules.scheme.modulus,
+            ring=rules.ring(self._layout, self._found.bounds),
             number=number,
             clients=rules.clients,
             threshold=rules.threshold,
             included=self.included,
             dropped=tuple(sorted(set(range(rules.clients)) - set(self.included))),
             layout=self._layout,
-            total_weight=int(total[-1]) * 2.0**-rules.weighing.fraction_bits,
+            total_weight=self._code.weight(total) * 2.0**-rules.weighing.fraction_bits,
             bounds=self._code.bounds,
-            fraction_bits=self._code.fraction_bits,
+            units=self._code.units,
             error_bound=self._code.errors(total, len(self.included)),
             k_min=rules.k_min,
             withheld=withheld_entries(self._layout, self._found.opened),
             transcript=channel.transcript,
+            width=self._code.width,
             seconds=seconds,
         )
 

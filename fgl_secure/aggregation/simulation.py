@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.precision import warn_of_lost_precision
 from fgl_secure.aggregation.record import RoundRecord, recording_for
+from fgl_secure.aggregation.rounded import KeptErrors
 from fgl_secure.aggregation.rules import Found, Purpose, Rules
 from fgl_secure.aggregation.server_round import Outcome
 from fgl_secure.algebra.quantization import Integers
@@ -40,6 +41,7 @@ class Brought:
         weights: one for each client, come or not.
         dropped: clients that say nothing from their vector on.
         coins: of all parties.
+        kept: rounding errors of those that are there, by number; empty where they are not fed back.
     """
 
     rules: Rules
@@ -48,6 +50,7 @@ class Brought:
     weights: Sequence[float]
     dropped: Set[int]
     coins: Coins
+    kept: Mapping[int, KeptErrors] = field(default_factory=dict)
 
     @property
     def loses(self) -> bool:
@@ -65,7 +68,13 @@ class Brought:
         for index in self.mappings.keys() - self.dropped:
             with _named(index):
                 rows[index] = self.rules.vector(
-                    purpose, self.layout, found, self.mappings[index], self.weights[index], self.coins
+                    purpose,
+                    self.layout,
+                    found,
+                    self.mappings[index],
+                    self.weights[index],
+                    self.coins,
+                    self.kept.get(index),
                 )
         return rows
 
@@ -102,7 +111,7 @@ def simulated(
     found = Found(known if rules.finds_ranges(layout) else None)
     purpose = rules.first(layout, found.bounds)
     while True:
-        if purpose is Purpose.VALUES and rules.finds_ranges(layout):
+        if purpose is Purpose.VALUES and rules.warns(layout):
             there = {client: held for client, held in brought.mappings.items() if client not in brought.dropped}
             warn_of_lost_precision(rules.code(layout, found.bounds), there)
         total, included = _summed(brought, channel, purpose, number, found)
@@ -110,6 +119,9 @@ def simulated(
             break
         found, purpose = rules.found(purpose, layout, found, total), rules.after(purpose, layout)
     outcome = Outcome(rules, layout, found, total, included)
+    for client in included:
+        if client in brought.kept:
+            brought.kept[client].settle()
     return outcome.mean, outcome.record(number, channel, time.perf_counter() - start), found.bounds
 
 

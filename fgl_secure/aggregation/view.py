@@ -117,16 +117,21 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
 def seen(record: RoundRecord, client: int) -> Reals:
     """The numbers in what arrived of a client, in the updates' unit as far as the server can tell.
 
-    Words of 8 bytes are read as elements of the field, those of the upper half as negative, and divided by 2^f as the
-    server decodes a sum. In the clear these are the client's numbers times its weight.
+    Words are read as elements of the ring, those of the upper half as negative, and multiplied by their tensor's unit,
+    as the server decodes a sum. In the clear these are the client's numbers times its weight. At a precision the
+    integers, which are in digits, are left at 0.
     """
-    words = record.arrived(client)[: record.layout.size]
-    if record.modulus is not None:
-        words = np.where(words > record.modulus // 2, words - record.modulus, words)
-    bits = np.zeros(record.layout.size, dtype=np.int64)
+    words = record.arrived(client)
+    if record.ring is not None:
+        words = np.where(words > record.ring.modulus // 2, words - record.ring.modulus, words)
+    found, at, rounded = np.zeros(record.layout.size), 0, record.ring is not None and record.ring.packed
     for entry, place in record.layout.places():
-        bits[place] = record.fraction_bits.get(entry.name, 0)
-    return np.ldexp(words.astype(np.float64), -bits[: len(words)])
+        if rounded and not entry.is_float:
+            continue
+        own = words[at : at + entry.size]
+        found[place][: len(own)] = own * record.units.get(entry.name, 1.0)
+        at += entry.size
+    return found if rounded else found[: len(words)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, Offer, is_usable
-from fgl_secure.crypto.prg import KEY_BYTES, add_masks, word_of
+from fgl_secure.crypto.prg import KEY_BYTES, add_masks
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 
 Ids = NDArray[np.int64]
@@ -136,8 +137,9 @@ class Cryptography(ABC):
 
     Args:
         source: coins of the parties hosted here.
-        modulus: of the field of masks and shared secrets, below 2^62.
+        modulus: of the field of shared secrets, below 2^62.
         agreement: how two parties agree on keys.
+        ring: of masks and masked vectors; that field unless given.
     """
 
     public_bytes: int = PUBLIC_KEY_BYTES
@@ -146,8 +148,16 @@ class Cryptography(ABC):
     vote_bytes: int = TAG_BYTES
     signature_bytes: int = 64
 
-    def __init__(self, source: Source, modulus: int, agreement: KeyAgreement = KeyAgreement.X25519) -> None:
+    def __init__(
+        self,
+        source: Source,
+        modulus: int,
+        agreement: KeyAgreement = KeyAgreement.X25519,
+        ring: Ring | None = None,
+    ) -> None:
         self._source, self.modulus, self.agreement = source, modulus, agreement
+        self.field = Ring(modulus)
+        self.ring = ring or self.field
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(modulus={self.modulus}, <secrets>)"
@@ -225,7 +235,10 @@ class Cryptography(ABC):
 
     @abstractmethod
     def elements(self, key: bytes, count: int) -> Elements:
-        """The uniform elements that a key stands for: int64 [*tapes, count]. A key is read once, at one length."""
+        """The uniform elements of the field that a key stands for: int64 [*tapes, count].
+
+        A key is read once, at one length.
+        """
 
     @abstractmethod
     def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
@@ -334,9 +347,16 @@ class RealCryptography(Cryptography):
     wrapped for it opens with the private key that the seed gives. The other end is not needed, nor is any word of its.
     """
 
-    def __init__(self, source: Source, modulus: int, agreement: KeyAgreement = KeyAgreement.X25519) -> None:
+    def __init__(
+        self,
+        source: Source,
+        modulus: int,
+        agreement: KeyAgreement = KeyAgreement.X25519,
+        ring: Ring | None = None,
+    ) -> None:
         agreement.check_available()
-        super().__init__(source, modulus, agreement)
+        super().__init__(source, modulus, agreement, ring)
+        self._sealed = self.ring if self.ring.modulus == modulus else self.field
         self.public_bytes, self.wrapped_bytes = agreement.public_bytes, agreement.wrapped_bytes
         self._offers: dict[bytes, Offer] = {}
 
@@ -421,16 +441,16 @@ class RealCryptography(Cryptography):
     def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
         """In place."""
         keys = [mask for mask in masks if isinstance(mask, bytes)]
-        add_masks(total, keys, signs, self.modulus)
+        add_masks(total, keys, signs, self.ring.modulus)
         return total
 
     def sealed_bytes(self, count: int) -> int:
-        """Elements in the least words that hold them, and a tag."""
-        return count * word_of(self.modulus)[0].itemsize + TAG_BYTES
+        """Elements as they travel, and a tag."""
+        return self._sealed.entries(count) * self._sealed.dtype.itemsize + TAG_BYTES
 
     def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
         """AES-256-GCM under a key for this message alone."""
-        plain = values.astype(word_of(self.modulus)[0], copy=False).tobytes()
+        plain = self._sealed.written(values).tobytes()
         return AESGCM(_derived(key, context, Purpose.SEAL, sender, receiver)).encrypt(_NONCE, plain, None)
 
     def unseal(self, key: bytes, context: Context, sender: int, receiver: int, sealed: bytes, count: int) -> Elements:
@@ -441,13 +461,9 @@ class RealCryptography(Cryptography):
             raise ProtocolError(
                 f"a box of party {sender} must be sealed for party {receiver} in this session and step; it is not"
             ) from error
-        word = word_of(self.modulus)[0]
-        if len(plain) != count * word.itemsize:
+        if len(plain) != self.sealed_bytes(count) - TAG_BYTES:
             raise MalformedMessageError(f"a box must hold {count} elements; found {len(plain)} bytes")
-        values = np.frombuffer(plain, dtype=word)
-        if values.size and int(values.max()) >= self.modulus:
-            raise MalformedMessageError("a box must hold elements of the field; found others")
-        return values.astype(np.int64)
+        return self._sealed.read(np.frombuffer(plain, dtype=self._sealed.dtype), count).copy()
 
     def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
         """HMAC-SHA256, of which 16 bytes travel."""

@@ -23,6 +23,7 @@ from fgl_secure.crypto.cryptography import (
 )
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 
 
@@ -39,14 +40,21 @@ class IdealCryptography(Cryptography):
         source: coins, those of all tapes at once under enumeration.
         modulus: of the field.
         agreement: of what it stands for.
+        ring: see `Cryptography`; of no more elements than the field, whose elements masks are where they are shared.
     """
 
     public_bytes = 2
     vote_bytes = 1
     signature_bytes = 0
 
-    def __init__(self, source: Source, modulus: int, agreement: KeyAgreement = KeyAgreement.X25519) -> None:
-        super().__init__(source, modulus, agreement)
+    def __init__(
+        self,
+        source: Source,
+        modulus: int,
+        agreement: KeyAgreement = KeyAgreement.X25519,
+        ring: Ring | None = None,
+    ) -> None:
+        super().__init__(source, modulus, agreement, ring)
         self._owners: list[int] = []
         self._keys: dict[bytes, tuple[Purpose, tuple[int, ...], Any]] = {}
         self._masks: dict[bytes, Elements] = {}
@@ -99,7 +107,7 @@ class IdealCryptography(Cryptography):
         """A new array, as masks have tapes that it may not have."""
         for mask, sign in zip(masks, signs, strict=True):
             values = self.elements(mask, total.shape[-1]) if isinstance(mask, bytes) else mask
-            total = (total + values if sign > 0 else total - values) % self.modulus
+            total = (total + values if sign > 0 else total - values) % self.ring.modulus
         return total
 
     def sealed_bytes(self, count: int) -> int:  # noqa: ARG002  # a number is as long for all
@@ -167,7 +175,8 @@ class IdealCryptography(Cryptography):
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
         """A mask: coins of its first owner, which the others learn."""
-        values = self._source.draw(purpose.words, np.array(owners[:1]), self.modulus, (count,), step)
+        modulus = (self.field if purpose is Purpose.SHARING else self.ring).modulus
+        values = self._source.draw(purpose.words, np.array(owners[:1]), modulus, (count,), step)
         for other in owners[1:]:
             self._source.note_learnt(purpose.words, np.array([other]), values, step)
         return values[..., 0, :]

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fgl_secure.aggregation.arguments import integer_of
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.errors import InputError
 from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.schemes import server_scheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Settings:
         integers: what the mean of integers is.
         metrics: names of metrics that are averaged under the same protection; the others stay with the clients.
         sparse: whether masks of more than 64 clients follow a sparse graph.
+        precision: bits of a number on its way; None for as many as there is room for.
         identities: public Ed25519 identities that may take part; with any, nodes are asked for theirs before a round,
             and clients sign their keys.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
@@ -49,6 +52,7 @@ class Settings:
     integers: IntegerRule
     metrics: tuple[str, ...]
     sparse: bool
+    precision: int | None
     identities: frozenset[bytes]
     stage_timeout: float | None
     grace: float | None
@@ -61,6 +65,8 @@ class Settings:
         for name, seconds in (("stage_timeout", self.stage_timeout), ("grace", self.grace)):
             if seconds is not None and not seconds >= 0:
                 raise InputError(f"{name} must be at least 0 seconds; found {seconds}")
+        if self.precision is not None:
+            server_scheme(self.scheme).at_precision(integer_of(self.precision, "precision"))
         if self.weight_key in self.metrics or len(set(self.metrics)) < len(self.metrics):
             raise InputError(f"metrics must differ from each other and from {self.weight_key!r}; found {self.metrics}")
 
@@ -85,6 +91,7 @@ class Settings:
             weight_key=self.weight_key,
             metrics=self.metrics,
             sparse=self.sparse,
+            precision=self.precision,
             roster=roster,
             training=training,
         )

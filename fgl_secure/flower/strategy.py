@@ -73,6 +73,8 @@ class SecureAggregationStrategy(Strategy):
         sparse: whether more than 64 clients mask with a few neighbours each under `pairwise-masking`, which is cheaper
             and does not hold against a server that lies; clients must say the same. Otherwise everybody masks with
             everybody.
+        precision: bits of a number on its way, 8, 16 or 32, in ranges that are found anew in each round; None for as
+            many as there is room for. See `SecureAggregator.for_clients`. Errors are not fed back: nodes may forget.
         identities: public Ed25519 identities that may take part; with any, clients must have one of them, and sign.
         stage_timeout: seconds that a stage other than training waits for everybody; None waits as long as training.
         grace: seconds that the others get once as many as the threshold have answered; None gives the whole timeout.
@@ -99,6 +101,7 @@ class SecureAggregationStrategy(Strategy):
         integers: IntegerRule = IntegerRule.ROUND,
         metrics: Sequence[str] = (),
         sparse: bool = False,
+        precision: int | None = None,
         identities: Collection[bytes] = (),
         stage_timeout: float | None = None,
         grace: float | None = None,
@@ -125,6 +128,7 @@ class SecureAggregationStrategy(Strategy):
                 integers=integers,
                 metrics=tuple(metrics),
                 sparse=sparse,
+                precision=precision,
                 identities=frozenset(identities),
                 stage_timeout=stage_timeout,
                 grace=grace,

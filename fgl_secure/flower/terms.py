@@ -45,6 +45,7 @@ class RoundTerms:
         weight_key: name of the metric that is the client's weight.
         metrics: names of metrics that are averaged like the arrays; the others stay with the client.
         sparse: whether masks follow a sparse graph where clients are many; otherwise everybody masks with everybody.
+        precision: bits of a number on its way; None for as many as there is room for.
         roster: hexadecimal digits of each client's public identity, by index; empty without identities.
         training: hexadecimal digits of the `digest_of` what all apps train on, the run's configuration included.
     """
@@ -63,6 +64,7 @@ class RoundTerms:
     weight_key: str
     metrics: tuple[str, ...] = ()
     sparse: bool = False
+    precision: int | None = None
     roster: tuple[str, ...] = ()
     training: str = ""
 
@@ -74,7 +76,7 @@ class RoundTerms:
     def conditions(self) -> tuple[object, ...]:
         """How numbers are written, and which: what a server has no reason to change from round to round."""
         numbers = self.bound, self.fraction_bits, self.weight_bound, self.weight_fraction_bits, self.integers
-        return self.scheme, self.sparse, *numbers, self.weight_key, self.metrics
+        return self.scheme, self.sparse, self.precision, *numbers, self.weight_key, self.metrics
 
     @property
     def place(self) -> Place:
@@ -94,12 +96,13 @@ class RoundTerms:
             fraction_bits=self.fraction_bits,
             weighing=Weighing(self.weight_bound, self.weight_fraction_bits),
             integers=IntegerRule(self.integers),
+            watched=self.precision is not None,
             agreed=hashlib.sha256(self.for_client(0).to_bytes()).digest(),
         )
 
     def _scheme_text(self) -> str:
-        """The scheme with its threshold, and with everybody for a neighbour where it would take a sparse graph."""
-        given = [] if self.threshold is None else [f"threshold={self.threshold}"]
+        """The scheme with its parameters, and with everybody for a neighbour where it would take a sparse graph."""
+        given = [f"{name}={value}" for name in ("threshold", "precision") if (value := getattr(self, name)) is not None]
         if self.scheme == PairwiseMasking.label and not self.sparse and self.clients > COMPLETE_UP_TO:
             given.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
         return f"{self.scheme}[{','.join(given)}]" if given else self.scheme
@@ -169,6 +172,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "weight_key": _text,
     "metrics": _texts,
     "sparse": lambda value: isinstance(value, bool),
+    "precision": lambda value: value is None or type(value) is int,
     "roster": lambda value: isinstance(value, list) and all(_hexadecimal(one, 32) for one in value),
     "training": lambda value: value == "" or _hexadecimal(value, 32),
 }

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra.low_precision import LowPrecision
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Step
 from fgl_secure.training.device_gradients import DeviceFactors, Sizes
@@ -40,6 +41,7 @@ class Call:
         factors: these gradients, parameter by parameter; empty where nobody looks at them.
         terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
         grid: what its entries stand for where recordings have reals; None where they have the integers.
+        numbers: the same where its entries have few bits, and integers are in digits; None where they have not.
         counts: how many entries at the end stand for themselves.
         parts: lengths of parts of which the server tells quotients; none where it tells the sum.
         least: where it is not 0, the server tells of each entry of the sum whether it is so large, and not the sum.
@@ -56,6 +58,7 @@ class Call:
     factors: tuple[DeviceFactors, ...] = field(default=(), repr=False)
     terms: Mapping[int, Ids | int] = field(default_factory=dict, repr=False)
     grid: Quantizer | None = None
+    numbers: LowPrecision | None = None
     counts: int = 0
     parts: tuple[int, ...] = ()
     least: int = 0
@@ -68,7 +71,7 @@ class Call:
         """What must be the same for all silos."""
         width = None if self.rows is None else self.rows.shape[-1]
         lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
-        told = self.grid, self.counts, self.parts, self.least, self.output
+        told = self.grid, self.numbers, self.counts, self.parts, self.least, self.output
         return self.topology, self.step, self.bound, self.sizes, width, lengths, self.phase, *told
 
 
@@ -99,6 +102,7 @@ class Setting:
         wanted: bool [e], along which of its edges these rows are sums.
         schemes: public, by topology: what adds up for clients and for the server.
         note: keeps what silos know in recordings.
+        rounding_key: secret, of what the silo rounds at random; empty where the server's scheme has no precision.
         partners: int64 [m], from how many others each own device hears, where these are not all of its neighbours, or
             not its neighbours alone.
         sums_gradients: whether sums take the place of the gradients that autograd works out.
@@ -112,5 +116,6 @@ class Setting:
     wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     schemes: Mapping[str, Scheme] = field(default_factory=dict)
     note: Note = unnoted
+    rounding_key: bytes = field(default=b"", repr=False)
     partners: Ids | None = None
     sums_gradients: bool = False

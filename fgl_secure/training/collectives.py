@@ -24,16 +24,21 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.algebra import Quantizer
+from fgl_secure.algebra.low_precision import check_lengths
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Array, Ask, Call, Ids, Reals, Setting
 from fgl_secure.training.device_gradients import Collector
+from fgl_secure.training.low_sums import LowSums
+from fgl_secure.training.rounding import Parts
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 
 NO_COUNTS = np.empty(0, dtype=np.int64)
+MOST_COUNT = 2**40
+"""Largest count beside numbers of few bits."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +89,7 @@ class Collectives:
         self._ask: Ask | None = None
         self._clock, self._pieces = _Clock(), list[_Piece]()
         self._collector: Collector | None = None
+        self._low_sums = LowSums(setting)
 
     def start(self, number: int | None, ask: Ask) -> None:
         """A round starts: drivers say so, not programs.
@@ -332,17 +338,21 @@ class Collectives:
         """
         return update_grid(self._setting.largest, self.silo.facts.silos, most_bits, heaviest)
 
-    def mean(self, values: Array, weight: int, heaviest: int, grid: Quantizer | None = None) -> Reals:
+    def mean(
+        self, values: Array, weight: int, heaviest: int, grid: Quantizer | None = None, parts: Sequence[int] = ()
+    ) -> Reals:
         """The weighted mean of one vector of each silo; nobody is told the weight of another one.
 
         It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most. The
-        server divides, and tells the mean alone.
+        server divides, and tells the mean alone. Under a scheme with a precision parts are rounded to it; see `server`.
 
         Args:
             values: float [P].
             weight: of the silo's vector, at least 1.
             heaviest: the largest weight that a silo may have; public.
             grid: for the entries; that of `grid` unless given.
+            parts: lengths of what has a range of its own where numbers have few bits, such as tensors; none where the
+                mean has all bits under every scheme.
 
         Returns:
             float64 [P].
@@ -354,6 +364,10 @@ class Collectives:
         if not 1 <= weight <= heaviest:
             raise InputError(f"weight must lie in 1..{heaviest:,}; it does not")
         grid = grid or self.grid(heaviest=heaviest)
+        if parts and self._rounds:
+            of = Parts(check_lengths(parts, len(values)), grid, heaviest)
+            found, _ = self._low(of.weighted(values, weight), np.array([weight]), heaviest, of, mean=True)
+            return found
         units = np.append(grid.encode(np.asarray(values, dtype=np.float64)) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
         told: Reals = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
@@ -391,15 +405,27 @@ class Collectives:
         return found, sums.astype(np.int64)
 
     def server(
-        self, values: Array, counts: Ids = NO_COUNTS, *, grid: Quantizer | None = None, output: str | None = None
+        self,
+        values: Array,
+        counts: Ids = NO_COUNTS,
+        *,
+        grid: Quantizer | None = None,
+        output: str | None = None,
+        parts: Sequence[int] = (),
     ) -> tuple[Reals, Ids]:
         """The sum of one vector of each silo, which the server adds up and tells all.
+
+        Under a scheme with a precision the numbers of parts are rounded to so many bits, at random and right on
+        average, in a range that is found for each part and round; where the scheme says so, what they are rounded by is
+        added to the same part of the next round. All else keeps its bits.
 
         Args:
             values: float [P]; they are rounded to a grid.
             counts: int64 [c], whole numbers, which are summed exactly.
             grid: for the values; that of the run unless given. With one of its own recordings have reals.
             output: what recordings call the sum; where it is named they have reals.
+            parts: lengths of the parts at the front of the values that may have few bits, such as tensors of a model;
+                the values behind them, such as what they are divided by, keep all.
 
         Returns:
             The sums, float64 [P] and int64 [c].
@@ -408,10 +434,38 @@ class Collectives:
             InputError: a value is not finite or beyond the grid's bound; nothing was sent.
         """
         given, grid = grid, grid or self._setting.grid
+        if parts and self._rounds:
+            at, reals = min(sum(parts), len(values)), np.asarray(values, dtype=np.float64)
+            whole = np.concatenate([grid.encode(reals[at:]), counts])
+            of = Parts(check_lengths(parts, at), grid)
+            found, sums = self._low(of.weighted(reals[:at]), whole, max(grid.largest, MOST_COUNT), of, output=output)
+            kept = len(reals) - at
+            return np.concatenate([found, grid.decode(sums[:kept])]), sums[kept:]
         rows = np.concatenate([grid.encode(np.asarray(values, dtype=np.float64)), counts])
         step, code = self._clock.next_sum(SERVER), given if output is None else grid
         total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
         return grid.decode(total[: len(values)]), total[len(values) :]
+
+    @property
+    def _rounds(self) -> bool:
+        """Whether numbers of sums for the server may have few bits."""
+        scheme = self._setting.schemes.get(SERVER)
+        return scheme is not None and scheme.precision is not None
+
+    def _low(
+        self, values: Reals, whole: Ids, most: int, of: Parts, *, mean: bool = False, output: str | None = None
+    ) -> tuple[Reals, Ids]:
+        """Sums or means of numbers at few bits, and sums of integers; see `LowSums`."""
+        steps = self._clock.next_sum(SERVER), self._clock.next_sum(SERVER)
+        return self._low_sums(values, whole, most, of, steps, self._call, mean=mean, output=output)
+
+    def state(self) -> dict[str, Array]:
+        """What is kept from round to round, as arrays by name; secret, for this silo alone."""
+        return self._low_sums.state()
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Goes on where a state was taken."""
+        self._low_sums.restore(state)
 
     def enough(self, marks: NDArray[np.bool_], least: int, output: str | None = None) -> NDArray[np.bool_]:
         """Which entries so many silos mark; the server, which adds the marks up, tells no more of their numbers.

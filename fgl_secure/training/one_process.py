@@ -24,6 +24,7 @@ from fgl_secure.training.lockstep import in_lockstep
 from fgl_secure.training.neighbourhood import open_neighbours
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program
+from fgl_secure.training.rounding import Digits, RoundedUnits, rounding_key
 from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
 from fgl_secure.training.silo import Silo
 
@@ -92,6 +93,7 @@ class OneProcess:
         silos = channel.parties.ids(Role.SILO)
         self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]
         schemes_of_silos = {CLIENTS: self._clients, SERVER: self._server}
+        keyed = self._server.precision is not None
         self._talks = [
             Collectives(
                 silo,
@@ -104,6 +106,7 @@ class OneProcess:
                     _wanted(between, silo),
                     schemes_of_silos,
                     partial(self._note, silo),
+                    rounding_key(channel.coins) if keyed else b"",
                     partners[silo.nodes] if between is None else None,
                     self._gradients is not None,
                 ),
@@ -196,18 +199,22 @@ class OneProcess:
 
     def _server_sum(self, rows: list[Array], call: Call) -> list[Array]:
         parties, width, bound = self._channel.parties, len(rows[0]), call.bound
-        code = None if call.grid is None else Units(call.grid, call.counts)
-        opened = self._collective(
-            f"{SERVER} {code} {call.output}",
-            width,
-            bound,
-            lambda: Collective(
-                self._server, Topology.to_server(parties, width, bound), self._channel, code, call.output
-            ),
+        code: Units | RoundedUnits | None = None if call.grid is None else Units(call.grid, call.counts)
+        if call.numbers is not None:
+            code = RoundedUnits(call.numbers)
+
+        def opened() -> Collective:
+            topology = Topology.to_server(parties, width, bound or None)
+            return Collective(self._server, topology, self._channel, code, call.output)
+
+        collective = (
+            self._collective(f"{SERVER} {code} {call.output}", width, bound, opened)
+            if call.numbers is None  # whose ranges are others in every round
+            else opened()
         )
         stacked = np.stack(rows)
-        found: Array = opened.sum(stacked if code is None else code.decode(stacked), call.step)
-        total: Array = (found if code is None else code.encode(found))[0]
+        found: Array = collective.sum(stacked if code is None else code.decode(stacked), call.step)
+        total: Array = Digits.of(call.numbers).together((found if code is None else code.encode(found))[0])
         silos, server = parties.ids(Role.SILO), parties.ids(Role.SERVER)
         if call.least:
             enough: Array = total >= call.least

@@ -104,7 +104,8 @@ class Rounds(Program):
         own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
         own = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
         facts, counts = self.silo.facts, np.rint(own[1:]).astype(np.int64)
-        sums, everybodys = self.talk.server(np.append(values, own[0] / max(facts.labelled, 1)), counts)
+        row, parts = np.append(values, own[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
+        sums, everybodys = self.talk.server(row, counts, parts=parts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
 
     def figures(self, own: Counts, loss: float = 0.0, weight: int = 0) -> Figures:

@@ -48,6 +48,7 @@ class Ckks(OneSumScheme):
 
     label: ClassVar[str] = "ckks"
     summary: ClassVar[str] = "the receiver holds a CKKS key, another party adds ciphertexts that it cannot read"
+    wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.sealing import sealed_bytes, unwrapped, wrapped
-from fgl_secure.protocols.ckks.tags import DIGEST_BYTES, FIELD, TAGS, digest_of_sum, tags_of
+from fgl_secure.protocols.ckks.tags import DIGEST_BYTES, RING, TAGS, digest_of_sum, tags_of
 from fgl_secure.protocols.ckks.wire import (
     TAG,
     check_ciphertexts,
@@ -36,7 +36,7 @@ from fgl_secure.protocols.ckks.wire import (
 )
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, words_of_elements
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
@@ -202,7 +202,7 @@ class SharedKeyClients(OneSumClients):
     def _sent(self, todo: list[tuple[int, Integers, PublicKey]], step: Step) -> Iterator[Messages]:
         for at, row, key in todo:
             fields = ciphertext_fields([self._encrypted(key, row)], 1, self._plan.count, self._plan.parameters)
-            tags = words_of_elements(self._tags(at, [int(self.parties[at])], row, step)[None], FIELD.modulus)
+            tags = RING.written(self._tags(at, [int(self.parties[at])], row, step)[None])
             yield self._to_server(Phase.CIPHERTEXTS, np.array([at]), {**fields, TAG: tags}, None, step)
 
     def _tags(self, at: int, clients: list[int], vector: Integers, step: Step) -> Integers:
@@ -249,7 +249,7 @@ class SharedKeyClients(OneSumClients):
         """The encrypted sum that clients voted for, which a client decrypts: one, and no second."""
         n, context = self.terms.n, self._plan.context(self.step)
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
-        tags = elements_of(messages, TAG, FIELD.modulus, TAGS)
+        tags = elements_of(messages, TAG, RING, TAGS)
         cast, votes = flags_of(messages, "cast", n), bytes_of(messages, "votes", n, self._crypto.vote_bytes)
 
         def hear(row: int, at: int) -> None:

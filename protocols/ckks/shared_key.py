@@ -40,6 +40,7 @@ class SharedKeyCkks(OneSumScheme):
 
     label: ClassVar[str] = "ckks-shared-key"
     summary: ClassVar[str] = "clients share a CKKS key, the server adds ciphertexts that it cannot read"
+    wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
     parameters: ClassVar[tuple[str, ...]] = ("threshold",)
 
     threshold: int | None = None

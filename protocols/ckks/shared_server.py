@@ -14,7 +14,7 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks.plan import SharedKeyPlan
 from fgl_secure.protocols.ckks.sealing import sealed_bytes
-from fgl_secure.protocols.ckks.tags import FIELD, TAGS, digest_of_sum
+from fgl_secure.protocols.ckks.tags import FIELD, RING, TAGS, digest_of_sum
 from fgl_secure.protocols.ckks.wire import (
     TAG,
     check_ciphertexts,
@@ -26,7 +26,7 @@ from fgl_secure.protocols.ckks.wire import (
     public_key,
     unpadded,
 )
-from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of, words_of_elements
+from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
 from fgl_secure.protocols.one_sum.server import Hear, OneSumServer
 from fgl_secure.protocols.one_sum.terms import Stage
 from fgl_secure.runtime import Draws, Messages, Phase
@@ -137,7 +137,7 @@ class SharedKeyServer(OneSumServer):
         adding = self._adding
         assert adding is not None, "made as the stage of vectors begins"
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
-        tags = elements_of(messages, TAG, FIELD.modulus, TAGS)
+        tags = elements_of(messages, TAG, RING, TAGS)
 
         def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
             adding.add(ciphertexts_of(messages, row))
@@ -170,7 +170,7 @@ class SharedKeyServer(OneSumServer):
         voted = self._here.answered.copy()
         who, m = np.flatnonzero(voted), int(voted.sum())
         one = ciphertext_fields([self._adding.to_bytes()], 1, self._plan.count, self._plan.parameters)
-        one[TAG] = words_of_elements(self._tag[None], FIELD.modulus)
+        one[TAG] = RING.written(self._tag[None])
         fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in one.items()}
         fields["cast"] = voted & (np.arange(self.terms.n) != who[:, None])
         fields["votes"] = self._votes[:, who].swapaxes(0, 1) * fields["cast"][..., None]

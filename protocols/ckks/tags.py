@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, Elements, PrimeField
 from fgl_secure.crypto.cryptography import Context, Purpose
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.protocols.one_sum.terms import as_elements
 
 Integers = NDArray[np.int64]
 
 TAGS = 2
 """Tags of a vector: whoever guesses both is right with probability 2^-122."""
-FIELD = PrimeField(MERSENNE_61)
+FIELD, RING = PrimeField(MERSENNE_61), Ring(MERSENNE_61)
 DIGEST_BYTES = 32
 
 _CHUNK = 2**17

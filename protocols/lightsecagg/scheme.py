@@ -12,7 +12,7 @@ more of one is paid for with the others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.lightsecagg.claim import claim_of
@@ -31,11 +32,16 @@ from fgl_secure.protocols.lightsecagg.server import Server
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
+from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
 
 Ids = NDArray[np.int64]
+
+_BELOW = (1, 3, 1, 3, 1, 5, 3, 3, 9, 3, 1, 3, 19, 15, 1, 5, 1, 3, 9, 3, 15, 3, 39, 5, 39, 57, 3, 35, 1)
+PRIMES = tuple(2**bits - below for bits, below in enumerate(_BELOW, start=3))
+"""The largest primes below 2^3, 2^4, ..., 2^31: of a key stream's words few are rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +54,25 @@ class LightSecAgg(OneSumScheme):
         colluding: T, most senders that may collude, 1 .. U - 1; None takes a third of them.
         modulus: of the field, a prime; 2^61 - 1 holds sums of large terms.
         keys: how clients agree on keys; all parties must take the same one.
-        cryptography: from coins, modulus and keys; `IdealCryptography` for proofs over every coin.
+        precision: bits at which real numbers of means are written, 8, 16 or 32; None takes all that the field has
+            room for. Vectors and coded masks are then in the least prime field of `PRIMES` that holds their sum, and as
+            many bits of an element travel as its modulus has.
+        rounding: whether a client keeps the error that its numbers are rounded by, and adds it in the next round.
+        cryptography: from coins, modulus, keys and ring; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
     label: ClassVar[str] = "lightsecagg"
     summary: ClassVar[str] = "one sum over clients under coded masks, opened in one go (So et al., MLSys 2022)"
-    parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus", "keys")
+    parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus", "keys", "precision", "rounding")
 
     threshold: int | None = None
     colluding: int | None = None
     modulus: int = MERSENNE_61
     keys: KeyAgreement = field(default_factory=KeyAgreement.best)
-    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = field(default=RealCryptography, repr=False)
+    precision: int | None = None
+    rounding: Rounding = Rounding.FRESH
+    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
@@ -76,6 +88,7 @@ class LightSecAgg(OneSumScheme):
         if self.threshold is not None and self.colluding is not None:
             colluding_of(self.threshold, self.threshold, self.colluding)
         self.keys.check_available()
+        check_precision(self.precision, self.rounding)
 
     @property
     def name(self) -> str:
@@ -85,6 +98,7 @@ class LightSecAgg(OneSumScheme):
             f"threshold={self.threshold}" if self.threshold is not None else "",
             f"colluding={self.colluding}" if self.colluding is not None else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
+            *words_of(self.precision, self.rounding),
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{self.label}[{named}]" if named else self.label
@@ -97,12 +111,29 @@ class LightSecAgg(OneSumScheme):
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
-        return claim_of(colluding, lying_of(clients, threshold, colluding), self.keys)
+        lying = lying_of(clients, threshold, colluding)
+        return with_feedback(claim_of(colluding, lying, self.keys), self.rounding)
 
     @property
     def public(self) -> PublicParameters:
         """The field."""
         return PublicParameters(self.modulus)
+
+    def at_precision(self, bits: int, rounding: Rounding = Rounding.FRESH) -> LightSecAgg:
+        """See `Scheme.at_precision`."""
+        self.check_full_precision()
+        return replace(self, precision=bits, rounding=rounding)
+
+    def ring_of(self, topology: Topology) -> Ring:
+        """See `Scheme.ring_of`: the field, or at a precision and with a bound the least one that holds the sums.
+
+        It has a point for each part of a mask and each client.
+        """
+        if self.precision is None or topology.bound is None:
+            return Ring(self.modulus)
+        clients = len(topology.senders)
+        least = max(2 * topology.terms * topology.bound + 1, clients + self.threshold_for(clients))
+        return Ring(next((prime for prime in PRIMES if prime >= least), self.modulus), packed=True)
 
     def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
         """(p - 1) / 2: larger magnitudes would wrap around."""
@@ -129,7 +160,7 @@ class LightSecAgg(OneSumScheme):
         """What all parties know; see `machines`."""
         terms = self.terms_for(topology, session)
         colluding = self.colluding_for(terms.n)
-        code = MaskCode(PrimeField(self.modulus), terms.n, terms.threshold, colluding, terms.length)
+        code = MaskCode(PrimeField(self.ring_of(topology).modulus), terms.n, terms.threshold, colluding, terms.length)
         code.check()
         return LightSecAggPlan(terms, code, self.keys)
 
@@ -143,7 +174,8 @@ class LightSecAgg(OneSumScheme):
                 too short.
             FieldRangeError: the field cannot hold the sums, or has fewer than N + U elements.
         """
-        plan, crypto = self.plan_for(topology, session), self.cryptography(draws, self.modulus, self.keys)
+        plan, ring = self.plan_for(topology, session), self.ring_of(topology)
+        crypto = self.cryptography(draws, ring.modulus, self.keys, ring)
         senders = plan.terms.clients
         here = senders if hosted is None else senders[np.isin(senders, hosted)]
         out: list[SumMachine] = []

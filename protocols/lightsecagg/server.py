@@ -107,7 +107,7 @@ class Server(OneSumServer):
     def _hear_vectors(self, messages: Messages) -> Hear:
         """A masked vector, added up at once."""
         field = self._plan.field
-        vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
+        vectors = elements_of(messages, "vector", self._crypto.ring, self.terms.length)
         wrapped = self._wrapped_with(messages)
 
         def hear(row: int, client: int) -> None:
@@ -144,7 +144,7 @@ class Server(OneSumServer):
     def _hear_opened(self, messages: Messages) -> Hear:
         """A client's sum of coded masks."""
         code = self._plan.code
-        sums = elements_of(messages, "sum", code.field.modulus, code.width)
+        sums = elements_of(messages, "sum", self._crypto.ring, code.width)
 
         def hear(row: int, client: int) -> None:
             if not self._opened.shape[-2]:

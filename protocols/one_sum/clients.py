@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.fields import bytes_of, each_row, flags_of, laid_out
@@ -255,6 +256,7 @@ class OneSumClients(OneSumMachine):
         fields: Mapping[str, Array],
         elements: Mapping[str, Array] | None = None,
         step: Step | None = None,
+        ring: Ring | None = None,
     ) -> Messages:
         """A message of each of some hosted clients.
 
@@ -264,9 +266,10 @@ class OneSumClients(OneSumMachine):
             fields: [m, ...], the same on all tapes.
             elements: [*tapes, m, ...].
             step: of the sum; the one at hand unless given.
+            ring: of these elements; that of masked vectors unless given.
         """
         senders, to = self.parties[which], np.full(len(which), self.terms.server, dtype=np.int64)
-        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.modulus)
+        laid = laid_out(fields, elements or {}, self._tapes, ring or self._crypto.ring)
         return Messages(phase, step or self.step, senders, to, laid, self._tape_axes)
 
     def _clear_common(self) -> None:

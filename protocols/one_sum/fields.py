@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.prg import word_of
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Machine, Messages
 
@@ -36,31 +36,25 @@ def flags_of(messages: Messages, name: str, *shape: int) -> Flags:
     return _public(messages, name, np.dtype(np.bool_), shape)
 
 
-def elements_of(messages: Messages, name: str, modulus: int, *shape: int) -> Integers:
-    """A field of elements in the least words that hold them: int64 [*tapes, m, *shape].
+def elements_of(messages: Messages, name: str, ring: Ring, *shape: int) -> Integers:
+    """A field of elements: int64 [*tapes, m, *shape].
 
     Raises:
         MalformedMessageError: it has another type or shape, or a value is no element.
     """
-    word = word_of(modulus)[0]
-    value = _shaped(messages, name, word, shape)
-    if value.size and int(value.max()) >= modulus:
-        raise MalformedMessageError(f"{name} must be elements of the field; found others")
-    return value.view(np.int64) if word.itemsize == 8 else value.astype(np.int64)  # bytes of int64
-
-
-def words_of_elements(values: Integers, modulus: int) -> Array:
-    """Elements as they travel."""
-    word = word_of(modulus)[0]
-    return values.view(word) if word.itemsize == 8 else values.astype(word)  # bytes of int64
+    value = _shaped(messages, name, ring.dtype, (*shape[:-1], ring.entries(shape[-1])))
+    try:
+        return ring.read(value, shape[-1])
+    except MalformedMessageError as error:
+        raise MalformedMessageError(f"{name} must be elements of the ring; {error}") from error
 
 
 def laid_out(
-    fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], modulus: int
+    fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], ring: Ring
 ) -> dict[str, Array]:
-    """Fields on all tapes: those that are the same on them, and elements in the words in which they travel."""
+    """Fields on all tapes: those that are the same on them, and elements of a ring as they travel."""
     public = {name: np.broadcast_to(value, (*tapes, *value.shape)) for name, value in fields.items()}
-    return {**public, **{name: words_of_elements(value, modulus) for name, value in elements.items()}}
+    return {**public, **{name: ring.written(value) for name, value in elements.items()}}
 
 
 def each_row(machine: Machine, messages: Messages, take: Callable[[int], None]) -> None:

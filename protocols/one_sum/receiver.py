@@ -101,7 +101,7 @@ class Receiver(OneSumMachine):
             signature[0] = np.frombuffer(self._names.own[self._plan.terms.n].sign(said), dtype=np.uint8)
         fields = {"sealing": np.frombuffer(public, dtype=np.uint8)[None], "signature": signature}
         to = np.array([self._plan.terms.server], dtype=np.int64)
-        laid = laid_out(fields, {}, self._tapes, self._crypto.modulus)
+        laid = laid_out(fields, {}, self._tapes, self._crypto.ring)
         return [Messages(Phase.KEYS, self.step, self.parties, to, laid, self._tape_axes)]
 
     def take(self, messages: Messages) -> None:
@@ -136,9 +136,9 @@ class Receiver(OneSumMachine):
 
     def _hear_sum(self, messages: Messages) -> None:
         """The sum under masks, and whose are in it."""
-        terms, modulus = self._plan.terms, self._crypto.modulus
+        terms, ring = self._plan.terms, self._crypto.ring
         roster = flags_of(messages, "roster", terms.n)[0]
-        masked = elements_of(messages, "sum", modulus, terms.length)[..., 0, :]
+        masked = elements_of(messages, "sum", ring, terms.length)[..., 0, :]
         if int(roster.sum()) < terms.threshold:
             raise ProtocolError(
                 f"a roster must name at least threshold = {terms.threshold} senders; party {terms.receiver} found "
@@ -149,7 +149,7 @@ class Receiver(OneSumMachine):
             raise ProtocolError(f"a roster must name clients with keys only; found client {strangers[0]}")
         masks = self._masks(messages, np.flatnonzero(roster).tolist())
         total = self._crypto.add_masks(masked.copy(), masks, [-1] * len(masks))
-        self._sums = terms.opened(total, len(masks), modulus)[..., None, :]
+        self._sums = terms.opened(total, len(masks), ring.modulus)[..., None, :]
         self._roster, self._step = roster.copy(), None
         self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
 

@@ -187,7 +187,7 @@ class OneSumServer(OneSumMachine):
         step: Step | None = None,
     ) -> Messages:  # fmt: skip
         to = self.terms.clients[which]
-        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.modulus)
+        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.ring)
         return Messages(phase, step or self.step, np.full(len(to), self.parties[0]), to, laid, self._tape_axes)
 
     def _to_receiver(
@@ -195,7 +195,7 @@ class OneSumServer(OneSumMachine):
         step: Step | None = None,
     ) -> Messages:  # fmt: skip
         to = np.array([self.terms.receiver], dtype=np.int64)
-        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.modulus)
+        laid = laid_out(fields, elements or {}, self._tapes, self._crypto.ring)
         return Messages(phase, step or self.step, self.parties, to, laid, self._tape_axes)
 
     def _clear_common(self) -> None:

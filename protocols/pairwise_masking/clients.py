@@ -367,7 +367,7 @@ class Clients(DrawingClients):
         return masks, signs
 
     def _masked(self, todo: list[Todo], step: Step) -> Iterator[Messages]:
-        modulus = self._plan.field.modulus
+        modulus = self._crypto.ring.modulus
         for (at, fields), row, masks, signs in todo:
             total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
@@ -457,7 +457,7 @@ class Clients(DrawingClients):
         self._pairs.forget(which)
         self._holds[which] = False
         self._held[..., which, :, :, :] = 0
-        return [self._to_server(Phase.UNMASKING, which, {"given": given}, {"shares": shares})]
+        return [self._to_server(Phase.UNMASKING, which, {"given": given}, {"shares": shares}, ring=self._crypto.field)]
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:

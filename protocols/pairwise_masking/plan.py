@@ -15,6 +15,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import FieldStream
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.protocols.one_sum.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.pairwise_masking.sharing import Sharing
@@ -27,6 +28,7 @@ Flags = NDArray[np.bool_]
 LABEL = b"fgl-secure pairwise-masking/v3"
 
 _NUMBERS = struct.Struct(">QQQ")
+_RING = struct.Struct(">Q")
 _KEPT = 4
 
 
@@ -101,10 +103,11 @@ class MaskingPlan:
 
     Attributes:
         terms: of the sums.
-        field: of masked vectors and shares.
+        field: of shares.
         degree: neighbours of each client.
         words: elements that hold one secret.
         keys: how clients agree on keys.
+        ring: of masked vectors; the field unless given.
     """
 
     terms: OneSum
@@ -112,6 +115,7 @@ class MaskingPlan:
     degree: int
     words: int
     keys: KeyAgreement = KeyAgreement.X25519
+    ring: Ring | None = None
     _circles: dict[tuple[Step, bytes], Circles] = dataclasses.field(default_factory=dict, repr=False)
     _sharing: list[Sharing] = dataclasses.field(default_factory=list, repr=False)
 
@@ -131,7 +135,8 @@ class MaskingPlan:
     def digest(self) -> bytes:
         """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
         numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.needed)
-        said = self.terms.digest + numbers + self.keys.encode()
+        ring = b"" if self.ring is None else _RING.pack(self.ring.modulus)
+        said = self.terms.digest + numbers + self.keys.encode() + ring
         return hashlib.sha256(LABEL + b"terms" + said).digest()
 
     @property

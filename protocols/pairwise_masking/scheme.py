@@ -10,7 +10,7 @@ Few senders are all each other's neighbours; many mask along a sparse graph (Bel
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.crypto.cryptography import SEED_BITS, Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver
@@ -36,6 +37,7 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 )
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import Server
+from fgl_secure.protocols.precision import Rounding, check_precision, with_feedback, words_of
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, PublicParameters
@@ -59,13 +61,19 @@ class PairwiseMasking(OneSumScheme):
         collusion: the share of the senders that may pool their views with the aggregator, below one half, for which a
             sparse graph is made; None takes a tenth. It says nothing where everybody masks with everybody, where
             `threshold` - 1 may.
-        cryptography: from coins, modulus and keys; `IdealCryptography` for proofs over every coin.
+        precision: bits at which real numbers of means are written, 8, 16 or 32; None takes all that the field has
+            room for. Vectors are then summed modulo the least 2^k that holds their sum, k bits of each number travel,
+            and masks are uniform over that ring; shares of secrets stay in the field.
+        rounding: whether a client keeps the error that its numbers are rounded by, and adds it in the next round.
+        cryptography: from coins, modulus, keys and ring; `IdealCryptography` for proofs over every coin.
         clients: the machine of senders; another one only in tests of what its checks are for.
     """
 
     label: ClassVar[str] = "pairwise-masking"
     summary: ClassVar[str] = "one sum over clients under masks that cancel (Bonawitz et al., CCS 2017)"
-    parameters: ClassVar[tuple[str, ...]] = ("threshold", "degree", "modulus", "keys", "dropout", "collusion")
+    parameters: ClassVar[tuple[str, ...]] = (
+        "threshold", "degree", "modulus", "keys", "dropout", "collusion", "precision", "rounding",
+    )  # fmt: skip
 
     threshold: int | None = None
     modulus: int = MERSENNE_61
@@ -73,7 +81,9 @@ class PairwiseMasking(OneSumScheme):
     keys: KeyAgreement = field(default_factory=KeyAgreement.best)
     dropout: float | None = None
     collusion: float | None = None
-    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = field(default=RealCryptography, repr=False)
+    precision: int | None = None
+    rounding: Rounding = Rounding.FRESH
+    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = field(default=RealCryptography, repr=False)
     clients: type[Clients] = field(default=Clients, repr=False)
 
     def __post_init__(self) -> None:
@@ -92,6 +102,7 @@ class PairwiseMasking(OneSumScheme):
         if self.collusion is not None and self.degree is not None:
             raise InputError(f"degree must follow from collusion where that is given; found {self.degree}")
         self.keys.check_available()
+        check_precision(self.precision, self.rounding)
 
     @property
     def name(self) -> str:
@@ -103,6 +114,7 @@ class PairwiseMasking(OneSumScheme):
             f"dropout={self.dropout}" if self.dropout is not None else "",
             f"collusion={self.collusion}" if self.collusion is not None else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
+            *words_of(self.precision, self.rounding),
         ]
         named = ",".join(extra for extra in extras if extra)
         return f"{self.label}[{named}]" if named else self.label
@@ -124,12 +136,24 @@ class PairwiseMasking(OneSumScheme):
         colluding = colluding_for(clients, degree, threshold)
         sparse = degree < clients - 1
         graph = SparseGraph(clients, degree, threshold) if sparse else None
-        return claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
+        claim = claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
+        return with_feedback(claim, self.rounding)
 
     @property
     def public(self) -> PublicParameters:
         """The field."""
         return PublicParameters(self.modulus)
+
+    def at_precision(self, bits: int, rounding: Rounding = Rounding.FRESH) -> PairwiseMasking:
+        """See `Scheme.at_precision`."""
+        self.check_full_precision()
+        return replace(self, precision=bits, rounding=rounding)
+
+    def ring_of(self, topology: Topology) -> Ring:
+        """See `Scheme.ring_of`: the field, or at a precision and with a bound the least ring that holds the sums."""
+        if self.precision is None or topology.bound is None:
+            return Ring(self.modulus)
+        return Ring.least(topology.terms * max(topology.bound, 1))
 
     def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
         """(p - 1) / 2: larger magnitudes would wrap around."""
@@ -168,7 +192,8 @@ class PairwiseMasking(OneSumScheme):
         """
         terms, prime = self.terms_for(topology, session), PrimeField(self.modulus)
         words = -(-SEED_BITS // (self.modulus.bit_length() - 1)) if words is None else words
-        plan = MaskingPlan(terms, prime, self.degree_for(terms.n), words, self.keys)
+        ring = None if self.precision is None else self.ring_of(topology)
+        plan = MaskingPlan(terms, prime, self.degree_for(terms.n), words, self.keys, ring)
         _ = plan.sharing.code  # raises where the field has too few points
         return plan
 
@@ -182,7 +207,9 @@ class PairwiseMasking(OneSumScheme):
                 short.
             FieldRangeError: the field cannot hold the sums, or has fewer points than shares.
         """
-        crypto, senders = self.cryptography(draws, self.modulus, self.keys), topology.senders
+        self.terms_for(topology, session)  # raises where sums would wrap
+        crypto = self.cryptography(draws, self.modulus, self.keys, self.ring_of(topology))
+        senders = topology.senders
         words = crypto.words(topology.width, self.degree_for(len(senders)))
         plan = self.plan_for(topology, session, words)
         here = senders if hosted is None else senders[np.isin(senders, hosted)]

@@ -248,15 +248,15 @@ class Server(OneSumServer):
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_vectors(self, messages: Messages) -> Hear:
         """A masked vector, added up at once."""
-        field = self._plan.field
-        vectors = elements_of(messages, "vector", field.modulus, self.terms.length)
+        ring = self._crypto.ring
+        vectors = elements_of(messages, "vector", ring, self.terms.length)
         wrapped = self._wrapped_with(messages)
 
         def hear(row: int, client: int) -> None:
             if self._tapes:
-                self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
+                self._total = ring.add(self._total, vectors[..., row, :])
             else:
-                add_words(self._total, vectors[row], ALL_BITS, field.modulus, negative=False)
+                add_words(self._total, vectors[row], ALL_BITS, ring.modulus, negative=False)
             self._for_receiver[client] = wrapped[row]
 
         return hear
@@ -298,7 +298,7 @@ class Server(OneSumServer):
         """Shares of what is asked for, as far as a client holds them."""
         k, circles = self._plan.degree, self._plan.circles(self.step, self._seed)
         given = flags_of(messages, "given", k + 1)
-        shares = elements_of(messages, "shares", self._plan.field.modulus, k + 1, self._plan.words)
+        shares = elements_of(messages, "shares", self._crypto.field, k + 1, self._plan.words)
 
         def hear(row: int, client: int) -> None:
             told = np.insert(self._told[client], circles.own[client], True)
@@ -321,7 +321,7 @@ class Server(OneSumServer):
         total = self._crypto.add_masks(self._total.copy(), masks, signs)
         there = self._asked == Ask.SELF_MASK
         if not terms.split:
-            self._sums = terms.opened(total, int(there.sum()), self._plan.field.modulus)[..., None, :]
+            self._sums = terms.opened(total, int(there.sum()), self._crypto.ring.modulus)[..., None, :]
         self._here.go(None)
         step, self._step = self.step, None
         self._shares[:], self._total = 0, np.zeros_like(self._total)

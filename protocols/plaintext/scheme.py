@@ -55,6 +55,7 @@ class Plaintext(Scheme):
     label: ClassVar[str] = "plaintext"
     summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "path", "minimum_group")
+    wide: ClassVar[str] = "it is what others are compared with, and sends numbers as they are"
     takes_reals: ClassVar[bool] = True
     keyed: ClassVar[bool] = False
 

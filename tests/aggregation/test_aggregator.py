@@ -230,7 +230,7 @@ def test_mappings_of_empty_arrays_have_an_empty_mean() -> None:
         ({"clients": 4, "bound": "8"}, "bound must be a number; found str"),
         ({"clients": 4, "fraction_bits": 10.5}, "fraction_bits must be an integer; found float"),
         ({"clients": 4, "bound": 8.0, "fraction_bits": -100_000}, "fraction_bits must lie in"),
-        ({"clients": 4, "weight_bound": None}, "weight_bound must be a number; found NoneType"),
+        ({"clients": 4, "weight_bound": "many"}, "weight_bound must be a number; found str"),
         ({"clients": 4, "weight_fraction_bits": 1.5}, "weight_fraction_bits must be an integer"),
         ({"clients": 4, "integers": "up"}, "integers must be one of exact, round; found 'up'"),
         ({"clients": 4, "scheme": 5}, "scheme must be a Scheme or the name of one; found int"),

@@ -67,7 +67,7 @@ def test_integers_take_no_levels() -> None:
 
 
 def few_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges, "_exponents", lambda entry: [0, 2])  # noqa: ARG005  # one more for all
+    monkeypatch.setattr(ranges, "_exponents", lambda *_: [0, 2])  # one more for all
 
 
 def views(levels: RangeLevels, mappings: Sequence[dict[str, Any]], coins: TapeCoins) -> Counter[tuple[int, ...]]:

@@ -194,6 +194,17 @@ def sums_of(secure: SecureAggregationStrategy) -> list[int]:
     return [len(report.record.purposes) for report in secure.rounds if report.record is not None]
 
 
+@pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg"])
+def test_numbers_may_have_few_bits(scheme: str) -> None:
+    """In each round anew, so that a model that has moved keeps its bits: within a unit of each of four clients."""
+    for precision in (8, 16):
+        for rounds in (1, 3):
+            found = run(federation(), strategy(scheme=scheme, bound=None, precision=precision), rounds)
+            unit = 2 * float(np.abs(VALUES * np.array(WEIGHTS)[:, None]).max()) / (2 ** (precision - 1) - 1)
+            assert np.abs(found - mean(range(4))).max() <= 4 * unit / sum(WEIGHTS) + NEAR
+            assert (found != mean(range(4))).any()
+
+
 def test_ranges_are_found_together_once() -> None:
     """Without a bound the first round finds one under the same protection, and later rounds use it."""
     grid, secure = federation(), strategy(bound=None)
@@ -360,6 +371,8 @@ def test_bare_grid_is_refused() -> None:
         ({"grace": -1.0}, "grace"),
         ({"stage_timeout": -1.0}, "stage_timeout"),
         ({"metrics": ["num-examples"]}, "metrics"),
+        ({"precision": 12}, "precision must be one of 8, 16, 32 bits; found 12"),
+        ({"precision": 8, "scheme": "ckks-shared-key"}, "because a number takes a slot of a ciphertext"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, Any], match: str) -> None:

@@ -77,7 +77,8 @@ class Learner:
         self._optimiser.step()
         weight = self.labelled / self._talk.silo.facts.nodes
         row = np.append(weight * flat(self._parameters), weight)
-        sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS))
+        parts = [parameter.numel() for parameter in self._parameters]
+        sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS), parts=parts)
         overwrite(self._parameters, (sums[:-1] / sums[-1]).astype(np.float32))
         return float(loss.detach())
 

@@ -72,6 +72,13 @@ class UpdateRule:
     scheme: Scheme = field(default_factory=Plaintext)
     noise: DistributedNoise | None = None
 
+    def __post_init__(self) -> None:
+        if self.noise is not None and self.scheme.precision is not None:
+            raise InputError(
+                f"precision must not be given where there is noise, which makes the grid that updates are rounded to; "
+                f"found {self.scheme.name}"
+            )
+
 
 def batch_of(labelled: Ids, most: int | None, draws: np.random.Generator) -> Ids:
     """So many of the labelled nodes at random, ascending; all where there are no more, or None are asked for."""
@@ -186,7 +193,8 @@ class FedAvg(Rounds):
     def _mean(self, update: Array, weight: int, number: int) -> Reals:
         if self._noise is not None:
             return self._noise.mean(self.talk, update, number)
-        return self.talk.mean(update, weight, self.silo.facts.nodes)
+        sizes = [parameter.numel() for parameter in self._parameters]
+        return self.talk.mean(update, weight, self.silo.facts.nodes, parts=sizes)
 
     def _step(self, mean: Reals, number: int) -> None:
         for parameter, part in zip(self._parameters, unflatten(mean, self._parameters), strict=True):

@@ -236,7 +236,9 @@ class FedStruct(Rounds):
         else:
             self.structure.backward(loss)
         theta = self.model.gradient()
-        told, sums = self.talk.server(np.append(theta[:0] if self._alone else theta, float(loss.detach())), own)
+        given = theta[:0] if self._alone else theta
+        row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
+        told, sums = self.talk.server(row, own, parts=parts)
         self.model.step(theta if self._alone else told[:-1], self._structure_step())
         total = float(told[-1]) / (self.silo.facts.silos if self._alone else 1)
         return Figures(total, sums, own, self._score(sums, number))

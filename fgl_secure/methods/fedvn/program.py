@@ -159,7 +159,8 @@ class FedVN(Rounds):
         own, scores = (flat(each).astype(np.float64) for each in (self.shared, [self.local_score] * learnt))
         weight = len(self._training) / self._held.graphs
         row = weight * np.concatenate([own, scores / UNIT, [loss / UNIT, 1.0]])
-        sums, _ = self.talk.server(row, grid=self.talk.grid(FRACTION_BITS))
+        parts = [each.numel() for each in self.shared] + [len(scores)] * learnt
+        sums, _ = self.talk.server(row, grid=self.talk.grid(FRACTION_BITS), parts=parts)
         mean = sums / sums[-1]
         overwrite(self.shared, mean[: len(own)].astype(np.float32))
         if learnt:

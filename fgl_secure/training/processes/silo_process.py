@@ -31,6 +31,7 @@ from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import NOTHING, Inbox, Outbox, Process, fitting, only
 from fgl_secure.training.processes.sums import EVERYBODY, UNBOUNDED, Company, SiloSums
 from fgl_secure.training.program import Program
+from fgl_secure.training.rounding import Digits, rounding_key
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
 
@@ -83,6 +84,7 @@ class SiloProcess(Process):
         self._kept: Arrays = {}
         self._given: list[tuple[Array, ...]] = []
         self._call: Array = np.empty(0, dtype=np.int64)
+        self._key = rounding_key(coins) if company.scheme.precision is not None else b""
         self._report: dict[str, Array] | None = None
         self._found: dict[str, Array] | None = None
 
@@ -167,8 +169,15 @@ class SiloProcess(Process):
     def _made(self) -> Program:
         grid = grid_for(self._company.scheme, self._company.silos)
         summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._company
-        sums = self._members.sums_gradients
-        setting = Setting(summed, grid, self._looks_at, company.largest, schemes=company.schemes, sums_gradients=sums)
+        setting = Setting(
+            summed,
+            grid,
+            self._looks_at,
+            company.largest,
+            schemes=company.schemes,
+            sums_gradients=self._members.sums_gradients,
+            rounding_key=self._key,
+        )
         if self._neighbours is not None:
             rows, wanted = self._neighbours.between()
             summed, partners = self._neighbours.summed(), self._neighbours.partners()
@@ -188,7 +197,7 @@ class SiloProcess(Process):
             self._due, self._report = _Due.NOTHING, self._program.report
             return None
         self._number += 1
-        self._kept = self._program.state()
+        self._kept = {**self._program.state(), **under("talk", self._program.talk.state())}
         return self._begun()
 
     def _revived(self) -> Strand[bool]:
@@ -198,6 +207,7 @@ class SiloProcess(Process):
         self._program = self._made()
         if self._number != BEFORE:
             self._program.restore(self._kept)
+            self._program.talk.restore(within("talk", self._kept))
         strand, given, reply = self._begun(), list(self._given), None
         while True:
             strand.go_on(reply)
@@ -230,7 +240,8 @@ class SiloProcess(Process):
             return self._sums.begin(call.terms, call.bound or UNBOUNDED, call.step)
         assert call.rows is not None, "only devices hand over gradients in their place"
         if call.topology != NEIGHBOURS:
-            return self._sums.begin({EVERYBODY: call.rows}, call.bound, call.step, call.parts, call.least)
+            told = call.parts, call.least, Digits.of(call.numbers)
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound or UNBOUNDED, call.step, *told)
         if self._neighbours is None:
             raise ProtocolError("neighbours must have a scheme where a program sums over them; found none")
         return self._neighbours.begin(call.rows, call.step)
@@ -269,6 +280,7 @@ class SiloProcess(Process):
         return {
             "due": np.array([self._due, self._number], dtype=np.int64),
             "call": self._call,
+            "key": np.frombuffer(self._key, dtype=np.uint8),
             **under("sums", self._sums.state()),
             **neighbours,
             **under("kept", self._kept),
@@ -283,6 +295,7 @@ class SiloProcess(Process):
         self.close()
         self._program = None
         self._due, self._number, self._call = _Due(int(state["due"][0])), int(state["due"][1]), state["call"]
+        self._key = state["key"].tobytes()
         self._sums.restore(within("sums", state))
         if self._neighbours is not None:
             self._neighbours.restore(within("neighbours", state))

@@ -12,7 +12,10 @@ from fgl_secure.runtime.packing import Array
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, fitting, joined, only, scalar
 from fgl_secure.training.processes.sums import DONE, EVERYBODY, OPENING, Company, arrived, sent
+from fgl_secure.training.rounding import NO_DIGITS, Digits
 from fgl_secure.training.server_sums import quotients
+
+_MOST_BITS = 64
 
 
 class SumServer:
@@ -28,6 +31,7 @@ class SumServer:
         self._step = Step(0)
         self._parts: list[int] = []
         self._least = 0
+        self._digits = NO_DIGITS
         self._receivers: dict[int, int] = {}
         self._sums: dict[int, SumMachine | None] = {}
 
@@ -60,8 +64,8 @@ class SumServer:
         if self._sums:
             raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
         asked = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
-        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ())) for parcel in asked]
-        self._step, (rows, parts, least) = asked[0].step, opened[0]
+        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in asked]
+        self._step, (rows, parts, least, digits) = asked[0].step, opened[0]
         for silo, (parcel, found) in enumerate(zip(asked, opened, strict=True)):
             same = all(np.array_equal(*pair) for pair in zip(found, opened[0], strict=True))
             if not same or parcel.step != self._step:
@@ -71,7 +75,8 @@ class SumServer:
             raise ProtocolError("parts must be lengths, of the one sum that is opened, for everybody; they are not")
         if self._least < 0 or (self._least and (len(parts) or (len(rows), rows[0, 3]) != (1, EVERYBODY))):
             raise ProtocolError("least must be 0, or that of the one sum that is opened, for everybody; it is not")
-        if len(parts) and sum(self._parts) + len(parts) > rows[0, 1]:
+        self._digits = _checked_digits(digits, rows)
+        if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared:
             raise ProtocolError("parts must fit into the sum; they do not")
         for number, length, bound, receiver in rows.tolist():
             machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
@@ -99,7 +104,19 @@ class SumServer:
             sums = machine.sums
             if sums is None:
                 raise ProtocolError(f"sum {number} must be there when all is said; it is not")
-            total = quotients(sums[0], self._parts) if self._parts else sums[0]
+            total = self._digits.together(sums[0])
+            total = quotients(total, self._parts) if self._parts else total
             total = total >= self._least if self._least else total
         done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
         return joined(out, done)
+
+
+def _checked_digits(digits: Array, rows: Array) -> Digits:
+    """Which entries of the one sum that is opened, for everybody, are digits."""
+    found = Digits(*digits.tolist())
+    if found == NO_DIGITS:
+        return found
+    fits = found.whole >= 1 and 1 <= found.places <= _MOST_BITS and 2 <= found.bits <= _MOST_BITS
+    if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or found.whole * found.places > rows[0, 1]:
+        raise ProtocolError("digits must be those of the one sum that is opened, for everybody; they are not")
+    return found

@@ -23,13 +23,14 @@ from fgl_secure.runtime import Directory, Draws, Messages, OwnDraws, Phase, Role
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.processes.parcels import Parcel
 from fgl_secure.training.processes.process import SERVER, Inbox, Outbox, Part, fitting, scalar
+from fgl_secure.training.rounding import NO_DIGITS, Digits
 
 EVERYBODY = -1
 UNBOUNDED = -1
 OPENING = Phase.CAPACITIES
 """Silos say which sums they are about to take part in: number, length, bound and receiver of each; and of one for
-everybody the parts of which the server tells quotients, or how large entries must be where it tells no more than that
-they are."""
+everybody the parts of which the server tells quotients, how large entries must be where it tells no more than that
+they are, and which entries are digits."""
 DONE = Phase.VECTOR_SUMS
 """The server says that it is done with a sum; one for everybody goes with it."""
 LARGEST = 2**62
@@ -171,6 +172,7 @@ class SiloSums(Part):
         self._open: Integers = np.empty((0, 4), dtype=np.int64)
         self._quotients: Integers = np.empty(0, dtype=np.int64)
         self._least = 0
+        self._digits = Digits()
         self._parts: dict[int, SumMachine] = {}
         self._results: dict[int, Array] = {}
 
@@ -181,6 +183,7 @@ class SiloSums(Part):
         step: Step,
         parts: Sequence[int] = (),
         least: int = 0,
+        digits: Digits = NO_DIGITS,
     ) -> Outbox:
         """Opens a sum for each receiver.
 
@@ -191,9 +194,10 @@ class SiloSums(Part):
             step: when.
             parts: see `quotients`, which the server tells of a sum for EVERYBODY; none for the sum itself.
             least: where it is not 0, the server tells of each entry of such a sum whether it is so large.
+            digits: which entries of such a sum are digits of integers, which the server puts together.
         """
         self._step, self._results, rows = step, {}, []
-        self._quotients, self._least = np.array(parts, dtype=np.int64), least
+        self._quotients, self._least, self._digits = np.array(parts, dtype=np.int64), least, digits
         out: dict[int, list[Parcel]] = {SERVER: []}
         for receiver, given in vectors.items():
             number, self._next = self._next, self._next + 1
@@ -203,7 +207,8 @@ class SiloSums(Part):
             part.begin(Step(number), None if isinstance(given, int) else given[None])
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
-        out[SERVER].append(Parcel(OPENING, step, (self._open, self._quotients, scalar(least))))
+        told = self._open, self._quotients, scalar(least), digits.array
+        out[SERVER].append(Parcel(OPENING, step, told))
         return self._spoken(out)
 
     def take(self, inbox: Inbox) -> Outbox | None:
@@ -241,7 +246,7 @@ class SiloSums(Part):
         if len(row) != 1 or int(number) in self._results:
             raise ProtocolError(f"server must be done with a sum that is open, once; found {int(number)}")
         _, length, _, receiver = row[0].tolist()
-        told = length - len(parts) if receiver == EVERYBODY else 0
+        told = length - self._digits.spared - len(parts) if receiver == EVERYBODY else 0
         if len(total) != told:
             raise ProtocolError(f"server must tell {told} entries of sum {int(number)}; found {len(total)}")
         if receiver == self._silo:
@@ -268,7 +273,7 @@ class SiloSums(Part):
         """What is open, and each part's own state."""
         step = np.array([self._step.round, self._step.layer, self._step.part], dtype=np.int64)
         arrays: dict[str, Array] = {"next": scalar(self._next), "step": step, "open": self._open}
-        arrays |= {"quotients": self._quotients, "least": scalar(self._least)}
+        arrays |= {"quotients": self._quotients, "least": scalar(self._least), "digits": self._digits.array}
         for number, part in self._parts.items():
             arrays |= under(f"part{number}", part.state())
         return arrays | {f"result{n}": total for n, total in self._results.items()}
@@ -276,7 +281,7 @@ class SiloSums(Part):
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         self._next, self._open, self._quotients = int(state["next"]), state["open"], state["quotients"]
-        self._least = int(state["least"])
+        self._least, self._digits = int(state["least"]), Digits(*state["digits"].tolist())
         layer_and_all = state["step"].tolist()
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}

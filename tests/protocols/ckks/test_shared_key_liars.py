@@ -19,9 +19,8 @@ from fgl_secure.crypto.ckks_public import PREFIX
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.tags import FIELD, TAGS, digest_of_sum, tags_of
+from fgl_secure.protocols.ckks.tags import FIELD, RING, TAGS, digest_of_sum, tags_of
 from fgl_secure.protocols.ckks.wire import ciphertext_fields, ciphertexts_of
-from fgl_secure.protocols.one_sum.fields import words_of_elements
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
 from tests.protocols.one_sum.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
@@ -78,7 +77,7 @@ class Liar:
             roster = np.isin(np.arange(CLIENTS), lie.roster)
             return changed(sent, roster=roster[None], digest=np.frombuffer(digest, dtype=np.uint8)[None])
         fields = ciphertext_fields([ciphertexts], 1, PLAN.count, PLAN.parameters)
-        return changed(sent, tag=words_of_elements(tags[None], FIELD.modulus), **fields)
+        return changed(sent, tag=RING.written(tags[None]), **fields)
 
     def _made(self, lie: Lie) -> tuple[list[bytes], Array]:
         """Ciphertexts and tags."""

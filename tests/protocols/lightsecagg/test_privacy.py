@@ -20,6 +20,7 @@ from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealC
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import KEY_BYTES
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
@@ -81,7 +82,7 @@ class Setting:
     modulus: int = 101
     bound: int = 2
     clients: type[Clients] = Clients
-    cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = IdealCryptography
+    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = IdealCryptography
 
     def protocol(self) -> Protocol:
         """The scheme as a protocol under test; inputs [N, steps, d]. Where the server lies it may stop."""
@@ -400,7 +401,7 @@ def test_statistics_find_nothing_at_production_size(advantage: float) -> None:
 
 
 def real(
-    steps: tuple[Step, ...], cryptography: Callable[[Draws, int, KeyAgreement], Cryptography] = RealCryptography
+    steps: tuple[Step, ...], cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = RealCryptography
 ) -> Protocol:
     """The scheme as it is run, between two senders: vectors under masks, and sums of coded masks."""
 

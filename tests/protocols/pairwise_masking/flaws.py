@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Bytes, Context, Elements, Ids, Mask, Purpose, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF
 from fgl_secure.protocols.pairwise_masking.plan import Circles
@@ -21,8 +20,8 @@ Array = NDArray[Any]
 class SameMasksInEveryStep(IdealCryptography):
     """Masks of the first step serve for all."""
 
-    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement) -> None:
-        super().__init__(source, modulus, *keys)
+    def __init__(self, source: Source, modulus: int, *rest: Any) -> None:
+        super().__init__(source, modulus, *rest)
         self._kept: dict[tuple[Purpose, tuple[int, ...]], Elements] = {}
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
@@ -34,8 +33,8 @@ class SameMasksInEveryStep(IdealCryptography):
 class OneMaskForAllPairs(IdealCryptography):
     """Every pair masks with the same mask."""
 
-    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement) -> None:
-        super().__init__(source, modulus, *keys)
+    def __init__(self, source: Source, modulus: int, *rest: Any) -> None:
+        super().__init__(source, modulus, *rest)
         self._kept: list[Elements] = []
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
@@ -56,8 +55,8 @@ class Without(IdealCryptography):
         purpose: the one.
     """
 
-    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement, purpose: Purpose) -> None:
-        super().__init__(source, modulus, *keys)
+    def __init__(self, source: Source, modulus: int, *rest: Any, purpose: Purpose) -> None:
+        super().__init__(source, modulus, *rest)
         self._purpose = purpose
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
@@ -89,8 +88,8 @@ class SharesToTheFirstToo(IdealCryptography):
 class SeedsKeptOverSteps(RealCryptography):
     """Secrets of the first sum serve for all, and contexts do not name the step."""
 
-    def __init__(self, source: Source, modulus: int, *keys: KeyAgreement) -> None:
-        super().__init__(source, modulus, *keys)
+    def __init__(self, source: Source, modulus: int, *rest: Any) -> None:
+        super().__init__(source, modulus, *rest)
         self._kept: dict[tuple[bytes, int], Bytes] = {}
 
     def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:

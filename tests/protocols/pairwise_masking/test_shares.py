@@ -17,6 +17,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
 from fgl_secure.crypto.keys import KeyAgreement
+from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.one_sum.clients import SEALING
 from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
@@ -334,8 +335,8 @@ def most_uses(cryptography: type[Counting]) -> int:
     """How often the busiest of all mask keys is expanded in sums of several rounds, layers and parts."""
     uses: Counter[Mask] = Counter()
 
-    def make(draws: Any, modulus: int, keys: KeyAgreement) -> Counting:
-        made = cryptography(draws, modulus, keys)
+    def make(draws: Any, modulus: int, keys: KeyAgreement, ring: Ring) -> Counting:
+        made = cryptography(draws, modulus, keys, ring)
         made.uses = uses
         return made
 
