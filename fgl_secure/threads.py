@@ -19,8 +19,8 @@ threads, PyTorch's and numba's, that wake for every call take turns at waiting f
 def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loop over `numba.prange`, compiled when first called and kept on disk, that takes as many threads as it needs.
 
-    There are two of it: one for a thread alone, which starts none, and one for several. It is called as the function is;
-    a loop that goes over its arrays many times is also told `work`, the numbers that it takes in hand.
+    There are two of it: one for a thread alone, which starts none, and one for several. It is called as the function
+    is; a loop that goes over its arrays many times is also told `work`, the numbers that it takes in hand.
 
     Args:
         function: of arrays, tuples of arrays and numbers.
