@@ -104,20 +104,21 @@ def measure(
     items: int = 0,
     moved: int = 0,
     multiply_adds: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Timing:
     """Times `repeats` calls after one that compiles and touches the memory."""
-    _seconds(work, device)
-    seconds = [_seconds(work, device) for _ in range(repeats)]
+    _seconds(work, device, clock)
+    seconds = [_seconds(work, device, clock) for _ in range(repeats)]
     timing = Timing.of(name, seconds, device=device)
     return replace(timing, items=items, moved=moved, multiply_adds=multiply_adds)
 
 
-def _seconds(work: Work, device: str) -> float:
-    start = time.perf_counter()
+def _seconds(work: Work, device: str, clock: Callable[[], float]) -> float:
+    start = clock()
     work()
     if device == "cuda":
         torch.cuda.synchronize()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def line(timing: Timing, copy_rate: float) -> str:
