@@ -35,8 +35,8 @@ def one_thread() -> Iterator[None]:
 def test_pytorch_keeps_the_threads_that_the_user_gave_it() -> None:
     """Numba's start tells OpenMP a number of threads, which PyTorch would take from then on."""
     program = (
-        "import torch, numpy as np; from fgl_secure.algebra import elementwise_kernels as k; a = np.ones(2**19, np.int64); "
-        "k.add_each(a, a, 11, a); print(torch.get_num_threads())"
+        "import torch, numpy as np; from fgl_secure.algebra import elementwise_kernels as k; "
+        "a = np.ones(2**19, np.int64); k.add_each(a, a, 11, a); print(torch.get_num_threads())"
     )
     settings = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
     run = subprocess.run([sys.executable, "-c", program], env=settings, capture_output=True, check=True)
