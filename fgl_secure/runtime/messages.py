@@ -42,9 +42,10 @@ class _Taken(Mapping[str, Array]):
     __slots__ = ("_axis", "_laid_out", "base", "which")
 
     def __init__(self, fields: Mapping[str, Array], which: Ids, axis: int) -> None:
-        taken = isinstance(fields, _Taken)
-        self.base: Mapping[str, Array] = fields.base if taken else fields
-        self.which: Ids = fields.which[which] if taken else which
+        self.base: Mapping[str, Array] = fields
+        self.which: Ids = which
+        if isinstance(fields, _Taken):
+            self.base, self.which = fields.base, fields.which[which]
         self._axis = axis
         self._laid_out: dict[str, Array] = {}
 
@@ -131,11 +132,11 @@ class Messages:
 
         Fields are laid out when they are read: until then those of the messages that they are taken of must stay.
         """
-        which = np.flatnonzero(which) if which.dtype == np.bool_ else which
-        if len(which) == len(self) and bool((which == np.arange(len(which))).all()):
+        places: Ids = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64, copy=False)
+        if len(places) == len(self) and bool((places == np.arange(len(places))).all()):
             return self
-        fields = _Taken(self.fields, which, self.tape_axes)
-        return replace(self, senders=self.senders[which], receivers=self.receivers[which], fields=fields)
+        fields = _Taken(self.fields, places, self.tape_axes)
+        return replace(self, senders=self.senders[places], receivers=self.receivers[places], fields=fields)
 
     def read_only(self, *, own: bool) -> Messages:
         """The same with fields that nobody can write to; copies of them if they must be a recording's own."""

@@ -89,13 +89,17 @@ def _measured(prepared: Prepared) -> Piece:
     cases = [_Case("plain PyG", plain_epoch(prepared), None), *(_secured(prepared, *each) for each in named)]
     first = {case.name: seconds_of(case.run, 0) for case in cases}
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
+    worked: dict[str, list[float]] = {case.name: [] for case in cases}
     for number in range(1, EPOCHS + 1):
         for case in cases:
+            before = time.process_time()
             seconds[case.name].append(seconds_of(case.run, number))
+            worked[case.name].append(time.process_time() - before)
     timings = [
         Timing.of(f"{name}: epoch, {case.name}", seconds[case.name], counted=COUNTED.get(case.name, ""))
         for case in cases
     ]
+    timings += [Timing.of(f"{name}: epoch, {case.name}, processor time", worked[case.name]) for case in cases]
     timings += [Timing.of(f"{name}: first epoch with set-up, {key}", [value]) for key, value in first.items()]
     figures = [
         Figure(
