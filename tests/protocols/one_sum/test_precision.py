@@ -63,7 +63,7 @@ def summed(scheme: Scheme, rows: NDArray[np.int64], bound: int, recorded: bool =
 @named
 @settings(max_examples=15)
 @given(st.integers(2, 7), st.integers(1, 2**31), st.data())
-def test_sums_at_both_ends_of_the_range_do_not_wrap(
+def test_sums_at_the_ends_of_the_range_do_not_wrap(
     scheme: Scheme, clients: int, bound: int, data: st.DataObject
 ) -> None:
     """All clients at the bound, at its negative, and anywhere between: the ring holds every such sum."""
