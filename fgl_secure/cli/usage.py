@@ -177,7 +177,8 @@ def _add_train(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         "--engine",
         choices=ENGINES,
         default=ENGINES[0],
-        help="all silos in this process, or each a SuperNode of Flower's simulation engine, to the same bits",
+        help="all silos in this process, or each a SuperNode of Flower's simulation engine: to the same bits, unless a "
+        "scheme rounds numbers at random",
     )
     _add_common(parser)
 
