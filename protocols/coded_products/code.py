@@ -249,7 +249,7 @@ def with_zero(field: PrimeField, product: Elements, streams: Sequence[tuple[int,
         product: elements [*batch, entries].
         streams: the weights that are this relay's, each with uniform elements [*batch, entries].
     """
-    total = product.astype(np.int64)
+    total = np.array(product, dtype=np.int64, order="C")  # added to in place
     for weight, stream in streams:  # of at most MOST_STREAMS: sums stay below 2^63
         _add_weighed(total.reshape(-1), weight, stream.reshape(-1))
     out = np.empty(product.shape, dtype=field.dtype)
