@@ -7,7 +7,9 @@ one such field is worked out in several and put together by the Chinese remainde
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -28,7 +30,6 @@ _PIECES = 64
 NEAR_2_23 = (8388593, 8388587, 8388581)
 """The three largest primes below 2^23."""
 
-Centred = NDArray[np.float32]
 Integers = NDArray[np.int64]
 Reals = NDArray[np.float64]
 
@@ -39,46 +40,79 @@ def check_small(field: PrimeField) -> None:
         raise FieldRangeError(f"modulus must be below 2^{MOST_BITS} for exact products; found {field.modulus}")
 
 
-def centred(field: PrimeField, elements: NDArray[Any]) -> Centred:
-    """The representatives of least magnitude, float32 of the same shape, which holds them exactly.
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One matrix of a product, cut from elements that stay where they are: they may be larger than memory holds twice.
+
+    Attributes:
+        elements: [*batch, n, w], of a small field.
+        members: int64 [k], those of the n that count, in the order of the matrix.
+        first: the column at which the matrix begins.
+        width: its columns.
+        terms: its rows that stand side by side in one of the elements'.
+    """
+
+    elements: NDArray[Any]
+    members: Integers
+    first: int
+    width: int
+    terms: int = 1
+
+    @classmethod
+    def whole(cls, elements: NDArray[Any]) -> Side:
+        """All of the elements."""
+        return cls(elements, np.arange(elements.shape[-2]), 0, elements.shape[-1])
+
+    def __len__(self) -> int:
+        """Rows of the matrix."""
+        return len(self.members) * self.terms
+
+    def centred(self, field: PrimeField, start: int, stop: int) -> Reals:
+        """Rows start .. stop - 1 by their representatives of least magnitude: float64 [*batch, stop - start, width]."""
+        batch, shape = self.elements.shape[:-2], self.elements.shape[-2:]
+        out = np.empty((*batch, stop - start, self.width))
+        flat = self.elements.reshape(math.prod(batch), *shape)
+        _centre(
+            flat, self.members, self.first, self.terms, start, field.modulus, out.reshape(len(flat), *out.shape[-2:])
+        )
+        return out
+
+
+@compiled
+def _centre(
+    elements: NDArray[Any], members: Integers, first: int, terms: int, start: int, modulus: int, out: Reals
+) -> None:
+    half, width = modulus // 2, out.shape[2]
+    for row in numba.prange(out.shape[1]):
+        source, left = members[(start + row) // terms], first + (start + row) % terms * width
+        for each in range(out.shape[0]):
+            for column in range(width):
+                element = np.int64(elements[each, source, left + column])
+                out[each, row, column] = element - modulus if element > half else element
+
+
+def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
+    """The sum over rows of the outer products of two rows.
+
+    Args:
+        field: a small one.
+        left: [*batch, n, d].
+        right: [*batch, n, h].
+
+    Returns:
+        Elements [*batch, d, h]: the product of the transposed left matrix and the right one.
 
     Raises:
         FieldRangeError: the field is too large.
     """
     check_small(field)
-    low = np.empty(elements.shape, dtype=np.float32)
-    _centre(np.ascontiguousarray(elements).reshape(-1), field.modulus, low.reshape(-1))
-    return low
-
-
-@compiled
-def _centre(elements: NDArray[Any], modulus: int, out: Centred) -> None:
-    half = modulus // 2
-    for i in numba.prange(elements.size):
-        element = np.int32(elements[i])
-        out[i] = element - np.int32(modulus) if element > half else element
-
-
-def exact_product(field: PrimeField, left: Centred, right: Centred) -> Elements:
-    """The sum over rows of the outer products of two rows.
-
-    Args:
-        field: a small one.
-        left: `centred` elements [*batch, n, d].
-        right: `centred` elements [*batch, n, h].
-
-    Returns:
-        Elements [*batch, d, h]: the product of the transposed left matrix and the right one.
-    """
-    check_small(field)
-    rows = left.shape[-2]
-    total = np.zeros((*left.shape[:-2], left.shape[-1], right.shape[-1]))
+    rows = len(left)
+    total = np.zeros((*left.elements.shape[:-2], left.width, right.width))
     out = np.empty(total.shape, dtype=field.dtype)
     parts = max(-(-rows // ROWS), 1)
     for part in range(parts):  # of equal size, so that none is a few rows
-        here = slice(rows * part // parts, rows * (part + 1) // parts)
-        one, other = (each[..., here, :].astype(np.float64) for each in (left, right))
-        product = np.matmul(np.swapaxes(one, -1, -2), other)
+        here = rows * part // parts, rows * (part + 1) // parts
+        product = np.matmul(np.swapaxes(left.centred(field, *here), -1, -2), right.centred(field, *here))
         if part < parts - 1:
             _add_reduced(product.reshape(-1), field.modulus, total.reshape(-1))
         else:

@@ -26,6 +26,8 @@ LARGEST_ENCODED = 2.0**62
 """Beyond it a scaled value would no longer fit the integers that it passes through."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
+_PIECE = 2**22
+"""Numbers that are rounded at once."""
 
 
 def units_of(bound: float, fraction_bits: int) -> int:
@@ -44,9 +46,14 @@ def most_fraction_bits(bound: float, room: int) -> int:
     return bits if units_of(bound, bits) <= room else bits - 1
 
 
-def rounded(values: NDArray[np.floating[Any]], fraction_bits: int) -> Integers:
-    """round(x 2^f), halves to even, int64; each at most half a unit off."""
-    return np.rint(scaled(values.astype(np.float64, copy=False), fraction_bits)).astype(np.int64)
+def rounded(values: NDArray[np.floating[Any]], fraction_bits: int, kind: type[np.integer[Any]] = np.int64) -> Integers:
+    """round(x 2^f), halves to even, int64 unless another kind is given; each at most half a unit off."""
+    out = np.empty(values.shape, dtype=kind)
+    flat, found = values.reshape(-1), out.reshape(-1)
+    for start in range(0, flat.size, _PIECE):  # what is worked out on the way is three times as large
+        piece = flat[start : start + _PIECE].astype(np.float64, copy=False)
+        found[start : start + _PIECE] = np.rint(scaled(piece, fraction_bits))
+    return out
 
 
 def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
@@ -141,8 +148,8 @@ class Quantizer:
         """How far a number may be from what it is encoded as: half a unit."""
         return math.ldexp(1.0, -self.fraction_bits - 1)
 
-    def encode(self, values: NDArray[np.floating[Any]]) -> Integers:
-        """Numbers as units, int64 of the same shape.
+    def encode(self, values: NDArray[np.floating[Any]], *, narrow: bool = False) -> Integers:
+        """Numbers as units, of the same shape: int64, or, where `narrow` is true and all units fit, int32.
 
         Raises:
             InputError: one is NaN or infinite.
@@ -152,7 +159,8 @@ class Quantizer:
             raise FieldRangeError(
                 f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
             )
-        return rounded(values, self.fraction_bits)
+        kind = np.int32 if narrow and self.largest < 2**31 else np.int64
+        return rounded(values, self.fraction_bits, kind)
 
     def decode(self, total: Integers, weight: int = 1) -> NDArray[np.float64]:
         """The number that a sum of units stands for, or the mean under a sum of weights; float64."""

@@ -103,8 +103,11 @@ class CodedGradients:
                 layout = Layout(tuple(each.product for each in weights))
                 self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
             shared = self._products.shared
-            lefts = [None if each.static and shared else each.side(each.left) for each in weights]
-            sums = self._products.sum(lefts, [each.side(each.right) for each in weights], Step(step.round, -1))
+            sums = self._products.sum(
+                [None if each.static and shared else each.side(each.left) for each in weights],
+                [each.side(each.right) for each in weights],
+                Step(step.round, -1),
+            )
             found |= {id(each): total.reshape(len(total), -1) for each, total in zip(weights, sums, strict=True)}
         return [found[id(each)] for each in factors]
 

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Quantizer
-from fgl_secure.algebra.exact_products import NEAR_2_23, Centred, centred, exact_product, from_residues
+from fgl_secure.algebra.elementwise_kernels import reduce_each
+from fgl_secure.algebra.exact_products import NEAR_2_23, Side, exact_product, from_residues
 from fgl_secure.algebra.interpolation import vanishing_matrix
 from fgl_secure.algebra.reduction import compiled
 from fgl_secure.algebra.shares import Word
@@ -30,6 +31,8 @@ from fgl_secure.errors import FieldRangeError, InputError
 Integers = NDArray[np.int64]
 Residues = tuple[Elements, ...]
 """Elements of one shape, one array for each field."""
+Held = tuple[Elements, NDArray[np.int64]]
+"""Elements [*batch, n, d] of n devices, and those of the devices that count."""
 
 LEAST_BITS = 10
 """Fewest bits behind the binary point of either factor; another prime is taken before there are fewer."""
@@ -106,11 +109,11 @@ class Layout:
         return max(product.terms for product in self.products)
 
     def rows(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], *, static: bool) -> Integers:
-        """What devices share: int64 [n, static + fresh], or [n, fresh].
+        """What devices share: integers [n, static + fresh], or [n, fresh]; int32 where all of them are.
 
         Args:
-            lefts: for each product int64 [terms, n, height]; None for a static one that is not shared again.
-            rights: for each product int64 [terms, n, width].
+            lefts: for each product integers [terms, n, height]; None for a static one that is not shared again.
+            rights: for each product integers [terms, n, width].
             static: whether with what is shared once.
         """
         sides = list(zip(self.products, lefts, rights, strict=True))
@@ -119,20 +122,19 @@ class Layout:
         whole = [np.swapaxes(each, 0, 1).reshape(each.shape[1], -1) for each in (*first, *rest) if each is not None]
         return np.concatenate(whole, axis=1)
 
-    def factors(self, static: Centred, fresh: Centred) -> Iterator[tuple[Centred, Centred]]:
-        """The two matrices of each product, [*batch, n terms, height] and [*batch, n terms, width].
+    def factors(self, static: Held, fresh: Held) -> Iterator[tuple[Side, Side]]:
+        """The two matrices of each product.
 
         Args:
-            static: [*batch, n, static], what was shared once.
-            fresh: [*batch, n, fresh], what was shared in this step.
+            static: what was shared once, elements [*batch, n, static], and which of the n count, int64 [k].
+            fresh: the same of what was shared in this step, [*batch, n, fresh].
         """
         at = {True: 0, False: 0}
 
-        def next_of(product: Product, columns: int, *, kept: bool) -> Centred:
-            side, start = static if kept else fresh, at[kept]
+        def next_of(product: Product, columns: int, *, kept: bool) -> Side:
+            start = at[kept]
             at[kept] = start + columns
-            part = side[..., start : at[kept]]
-            return part.reshape(*part.shape[:-2], part.shape[-2] * product.terms, columns // product.terms)
+            return Side(*(static if kept else fresh), start, columns // product.terms, product.terms)
 
         for product in self.products:
             left, right = product.sides
@@ -215,7 +217,7 @@ def _most_bits(left: float, right: float, terms: int, room: int) -> int:
     return -1
 
 
-def relay_products(field: PrimeField, layout: Layout, static: Centred, fresh: Centred) -> Elements:
+def relay_products(field: PrimeField, layout: Layout, static: Held, fresh: Held) -> Elements:
     """A relay's role: for each product the sum over its rows of shares, multiplied: elements [*batch, entries]."""
     found = [exact_product(field, left, right) for left, right in layout.factors(static, fresh)]
     return np.concatenate([each.reshape(*each.shape[:-2], -1) for each in found], axis=-1)
@@ -302,11 +304,11 @@ def silo_decode(
     return from_residues(fields, found), tuple(sorted(wrong))
 
 
-def centred_all(fields: Sequence[PrimeField], shares: Sequence[Elements]) -> tuple[Centred, ...]:
-    """`centred` in each field."""
-    return tuple(centred(field, share) for field, share in zip(fields, shares, strict=True))
-
-
-def residues(fields: Sequence[PrimeField], integers: Integers) -> Residues:
+def residues(fields: Sequence[PrimeField], integers: NDArray[np.signedinteger[Any]]) -> Residues:
     """The remainders of integers in each field, as elements."""
-    return tuple((integers % field.modulus).astype(field.dtype) for field in fields)
+    flat, found = np.ascontiguousarray(integers).reshape(-1), []
+    for field in fields:
+        out = np.empty(integers.shape, dtype=field.dtype)
+        reduce_each(flat, field.modulus, out.reshape(-1))
+        found.append(out)
+    return tuple(found)

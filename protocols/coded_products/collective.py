@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,7 +47,7 @@ class ProductCollective:
         self._topology, self._layout, self._channel = topology, layout, channel
         self.code: ProductCode = scheme.product_code(topology, layout)
         self._machines = scheme.product_machines(topology, layout, bytes(SESSION_BYTES), channel)
-        self._static: dict[int, Floats] = {}
+        self._static: dict[int, bytes] = {}
         self.shared = False
 
     def sum(self, lefts: Sequence[Floats | None], rights: Sequence[Floats], step: Step) -> list[NDArray[np.float64]]:
@@ -67,18 +68,21 @@ class ProductCollective:
             ProtocolError: the step was summed before, too few relays answer, or more of them lie than can be told.
         """
         self._check(lefts, rights)
-        sides = [
-            (None if left is None or (each.static and self.shared) else self.code.left.encode(left),
-             self.code.right.encode(right))
-            for each, left, right in zip(self._layout.products, lefts, rights, strict=True)
-        ]  # fmt: skip
-        found = self.sum_units([left for left, _ in sides], [right for _, right in sides], step)
+        code, shared = self.code, self.shared
+        found = self.sum_units(
+            [
+                None if left is None or (each.static and shared) else code.left.encode(left, narrow=True)
+                for each, left in zip(self._layout.products, lefts, strict=True)
+            ],
+            [code.right.encode(right, narrow=True) for right in rights],
+            step,
+        )
         static = (n for n, each in enumerate(self._layout.products) if each.static)
-        self._static |= {n: left for n in static if (left := lefts[n]) is not None}
+        self._static |= {n: _digest(left) for n in static if (left := lefts[n]) is not None}
         return [self.code.decode(each) for each in self._layout.split(found)]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
-        """The same of integers, int64 [terms, n, height or width]: int64 [*tapes, g, entries].
+        """The same of integers [terms, n, height or width], int64 or int32: int64 [*tapes, g, entries].
 
         Args:
             lefts: None for a static one that was shared before.
@@ -86,9 +90,11 @@ class ProductCollective:
             step: when.
         """
         rows = self._layout.rows(lefts, rights, static=not self.shared)
+        del lefts, rights  # as large as the rows
         self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, rows)
         for machine in self._machines:
             machine.begin(step, rows if isinstance(machine, Devices) else None)
+        del rows
         self.shared = True
         simulate(self._machines, self._channel)
         (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
@@ -103,5 +109,10 @@ class ProductCollective:
                 if not known and (found is None or found.shape != (each.terms, rows, width)):
                     what = None if found is None else list(found.shape)
                     raise InputError(f"{side} factors must be {[each.terms, rows, width]}; found {what} in product {n}")
-            if left is not None and n in self._static and not np.array_equal(self._static[n], left):
+            if left is not None and n in self._static and self._static[n] != _digest(left):
                 raise InputError(f"left factors of product {n} must be the same in every step; they have changed")
+
+
+def _digest(values: Floats) -> bytes:
+    """Of what must not change, and may be too large to be kept for that."""
+    return sha256(np.ascontiguousarray(values).data).digest()

@@ -25,6 +25,9 @@ from fgl_secure.runtime import Draws, Messages, Phase, Step
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 
+LARGEST_BATCH = 2**24
+"""Most numbers in messages that are laid out at once: devices of wide rows speak some after the others."""
+
 
 class _Due(IntEnum):
     NOTHING = 0
@@ -62,11 +65,13 @@ class Devices(BoundMachine):
         return layout.fresh if self._shared_once else layout.static + layout.fresh
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
-        """See `SumMachine.begin`; rows are int64 [k, awaited], encoded."""
+        """See `SumMachine.begin`; rows are int64 or int32 [k, awaited], encoded."""
         self._check_new(step)
         shape = (len(self.parties), self.awaited)
-        if rows is None or rows.shape != shape or rows.dtype != np.int64:
-            raise InputError(f"rows must be int64 {list(shape)}; found {None if rows is None else list(rows.shape)}")
+        if rows is None or rows.shape != shape or rows.dtype not in (np.int64, np.int32):
+            raise InputError(
+                f"rows must be int64 or int32 {list(shape)}; found {None if rows is None else list(rows.shape)}"
+            )
         self._step, self._rows, self._due = step, rows, _Due.START
         self._used_up()
 
@@ -106,32 +111,33 @@ class Devices(BoundMachine):
         for party in self._agreement.left_out.tolist():
             self.remark(self.now, party, "it did not agree on keys with every relay: what it sends is left out")
         once, self._shared_once = not self._shared_once, True
-        kept = np.flatnonzero(~np.isin(self.parties, self._agreement.left_out))
-        parts = self._parts(once=once)
+        kept, width = np.flatnonzero(~np.isin(self.parties, self._agreement.left_out)), self._rows.shape[1]
         expanded = self._crypto.keys.expanded
-        for j, relay in enumerate(self._plan.relays.tolist()):
+        for relay in self._plan.relays[:expanded].tolist():
             ends = self.parties[kept], np.full(len(kept), relay)
-            if j < expanded:
-                width = np.broadcast_to(np.uint32(self._rows.shape[1]), (len(kept),))
-                size = width.itemsize + AUTHENTICATION_BYTES
-                yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, {names.WIDTH: width})
-                continue
-            shares = self._shares(parts, j)
-            if len(kept) < len(self.parties):
-                shares = tuple(np.take(share, kept, axis=-2) for share in shares)
-            size = self._plan.size(self._rows.shape[1])
-            yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, self._plan.put(SHARE, shares))
-        self._rows = self._rows[:, :0]
+            told = np.broadcast_to(np.uint32(width), (len(kept),))
+            size = told.itemsize + AUTHENTICATION_BYTES
+            yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, {names.WIDTH: told})
+        size, several = self._plan.size(width), max(LARGEST_BATCH // max(width, 1), 1)
+        for start in range(0, len(kept), several):
+            part = kept[start : start + several]
+            factors = self._parts(part, once=once)
+            for j, relay in enumerate(self._plan.relays[expanded:].tolist(), start=expanded):
+                ends = self.parties[part], np.full(len(part), relay)
+                fields = self._plan.put(SHARE, self._shares(factors, j))
+                yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, fields)
+        self._rows = self._rows[:0, :0]
 
-    def _parts(self, *, once: bool) -> list[tuple[Residues, list[Residues]]]:
-        """Rows and masks of what is shared once, where that is due, and of what is fresh."""
+    def _parts(self, part: Ids, *, once: bool) -> list[tuple[Residues, list[Residues]]]:
+        """Rows and masks of some devices: of what is shared once, where that is due, and of what is fresh."""
         static, keys = self._plan.layout.static if once else 0, self._agreement.keys
-        sides = [(self._rows[:, :static], True)] if once else []
-        sides.append((self._rows[:, static:], False))
+        chosen = self._rows if len(part) == len(self._rows) else self._rows[part]
+        sides = [(chosen[:, :static], True)] if once else []
+        sides.append((chosen[:, static:], False))
         return [
             (
                 residues(self._plan.fields, rows),
-                self._crypto.masks(self._draws, self.now, self.parties, rows.shape[1], keys, once=first),
+                self._crypto.masks(self._draws, self.now, self.parties[part], rows.shape[1], keys, once=first),
             )
             for rows, first in sides
             if rows.shape[1]
@@ -139,7 +145,7 @@ class Devices(BoundMachine):
 
     def _shares(self, parts: list[tuple[Residues, list[Residues]]], j: int) -> Residues:
         """Relay j's, [*tapes, k, d] by field."""
-        T, out, rows = self._plan.T, [], np.arange(len(self.parties))
+        T, out, rows = self._plan.T, [], np.arange(len(parts[0][0][0]))
         for place, field in enumerate(self._plan.fields):
             found: list[Elements] = []
             for secrets, masks in parts:

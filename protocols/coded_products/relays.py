@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.exact_products import Centred
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import (
+    Held,
     Residues,
-    centred_all,
     relay_products,
     with_zero,
     zero_sets,
@@ -57,12 +56,10 @@ class Shares:
     def __init__(self, rows: Ids, values: Residues) -> None:
         self.rows, self.values = rows, values
 
-    def of(self, rows: Ids) -> Residues:
-        """Those of some devices, which are all here."""
-        if np.array_equal(rows, self.rows):
-            return self.values
-        place = np.searchsorted(self.rows, rows)
-        return tuple(np.take(value, place, axis=-2) for value in self.values)
+    def of(self, rows: Ids) -> tuple[Held, ...]:
+        """By field, and which rows of it are those of some devices, which are all here."""
+        places = np.searchsorted(self.rows, rows)
+        return tuple((value, places) for value in self.values)
 
 
 class Standing:
@@ -113,7 +110,6 @@ class Relays(BoundMachine):
         self._dealt = False
         places = np.searchsorted(plan.relays, parties).tolist()
         self._relays = [Standing(*each) for each in zip(parties.tolist(), places, strict=True)]
-        self._multipliers: dict[tuple[int, int], tuple[Ids, tuple[Centred, ...]]] = {}
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; relays have no rows."""
@@ -323,7 +319,8 @@ class Relays(BoundMachine):
     def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
         """One relay's answer to a silo: by field, elements [*tapes, entries]."""
         plan = self._plan
-        once, fresh = self._multiplier(relay, group, rows), centred_all(plan.fields, relay.fresh.of(rows))
+        fresh = relay.fresh.of(rows)
+        once = fresh if relay.once is None else relay.once.of(rows)  # without static factors nothing is read of it
         zeros = self.zeros(relay, group, digest)
         return tuple(
             with_zero(field, relay_products(field, plan.layout, once[place], fresh[place]), zeros[place])
@@ -349,16 +346,6 @@ class Relays(BoundMachine):
         """The sets that a relay is in."""
         return [n for n, members in enumerate(self._sets) if relay.place in members]
 
-    def _multiplier(self, relay: Standing, group: int, rows: Ids) -> tuple[Centred, ...]:
-        """What is shared once, as it is multiplied; kept as long as the same devices are in the sum."""
-        key = (relay.party, group)
-        kept = self._multipliers.get(key)
-        if kept is None or not np.array_equal(kept[0], rows):
-            values = tuple(each[..., :0] for each in relay.fresh.of(rows))
-            kept = rows, centred_all(self._plan.fields, values if relay.once is None else relay.once.of(rows))
-            self._multipliers[key] = kept
-        return kept[1]
-
     def _arrays(self) -> dict[str, Array]:
         """Keys, what is shared once, and what each relay knows of the step at hand."""
         arrays: dict[str, Array] = {
@@ -381,7 +368,7 @@ class Relays(BoundMachine):
     def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
         """See `BoundMachine._take_arrays`."""
         self._take_steps(steps)
-        self._dealt, self._multipliers = bool(arrays["dealt"][0]), {}
+        self._dealt = bool(arrays["dealt"][0])
         self._set_keys, self._has_key = arrays["set keys"], arrays["has key"]
         self._keys.restore(within("keys", arrays))
         for relay in self._relays:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sympy import prevprime
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.algebra.exact_products import MOST_BITS, NEAR_2_23, ROWS, centred, exact_product, from_residues
+from fgl_secure.algebra.exact_products import MOST_BITS, NEAR_2_23, ROWS, Side, exact_product, from_residues
 from fgl_secure.errors import FieldRangeError
 
 FIELDS = tuple(PrimeField(p) for p in (3, 5, 101, 65521, *NEAR_2_23))
@@ -35,7 +35,7 @@ def test_products_are_those_of_integers(field: PrimeField, data: st.DataObject) 
     batch = data.draw(st.sampled_from([(), (2,)]))
     rng = np.random.default_rng(seed)
     left, right = (rng.integers(0, field.modulus, (*batch, rows, width)).astype(field.dtype) for width in (d, h))
-    found = exact_product(field, centred(field, left), centred(field, right))
+    found = exact_product(field, Side.whole(left), Side.whole(right))
     whole = np.matmul(np.swapaxes(left, -1, -2).astype(object), right.astype(object)) % field.modulus
     assert found.dtype == field.dtype
     assert np.array_equal(found, whole.astype(np.int64))
@@ -47,8 +47,8 @@ def test_the_largest_residues_over_many_rows_are_exact(rows: int) -> None:
     field = PrimeField(NEAR_2_23[0])
     largest = np.full((rows, 2), field.modulus // 2, dtype=field.dtype)
     largest[:, 1] += 1  # the least residue
-    side = centred(field, largest)
-    assert rows == 0 or set(np.abs(side).ravel().tolist()) == {float(field.modulus // 2)}
+    side = Side.whole(largest)
+    assert rows == 0 or set(np.abs(side.centred(field, 0, rows)).ravel().tolist()) == {float(field.modulus // 2)}
     expected = [[int(a) * int(b) * rows % field.modulus for b in (largest[:1, 0].sum(), largest[:1, 1].sum())]
                 for a in (largest[:1, 0].sum(), largest[:1, 1].sum())]  # fmt: skip
     assert exact_product(field, side, side).tolist() == expected
@@ -57,7 +57,22 @@ def test_the_largest_residues_over_many_rows_are_exact(rows: int) -> None:
 def test_fields_that_are_too_large_are_refused() -> None:
     """Beyond 2^23 sums would be rounded."""
     with pytest.raises(FieldRangeError, match="modulus must be below 2\\^23 for exact products; found 2147483647"):
-        centred(PrimeField(), np.zeros((1, 1), dtype=np.int64))
+        exact_product(PrimeField(), *(Side.whole(np.zeros((1, 1), dtype=np.int64)) for _ in range(2)))
+
+
+@given(st.integers(1, 3), st.integers(0, 3), st.integers(0, 2**32 - 1))
+def test_sides_are_cut_from_what_stays_where_it_is(terms: int, first: int, seed: int) -> None:
+    """Some rows, in any order and any number of times, some columns, and several rows of a matrix in one."""
+    field, rng = PrimeField(101), np.random.default_rng(seed)
+    elements = rng.integers(0, 101, (2, 7, first + 4 * terms + 1)).astype(field.dtype)
+    members = rng.integers(0, 7, 5)
+    side = Side(elements, members, first, 4, terms)
+    cut = elements[:, members, first : first + 4 * terms].reshape(2, 5 * terms, 4).astype(np.int64)
+    start, stop = sorted(rng.integers(0, 5 * terms + 1, 2).tolist())
+    assert len(side) == 5 * terms
+    expected = np.where(cut > 50, cut - 101, cut)[:, start:stop]
+    assert np.array_equal(side.centred(field, start, stop), expected)
+    assert np.array_equal(exact_product(field, side, side), np.matmul(np.swapaxes(cut, 1, 2), cut) % 101)
 
 
 @given(st.integers(1, 3), st.data())

@@ -10,7 +10,6 @@ from typing import cast
 import numpy as np
 import torch
 
-from fgl_secure.algebra.exact_products import Centred
 from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
 from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
@@ -20,7 +19,7 @@ from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCode
-from fgl_secure.protocols.coded_products.code import relay_products
+from fgl_secure.protocols.coded_products.code import Held, relay_products
 from fgl_secure.protocols.topology import MEMBERS
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.schemes import Assignment
@@ -122,9 +121,8 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     return measure(work, name, multiply_adds=len(code.fields) * sum(sizes) * features * hidden)
 
 
-def _shares(modulus: int, rows: int, width: int) -> Centred:
-    half = modulus // 2
-    return np.random.default_rng(rows).integers(-half, half, (rows, width)).astype(np.float32)
+def _shares(modulus: int, rows: int, width: int) -> Held:
+    return np.random.default_rng(rows).integers(0, modulus, (rows, width)).astype(np.int32), np.arange(rows)
 
 
 PART = Part(_pieces)

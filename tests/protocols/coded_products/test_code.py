@@ -146,10 +146,10 @@ def test_layouts_lay_static_numbers_first() -> None:
     again = layout.rows([lefts[0], None], rights, static=False)
     assert whole[1].tolist() == [102, 103, 3, 4, 5, 15, 16, 17, 201, 205, 302, 303]
     assert np.array_equal(whole[:, 2:], again)
-    for found, left, right in zip(
-        layout.factors(*(each.astype(np.float32) for each in (whole[:, :2], again))), lefts, rights, strict=True
-    ):
-        assert np.array_equal(found[0].T @ found[1], sum(a.T @ b for a, b in zip(left, right, strict=True)))
+    field, held = PrimeField(NEAR_2_23[0]), [(each, np.array([0, 3])) for each in (whole[:, :2], again)]
+    for sides, left, right in zip(layout.factors(*held), lefts, rights, strict=True):
+        one, other = (side.centred(field, 0, len(side)) for side in sides)
+        assert np.array_equal(one.T @ other, sum(a[[0, 3]].T @ b[[0, 3]] for a, b in zip(left, right, strict=True)))
     first, second = layout.split(np.arange(14).reshape(2, 7))
     assert (first.shape, second.shape) == ((2, 3, 1), (2, 2, 2))
 

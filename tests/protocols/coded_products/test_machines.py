@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCollective
+from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCollective, devices
 from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.relays import Relays, Standing
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -78,6 +78,27 @@ def test_a_device_sends_both_rows_and_not_their_product() -> None:
     assert [(b.step.round, (b.item_bytes - 16) // 8) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
     answers = [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES]
     assert {(b.messages, (b.item_bytes - 16) // 8) for b in answers} == {(2, 91_712 + 2)}
+
+
+def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces as small as one device's rows each device says what it would say among all, and sums are equal."""
+    case, given_now, runs, batches = Members.of(WHERE, 4), factors(0, len(WHERE)), [], list[int]()
+    for largest in (devices.LARGEST_BATCH, 3 * LAYOUT.fresh, 1):
+        monkeypatch.setattr(devices, "LARGEST_BATCH", largest)
+        channel = case.channel()
+        found = case.collective(SCHEMES[1], LAYOUT, channel).sum(*given_now, Step(0))
+        sent = [batch for batch in channel.transcript.messages if batch.phase is Phase.FACTOR_SHARES]
+        ends = sorted(
+            (*each, b.item_bytes) for b in sent for each in zip(b.senders.tolist(), b.receivers.tolist(), strict=True)
+        )
+        runs.append((found, ends))
+        batches.append(len(sent))
+    (whole, said), *others = runs
+    for found, ends in others:
+        assert all(np.array_equal(a, b) for a, b in zip(found, whole, strict=True))
+        assert ends == said
+    assert (batches[0], batches[-1]) == (4, 1 + 3 * len(WHERE))
+    assert 4 < batches[1] < batches[-1]
 
 
 class Processes:
