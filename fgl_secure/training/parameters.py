@@ -1,13 +1,29 @@
-"""What optimisers remember, as arrays."""
+"""Tensors of arrays, and arrays of tensors: features, parameters, what optimisers remember."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
 from fgl_secure.runtime.packing import Array, Arrays
+
+LARGE = 2**28
+"""Bytes of an array that isn't copied."""
+
+
+def unwritten(values: Array, device: torch.device) -> torch.Tensor:
+    """A tensor of an array that nobody writes into: where it is large, and on the CPU, in the same memory.
+
+    Small ones are copied to where PyTorch puts its own: products of rows elsewhere in memory may differ in a last bit.
+    """
+    if values.nbytes < LARGE:
+        return torch.tensor(values).to(device)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return torch.from_numpy(values).to(device)
 
 
 def remembered(optimiser: torch.optim.Optimizer) -> dict[str, Array]:

@@ -1,10 +1,12 @@
-"""What programs remember of optimisers and generators, as arrays."""
+"""Tensors of arrays, and what programs remember of optimisers and generators, as arrays."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
+from fgl_secure.training import parameters
 from fgl_secure.training.parameters import draw_on, drawn
 
 
@@ -23,3 +25,14 @@ def test_a_generator_goes_on_where_another_one_is(before: int) -> None:
     first.random()
     draw_on(second, where)
     assert first.random() != second.random()
+
+
+@pytest.mark.parametrize("large", [0, 2**28])
+def test_large_arrays_are_not_copied(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor of one is of the same memory, without a warning that it may not be written; small ones are copied."""
+    monkeypatch.setattr(parameters, "LARGE", large)
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    values.setflags(write=False)
+    found = parameters.unwritten(values, torch.device("cpu"))
+    assert found.tolist() == values.tolist()
+    assert (found.data_ptr() == values.ctypes.data) == (large == 0)

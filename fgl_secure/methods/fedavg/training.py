@@ -30,7 +30,7 @@ from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_la
 from fgl_secure.training.calls import Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten, unwritten
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
@@ -134,7 +134,7 @@ class FedAvg(Rounds):
         self.layers.to(place)
         self._parameters = list(self.layers.parameters())
         self._optimiser = torch.optim.Adam(self._parameters, lr=preset.learning_rate)
-        self._features, self._labels = torch.tensor(silo.features).to(place), torch.tensor(silo.labels).to(place)
+        self._features, self._labels = unwritten(silo.features, place), torch.tensor(silo.labels).to(place)
         own = silo.edges[:, np.logical_and(*silo.inside)]
         self._edges = torch.from_numpy(silo.local(own)).to(place)
         counts = np.bincount(silo.local(own[1]), minlength=len(silo.nodes)).astype(np.float32)[:, None]

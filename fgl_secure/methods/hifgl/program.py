@@ -18,7 +18,7 @@ from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.neighbourhood import open_neighbours
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
 from fgl_secure.training.rounds import Figures, Rounds
@@ -53,8 +53,8 @@ class HiFGL(Rounds):
         self._steps = 0
         self._coins = torch.Generator(device=self._device).manual_seed(seed)
         self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
-        self._features, self._labels = (self._placed(each) for each in (silo.features, silo.labels))
-        self._training = self._placed(silo.train)
+        self._features = unwritten(silo.features, self._device)
+        self._labels, self._training = self._placed(silo.labels), self._placed(silo.train)
         self._static: torch.Tensor | None = None
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
