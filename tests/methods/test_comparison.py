@@ -26,7 +26,7 @@ from fgl_secure.methods.comparison.lines import side_of
 from fgl_secure.methods.comparison.page import plot, render_html, render_markdown, rows, summary
 from fgl_secure.methods.comparison.runs import fitting_scheme, source_of
 
-DATA, ATTACKS, MASKED = Data(partition="louvain"), ("proxy-counts", "clear-values"), ("pairwise-masking",)
+DATA, ATTACKS, MASKED = Data(partition="louvain", silos=3), ("proxy-counts", "clear-values"), ("pairwise-masking",)
 QUICK = (FedSpray(epochs=1), FedVN(epochs=1), HiFGL(epochs=1))
 
 
@@ -105,7 +105,7 @@ def test_every_method_fits_some_data_under_the_usual_schemes(name: str) -> None:
 
 def test_a_method_that_cannot_be_run_on_the_data_is_left_out() -> None:
     """What is refused once the data are known is a reason, too; the others go on."""
-    data = Data(partition="louvain")
+    data = DATA
     done = compare(data, SECURED, (Fed2GNN(epochs=1), FedSpray(epochs=1)), ATTACKS)
     assert [line.name for line in done.lines] == ["fedspray"]
     assert "k_min must leave some node a sum" in done.left_out[0].reason
@@ -248,7 +248,19 @@ def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
             assert all(re.search(re.escape(cell), text) for cell in cells[2:5])
 
 
-COMMAND = ("compare", "--methods", "fedspray", "--epochs", "1", "--partition", "louvain", "--attack", "proxy-counts")
+COMMAND = (
+    "compare",
+    "--methods",
+    "fedspray",
+    "--epochs",
+    "1",
+    "--partition",
+    "louvain",
+    "--silos",
+    "3",
+    "--attack",
+    "proxy-counts",
+)
 
 
 def test_the_command_writes_prints_and_goes_on(

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.suspects import Suspects
-from fgl_secure.coins import SimulationCoins
+from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph import FederatedGraph, SplitMasks
 from fgl_secure.methods.fedspray.client import FedSpray
 from fgl_secure.methods.fedspray.labelled_nodes import LabelledNodes
@@ -19,8 +19,12 @@ from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
+from fgl_secure.runtime.packing import Array
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
+from fgl_secure.training.program import Program
 
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -49,12 +53,40 @@ class Setting:
         self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
     ) -> tuple[OneProcess, tuple[FedSpray, ...]]:
         """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
-        quiet = Channel(hierarchy_of(graph), SimulationCoins(0))
-        preset = replace(self.preset, epochs=MOST, patience=None)
-        chosen = {"backbone": self.backbone, "seed": self.seed, "device": self.device}
-        job = clients_of(graph, scheme or Plaintext(), preset, **chosen)  # type: ignore[arg-type]
-        process = job.opened(channel or quiet)
+        process = self._job(graph, scheme or Plaintext()).opened(channel or _quiet(graph))
         return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
+
+    def client(self, graph: FederatedGraph, number: int) -> FedSpray:
+        """One of the clients at its start, over a channel that nobody reads; the others are not made."""
+        job = self._job(graph, Plaintext())
+
+        def make(talk: Collectives, coins: Coins) -> Program:
+            return job.task.make(talk, coins) if talk.silo.silo == number else _Absent(talk)
+
+        found = replace(job, task=replace(job.task, make=make)).opened(_quiet(graph)).programs[number]
+        assert isinstance(found, FedSpray), "the job makes no others"
+        return found
+
+    def _job(self, graph: FederatedGraph, scheme: Scheme) -> Job:
+        preset = replace(self.preset, epochs=MOST, patience=None)
+        return clients_of(graph, scheme, preset, backbone=self.backbone, seed=self.seed, device=self.device)
+
+
+class _Absent(Program):
+    """In the place of a client that is not looked at."""
+
+    def round(self, number: int) -> bool:
+        """Never asked for."""
+        raise AssertionError(f"an absent client must run no round; round {number} was asked for")
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """Nothing."""
+        return {}
+
+
+def _quiet(graph: FederatedGraph) -> Channel:
+    return Channel(hierarchy_of(graph), SimulationCoins(0))
 
 
 def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
@@ -120,9 +152,9 @@ def grow(
     for number, (node, other) in enumerate(added, start=1):
         client, instead = int(few.silo_of[node]), None
         if other >= 0:
-            _, others = setting.clients(_with(few, labelled, other))
-            _go_on(clients, others)
-            instead = _proxy(others[client], other)
+            alone = setting.client(_with(few, labelled, other), client)
+            _go_on(clients[client : client + 1], (alone,))
+            instead = _proxy(alone, other)
         process, later = setting.clients(_with(few, labelled, node), scheme, channel)
         _go_on(clients, later)
         clients, labelled[node] = later, True
