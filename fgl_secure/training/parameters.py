@@ -10,7 +10,7 @@ import torch
 
 from fgl_secure.runtime.packing import Array, Arrays
 
-LARGE = 2**28
+LARGE = 2**26
 """Bytes of an array that isn't copied."""
 
 
