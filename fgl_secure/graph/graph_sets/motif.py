@@ -145,7 +145,7 @@ class _Piece:
 def motif_basis(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
     """GOOD-Motif with covariate shift of the basis, a client for every base: wheel, tree, ladder, then star and path.
 
-    As in FedVN (AAAI 2025, table 3). Widths are 10 +- 5, so graphs have 17 nodes on average.
+    As in FedVN (AAAI 2025, table 3). Widths are 10 +- 5, so graphs have 16 nodes on average.
 
     Args:
         seed: Repeats the set.
