@@ -240,8 +240,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.reproduce)
     add = parser.add_argument
     add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4; "
-                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1 or "
-                      "-table1-zinc")  # fmt: skip
+                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1, "
+                      "-table1-zinc, -table2, -fig3a or -fig3b")  # fmt: skip
     add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
     add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper"),
         help="honest (chosen on validation data, FedAvg) or paper (as in the public code)")  # fmt: skip

@@ -13,7 +13,13 @@ from fgl_secure.choices import choice
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.colour_digits import colour_digits
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.graph.graph_sets.motif import motif_basis, motif_mini, motif_size
+from fgl_secure.graph.graph_sets.motif import (
+    motif_basis,
+    motif_basis_concept,
+    motif_mini,
+    motif_size,
+    motif_size_concept,
+)
 from fgl_secure.graph.graph_sets.set_cache import kept_set
 from fgl_secure.graph.graph_sets.zinc import zinc
 from fgl_secure.graph.raw_files import DATA_VARIABLE, chosen_folder
@@ -60,6 +66,24 @@ _ENTRIES = (
     _Entry(
         GraphSetInfo("Motif-size", 5, 1000, 1, 3, "size", "a motif at a base whose size differs by client; generated"),
         lambda seed, _root: motif_size(seed),
+    ),
+    _Entry(
+        GraphSetInfo(
+            "Motif-basis-concept",
+            5,
+            1000,
+            1,
+            3,
+            "basis concept",
+            "a motif, and a base that follows it or not; generated",
+        ),
+        lambda seed, _root: motif_basis_concept(seed),
+    ),
+    _Entry(
+        GraphSetInfo(
+            "Motif-size-concept", 5, 1000, 1, 3, "size concept", "a motif, and a size that follows it or not; generated"
+        ),
+        lambda seed, _root: motif_size_concept(seed),
     ),
     _Entry(
         GraphSetInfo("CMNIST", 5, 1000, 3, 10, "color", "superpixels of digits, a colour a client; needs scikit-image"),

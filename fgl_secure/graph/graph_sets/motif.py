@@ -1,12 +1,19 @@
 """Motif graphs: a base that says nothing about the label, joined to the motif that is the label.
 
-Written from the description of GOOD-Motif (Gui et al., NeurIPS 2022) and of Spurious-Motif, which it builds on (Wu et
-al., ICLR 2022). What the papers leave open is settled here: sizes of bases, see `motif_basis` and `motif_size`; the
-motif is joined to the base by one edge between two nodes drawn uniformly; motifs are drawn uniformly; and every node
-has the one feature 1, since the papers say that only the structure tells the label.
+GOOD-Motif (Gui et al., NeurIPS 2022) as its public generator draws it, of which this is no copy. Bases and motifs are
+those of Spurious-Motif (Wu et al., ICLR 2022), to which GOOD adds star and path; every node has the one feature 1,
+since only the structure is to tell the label. A graph is drawn in five steps.
 
-Spurious-Motif (Wu et al., ICLR 2022) has the bases tree, ladder and wheel and the motifs house, cycle and crane;
-GOOD-Motif (Gui et al., NeurIPS 2022) adds star and path. The papers name and draw the shapes; the definitions are ours.
+1. Its base: a width w is drawn from its environment's +- 5. Wheel and path have w nodes, a star has w + 1, a ladder
+   2 w, and a tree is binary and int(log2 w) - 1 high, at least 1.
+2. Its motif, of five nodes, which is its label.
+3. The joint: an edge from motif node 0 to a node of the base.
+4. Random edges, 5 % of those that there are, rounded down; each touches the base, so motifs stay whole.
+5. Noise: one label in ten is replaced by a uniform one of the three, which may be the same.
+
+Environments differ in base or in width, and labels don't (covariate shift); or the base, or the width, follows the
+label more or less often (concept shift). Of either there are GOOD's three training environments, its validation and
+its test environment: five clients.
 """
 
 from __future__ import annotations
@@ -24,61 +31,70 @@ from fgl_secure.graph.split import seeded_generator
 
 Edges = NDArray[np.int64]
 
-SMALLEST_BASE = 6
-"""Below this some bases are no longer what they are called, or are motifs themselves."""
+
+def wheel(width: int) -> Edges:
+    """A hub, node 0, joined to every node of a ring; w nodes. A ring of two is an edge, and one of one is a node."""
+    ring = np.arange(1, width)
+    around = np.stack([ring, np.roll(ring, -1)])[:, : width - 1 if width > 3 else max(width - 2, 0)]
+    return np.concatenate([np.stack([np.zeros_like(ring), ring]), around], axis=1)
 
 
-def wheel(nodes: int) -> Edges:
-    """A hub, node 0, joined to every node of a ring. Edges [2, 2(n-1)], one direction each."""
-    ring = np.arange(1, nodes)
-    return np.concatenate([np.stack([np.zeros_like(ring), ring]), np.stack([ring, np.roll(ring, -1)])], axis=1)
-
-
-def tree(nodes: int) -> Edges:
-    """The complete binary tree, whose lowest level fills from the left. Edges [2, n-1], from parent to child."""
-    child = np.arange(1, nodes)
+def tree(width: int) -> Edges:
+    """The full binary tree, int(log2 w) - 1 high and at least 1: three nodes for w below 8, seven below 16."""
+    height = max(width.bit_length() - 2, 1)
+    child = np.arange(1, 2 ** (height + 1) - 1)
     return np.stack([(child - 1) // 2, child])
 
 
-def ladder(nodes: int) -> Edges:
-    """Two rails with a rung between any two opposite nodes; an odd node ends one rail. One direction each."""
-    along = np.arange(nodes - 2)
-    rung = np.arange(0, nodes - 1, 2)
+def ladder(width: int) -> Edges:
+    """Two rails of w nodes, with a rung between any two that are opposite: 2 w nodes."""
+    along, rung = np.arange(2 * width - 2), np.arange(0, 2 * width, 2)
     return np.concatenate([np.stack([along, along + 2]), np.stack([rung, rung + 1])], axis=1)
 
 
-def star(nodes: int) -> Edges:
-    """Node 0 joined to all others. Edges [2, n-1], one direction each."""
-    leaf = np.arange(1, nodes)
+def star(width: int) -> Edges:
+    """Node 0 joined to w others."""
+    leaf = np.arange(1, width + 1)
     return np.stack([np.zeros_like(leaf), leaf])
 
 
-def path(nodes: int) -> Edges:
-    """A line. Edges [2, n-1], one direction each."""
-    along = np.arange(nodes - 1)
+def path(width: int) -> Edges:
+    """A line of w nodes."""
+    along = np.arange(width - 1)
     return np.stack([along, along + 1])
 
 
 BASES: Mapping[str, Callable[[int], Edges]] = MappingProxyType(
     {"wheel": wheel, "tree": tree, "ladder": ladder, "star": star, "path": path}
 )
-"""By name; the first three are the bases of Spurious-Motif."""
+"""By name; edges int64 [2, m], one direction each. The first three are the bases of Spurious-Motif."""
 
 MOTIFS: Mapping[str, Edges] = MappingProxyType(
     {
-        # A square with a roof.
-        "house": np.array([[0, 1, 2, 3, 0, 1], [1, 2, 3, 0, 4, 4]]),
-        # A ring of six.
-        "cycle": np.array([[0, 1, 2, 3, 4, 5], [1, 2, 3, 4, 5, 0]]),
-        # A square with one diagonal, and a node that hangs from the other corner.
-        "crane": np.array([[0, 1, 2, 3, 0, 1], [1, 2, 3, 0, 2, 4]]),
+        # A ring of five and a chord that cuts off node 0, the top of the roof.
+        "house": np.array([[0, 1, 2, 3, 4, 1], [1, 2, 3, 4, 0, 4]]),
+        "cycle": np.array([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]]),
+        # K_2,3: nodes 1 and 3 are joined to each of the others.
+        "crane": np.array([[1, 1, 1, 3, 3, 3], [0, 2, 4, 0, 2, 4]]),
     }
 )
-"""By name, in the order of the labels 0, 1, 2. Each has six edges, so that the number of edges does not tell them."""
+"""By name, in the order of the labels 0, 1, 2. Each has five nodes, of which node 0 is joined to the base."""
 
-
-SIZES = ((6, 12), (13, 22), (23, 34), (40, 60), (70, 100))
-"""Nodes of a base at each client of `motif_size`."""
+MOTIF_NODES = 5
+SPREAD = 5
+"""Widths are drawn uniformly from as far around those of an environment."""
+BASIS_WIDTH = 10
+"""Of all environments that differ in bases."""
+SIZES = (6, 10, 15, 30, 70)
+"""Widths of the five environments that differ in size."""
+CONCEPT_SIZES = (10, 40, 70)
+"""Widths that follow the labels 0, 1, 2."""
+FOLLOWING = (0.99, 0.97, 0.95, 0.3, 0.0)
+"""How often base or width follows the label in the five environments of a concept shift."""
+NOISE = 0.1
+"""Share of the labels that are drawn anew."""
+RANDOM_EDGES = 20
+"""A random edge for so many that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,41 +102,50 @@ class MotifEnvironment:
     """What the graphs of one client have in common.
 
     Attributes:
-        bases: Names of `BASES`; the base of each graph is drawn uniformly.
-        smallest: The least number of nodes of a base.
-        largest: The greatest; the number is drawn uniformly between the two.
+        bases: Names of `BASES`; the base of each graph is drawn uniformly, unless it follows the label.
+        widths: The width of each graph is one of these, drawn uniformly unless it follows the label, give or take
+            `spread`.
+        spread: As far around, uniformly.
+        bases_follow: How often a base is the one of the label's number.
+        widths_follow: How often a width is.
 
     Raises:
-        InputError: A base is unknown, or the numbers are not in order or too small.
+        InputError: A base is unknown, a width is too small, a share is none, or there is not one for each label.
     """
 
     bases: tuple[str, ...]
-    smallest: int
-    largest: int
+    widths: tuple[int, ...] = (BASIS_WIDTH,)
+    spread: int = SPREAD
+    bases_follow: float = 0.0
+    widths_follow: float = 0.0
 
     def __post_init__(self) -> None:
         unknown = [base for base in self.bases if base not in BASES]
         if unknown or not self.bases:
             raise InputError(f"bases must be one or more of {', '.join(BASES)}; found {self.bases}")
-        if not SMALLEST_BASE <= self.smallest <= self.largest:
-            raise InputError(
-                f"smallest must be at least {SMALLEST_BASE} and at most largest; found {self.smallest} and "
-                f"{self.largest}"
-            )
+        if self.spread < 0:
+            raise InputError(f"spread must be 0 or more; found {self.spread}")
+        if not self.widths or min(self.widths) <= self.spread:
+            raise InputError(f"widths must each be above {self.spread}, the spread; found {self.widths}")
+        for names, share in ((self.bases, self.bases_follow), (self.widths, self.widths_follow)):
+            what = "bases" if names is self.bases else "widths"
+            if not 0 <= share <= 1:
+                raise InputError(f"{what}_follow must be in 0..1; found {share}")
+            if share and len(names) != len(MOTIFS):
+                raise InputError(f"{what} must be {len(MOTIFS)}, one for each label that they follow; found {names}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Piece:
-    edges: NDArray[np.int64]
+    edges: Edges
     nodes: int
     label: int
 
 
 def motif_basis(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
-    """GOOD-Motif with basis shift, a client for every base: wheel, tree, ladder, then star and path.
+    """GOOD-Motif with covariate shift of the basis, a client for every base: wheel, tree, ladder, then star and path.
 
-    As in FedVN (AAAI 2025, table 3): three training environments, the OOD validation set and the OOD test set make five
-    clients. Bases have 10 to 43 nodes everywhere, our choice: graphs have 32 nodes and 81 directed edges on average.
+    As in FedVN (AAAI 2025, table 3). Widths are 10 +- 5, so graphs have 16 nodes on average.
 
     Args:
         seed: Repeats the set.
@@ -130,15 +155,12 @@ def motif_basis(seed: int, graphs: int = 1000, validation: float = 0.1) -> Graph
     Raises:
         InputError: An argument is out of range.
     """
-    environments = [MotifEnvironment((base,), 10, 43) for base in BASES]
+    environments = [MotifEnvironment((base,)) for base in BASES]
     return motif_set("Motif-basis", environments, "basis", seed, graphs, validation)
 
 
 def motif_size(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
-    """GOOD-Motif with size shift, a client for every range of sizes; the base of each graph is any of the five.
-
-    Three training environments of small bases, then the larger ones of the OOD validation set and the largest, of the
-    OOD test set. The papers say that sizes differ and not by how much; ours do not overlap.
+    """GOOD-Motif with covariate shift of the size, a client for each of five widths; the base is any of the five.
 
     Args:
         seed: Repeats the set.
@@ -148,18 +170,63 @@ def motif_size(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphS
     Raises:
         InputError: An argument is out of range.
     """
-    environments = [MotifEnvironment(tuple(BASES), smallest, largest) for smallest, largest in SIZES]
+    environments = [MotifEnvironment(tuple(BASES), (width,)) for width in SIZES]
     return motif_set("Motif-size", environments, "size", seed, graphs, validation)
 
 
+def motif_basis_concept(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
+    """GOOD-Motif with concept shift of the basis: houses have wheels, cycles trees and cranes ladders, or not.
+
+    That is so of 99, 97, 95, 30 and 0 % of the five clients' graphs; the others' base is any of the three.
+
+    Args:
+        seed: Repeats the set.
+        graphs: Graphs a client.
+        validation: Share of a client's graphs that choose the model.
+
+    Raises:
+        InputError: An argument is out of range.
+    """
+    bases = tuple(BASES)[: len(MOTIFS)]
+    environments = [MotifEnvironment(bases, bases_follow=share) for share in FOLLOWING]
+    return motif_set("Motif-basis-concept", environments, "basis concept", seed, graphs, validation)
+
+
+def motif_size_concept(seed: int, graphs: int = 1000, validation: float = 0.1) -> GraphSet:
+    """GOOD-Motif with concept shift of the size: bases have widths 10 with houses, 40 with cycles, 70 with cranes.
+
+    That is so of 99, 97, 95, 30 and 0 % of the five clients' graphs; the others' width is any of the three, and bases
+    are any of the five.
+
+    Args:
+        seed: Repeats the set.
+        graphs: Graphs a client.
+        validation: Share of a client's graphs that choose the model.
+
+    Raises:
+        InputError: An argument is out of range.
+    """
+    environments = [MotifEnvironment(tuple(BASES), CONCEPT_SIZES, widths_follow=share) for share in FOLLOWING]
+    return motif_set("Motif-size-concept", environments, "size concept", seed, graphs, validation)
+
+
 def motif_mini(seed: int, graphs: int = 60, validation: float = 0.2) -> GraphSet:
-    """Three clients with small wheels, trees and ladders, for tries, tests and audits; arguments as `motif_basis`."""
-    environments = [MotifEnvironment((base,), 6, 12) for base in ("wheel", "tree", "ladder")]
+    """Three clients with small wheels, trees and ladders, widths 7 +- 2, for tries, tests and audits.
+
+    Arguments as of `motif_basis`.
+    """
+    environments = [MotifEnvironment((base,), (7,), 2) for base in ("wheel", "tree", "ladder")]
     return motif_set("Motif-mini", environments, "basis", seed, graphs, validation)
 
 
 def motif_set(
-    name: str, environments: Sequence[MotifEnvironment], shift: str, seed: int, graphs: int, validation: float
+    name: str,
+    environments: Sequence[MotifEnvironment],
+    shift: str,
+    seed: int,
+    graphs: int,
+    validation: float,
+    noise: float = NOISE,
 ) -> GraphSet:
     """Draw the same number of graphs from every environment, one client each.
 
@@ -170,6 +237,7 @@ def motif_set(
         seed: Repeats the set.
         graphs: Graphs a client, 10 or more.
         validation: Share of a client's graphs that choose the model, 0 to 0.7; 20 % test it and the rest train it.
+        noise: Share of the labels that are replaced by a uniform one.
 
     Raises:
         InputError: An argument is out of range.
@@ -178,8 +246,10 @@ def motif_set(
         raise InputError(f"graphs must be at least 10 a client; found {graphs}")
     if not environments:
         raise InputError("environments must name at least one client; found none")
+    if not 0 <= noise <= 1:
+        raise InputError(f"noise must be in 0..1, a share of the labels; found {noise}")
     draw = seeded_generator(seed)
-    pieces = [_graph(environment, draw) for environment in environments for _ in range(graphs)]
+    pieces = [_graph(environment, noise, draw) for environment in environments for _ in range(graphs)]
     sizes = np.array([piece.nodes for piece in pieces])
     first = np.cumsum(sizes) - sizes
     edges = np.concatenate([piece.edges + start for piece, start in zip(pieces, first, strict=True)], axis=1)
@@ -196,11 +266,30 @@ def motif_set(
     )
 
 
-def _graph(environment: MotifEnvironment, draw: np.random.Generator) -> _Piece:
-    base_nodes = int(draw.integers(environment.smallest, environment.largest + 1))
-    base = BASES[environment.bases[draw.integers(len(environment.bases))]](base_nodes)
+def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generator) -> _Piece:
     label = int(draw.integers(len(MOTIFS)))
-    motif = list(MOTIFS.values())[label]
-    motif_nodes = int(motif.max()) + 1
-    bridge = np.array([[draw.integers(base_nodes)], [base_nodes + draw.integers(motif_nodes)]])
-    return _Piece(np.concatenate([base, motif + base_nodes, bridge], axis=1), base_nodes + motif_nodes, label)
+    base = environment.bases[_which(len(environment.bases), environment.bases_follow, label, draw)]
+    width = environment.widths[_which(len(environment.widths), environment.widths_follow, label, draw)]
+    edges = BASES[base](width + int(draw.integers(-environment.spread, environment.spread + 1)))
+    nodes = int(edges.max(initial=0)) + 1
+    joint = np.array([[draw.integers(nodes)], [nodes]])
+    joined = np.concatenate([edges, list(MOTIFS.values())[label] + nodes, joint], axis=1)
+    told = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
+    return _Piece(np.concatenate([joined, _random_edges(joined, nodes, draw)], axis=1), nodes + MOTIF_NODES, told)
+
+
+def _which(number: int, follows: float, label: int, draw: np.random.Generator) -> int:
+    return label if draw.random() < follows else int(draw.integers(number))
+
+
+def _random_edges(edges: Edges, base_nodes: int, draw: np.random.Generator) -> Edges:
+    """Edges that are not there yet, at least one end of each in the base, whose nodes are the first."""
+    count = edges.shape[1] // RANDOM_EDGES
+    if not count:
+        return np.zeros((2, 0), dtype=np.int64)
+    free = np.triu(np.ones((base_nodes, base_nodes + MOTIF_NODES), dtype=np.bool_), 1)
+    lower, upper = edges.min(axis=0), edges.max(axis=0)
+    free[lower[lower < base_nodes], upper[lower < base_nodes]] = False
+    found = np.flatnonzero(free)
+    chosen = draw.choice(found, min(count, len(found)), replace=False)
+    return np.stack(np.divmod(chosen, base_nodes + MOTIF_NODES))

@@ -22,8 +22,8 @@ from fgl_secure.training.presets import Selection
 
 GRAPHS = 60
 """Of a client."""
-SMALL, LARGE = (6, 9), (12, 18)
-"""Nodes of a base: half of the clients have small ones."""
+SMALL, LARGE = (7, 1), (15, 3)
+"""Widths of bases, and how far around: half of the clients have small ones."""
 FAVOURITES = (0, 1, 0, 2, 0)
 """The commonest label of each fifth client; the first is the commonest of all."""
 FAVOURED, OTHERS = 14, 3
@@ -39,7 +39,7 @@ WHOLE = FedVNPreset(
 def _graphs() -> GraphSet:
     """Ten clients, whose graphs have bases of five kinds and of two sizes."""
     sizes = [(base, *size) for size in (SMALL, LARGE) for base in ("wheel", "tree", "ladder", "star", "path")]
-    environments = [MotifEnvironment((base,), least, most) for base, least, most in sizes]
+    environments = [MotifEnvironment((base,), (width,), spread) for base, width, spread in sizes]
     return motif_set("reference", environments, "basis and size", 0, GRAPHS, 0.0)
 
 

@@ -26,18 +26,22 @@ class GraphMethod:
 
     Attributes:
         name: as the paper calls it.
-        virtual: whether there are virtual nodes and edge generators.
+        virtual: whether there are virtual nodes.
+        generated: whether edge generators tie them to nodes; else they are tied to all nodes of a graph alike.
         shared: what the server averages.
         proximal: whether clients are held near the server's model (FedProx, Li et al. 2020).
     """
 
     name: str
     virtual: bool = False
+    generated: bool = False
     shared: Shared = Shared.ALL
     proximal: bool = False
 
 
-FEDVN = GraphMethod("FedVN", virtual=True)
+FEDVN = GraphMethod("FedVN", virtual=True, generated=True)
+WITHOUT_GENERATORS = GraphMethod("FedVN without edge generators", virtual=True)
+"""Table 2: every tie is 1, so that virtual nodes do the same, and one is as good as many (6.3)."""
 FEDAVG = GraphMethod("FedAvg")
 FEDPROX = GraphMethod("FedProx", proximal=True)
 FEDBN = GraphMethod("FedBN", shared=Shared.ALL_BUT_NORMS)
@@ -146,6 +150,12 @@ class FedVNPreset:
                 raise InputError(f"{argument} must be zero or positive; found {value}")
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be in [0, 1); found {self.dropout}")
+
+    def with_factors(self, decoupling: float | None, contrast: float | None) -> FedVNPreset:
+        """The same preset with another lambda_1 and lambda_2; None changes nothing."""
+        one = self.decoupling if decoupling is None else decoupling
+        two = self.contrast if contrast is None else contrast
+        return replace(self, decoupling=one, contrast=two)
 
     def with_epochs(self, epochs: int | None) -> FedVNPreset:
         """The same preset with another number of rounds; None changes nothing."""

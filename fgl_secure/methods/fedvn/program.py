@@ -117,7 +117,7 @@ class FedVN(Rounds):
         self._draws = np.random.default_rng([seed, self.silo.silo])
         self._drop = Dropout(preset.dropout, self._draws)
         weights = torch.Generator().manual_seed(int(self._draws.integers(2**62)))
-        self.generator = EdgeGenerator(self._store.width, preset, weights).to(place) if method.virtual else None
+        self.generator = EdgeGenerator(self._store.width, preset, weights).to(place) if method.generated else None
         self.virtual = nn.Parameter(torch.zeros(preset.virtual_nodes, preset.hidden, device=place))
         number = preset.virtual_nodes
         self.local_score = torch.full((number,), FIRST_SCORE, device=place)
@@ -190,7 +190,7 @@ class FedVN(Rounds):
         return float(torch.cat(found).double().sum()) if found else 0.0, len(ids)
 
     def train_generator(self) -> None:
-        """Phase 1, where there are virtual nodes: they and the model are fixed, and the model drops nothing."""
+        """Phase 1, where there are edge generators: all else is fixed, and the model drops nothing."""
         generator, preset = self.generator, self._preset
         if generator is None:
             return
@@ -234,12 +234,17 @@ class FedVN(Rounds):
         return total / len(self._training)
 
     def _outputs(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
-        if self.generator is None:
+        if not self._method.virtual:
             found: torch.Tensor = self.model(batch, drop)
             return found
+        return self.model.augmented(batch, self.virtual, self._ties(batch), drop)
+
+    def _ties(self, batch: GraphBatch) -> torch.Tensor:
+        if self.generator is None:
+            return batch.features.new_ones(len(batch.features), self._preset.virtual_nodes)
         with torch.no_grad():
-            scores = self.generator(batch)
-        return self.model.augmented(batch, self.virtual, scores, drop)
+            found: torch.Tensor = self.generator(batch)
+        return found
 
     def _shuffled(self) -> Iterator[GraphBatch]:
         return self._batches(self._draws.permutation(self._training))

@@ -26,7 +26,8 @@ def test_generated_sets_are_as_listed(info: GraphSetInfo) -> None:
 
 def test_names_and_descriptions() -> None:
     """Each available set has a description of one line."""
-    assert available_sets() == ("Motif-mini", "Motif-basis", "Motif-size", "CMNIST", "ZINC")
+    concepts = ("Motif-basis-concept", "Motif-size-concept")
+    assert available_sets() == ("Motif-mini", "Motif-basis", "Motif-size", *concepts, "CMNIST", "ZINC")
     assert tuple(info.name for info in describe_sets()) == available_sets()
     assert all(info.description and "\n" not in info.description for info in describe_sets())
 

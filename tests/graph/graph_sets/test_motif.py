@@ -1,90 +1,100 @@
-"""Motif graphs: each is its base, its motif and one edge, clients differ as they should, and the seed repeats all."""
+"""Motif graphs are drawn as GOOD defines them, clients differ as they should, and the seed repeats all."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from math import log2
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.graph.graph_sets.motif import (
     BASES,
     MOTIFS,
-    SIZES,
-    SMALLEST_BASE,
     Edges,
     MotifEnvironment,
     motif_basis,
+    motif_basis_concept,
     motif_mini,
     motif_set,
     motif_size,
+    motif_size_concept,
 )
 
-REFERENCES = {
+HOUSE, CYCLE, CRANE = range(3)
+REFERENCES: dict[str, Callable[[int], nx.Graph]] = {
     "wheel": nx.wheel_graph,
-    "star": lambda n: nx.star_graph(n - 1),
+    "tree": lambda width: nx.balanced_tree(2, max(int(log2(width)) - 1, 1)),
+    "ladder": nx.ladder_graph,
+    "star": nx.star_graph,
     "path": nx.path_graph,
+}
+NODES: dict[str, Callable[[int], int]] = {
+    "wheel": lambda width: width,
+    "tree": lambda width: 2 ** (max(int(log2(width)) - 1, 1) + 1) - 1,
+    "ladder": lambda width: 2 * width,
+    "star": lambda width: width + 1,
+    "path": lambda width: width,
 }
 
 
-def _graph(edges: Edges) -> nx.Graph:
+def _graph(edges: Edges, nodes: int) -> nx.Graph:
     graph = nx.Graph()
+    graph.add_nodes_from(range(nodes))
     graph.add_edges_from(edges.T.tolist())
     return graph
 
 
 def _graph_of_set(sets: GraphSet, number: int) -> nx.Graph:
-    return _graph(sets.batch([number]).edges)
+    found = sets.batch([number])
+    return _graph(found.edges, len(found.features))
+
+
+def _motifs(sets: GraphSet) -> NDArray[np.int64]:
+    """Which motif the last five nodes of each graph are: only a cycle has no edge 1-4, only a crane no edge 0-4."""
+    first, nodes = sets.node_starts[1:] - 5, len(sets.features)
+    codes = sets.edges[0] * nodes + sets.edges[1]
+    chord, roof = (np.isin((first + source) * nodes + first + 4, codes) for source in (1, 0))
+    return np.where(~chord, CYCLE, np.where(roof, HOUSE, CRANE))
+
+
+def _sizes(sets: GraphSet, client: int) -> set[int]:
+    """The numbers of nodes of a client's bases."""
+    return set((np.bincount(sets.graph_of)[sets.graphs_of(client)] - 5).tolist())
 
 
 @pytest.mark.parametrize("name", list(BASES))
-@given(st.integers(SMALLEST_BASE, 40))
-def test_bases_have_their_nodes_once_and_hang_together(name: str, nodes: int) -> None:
-    """A base of n nodes is connected, simple, and has nodes 0..n-1."""
-    edges = BASES[name](nodes)
-    graph = _graph(edges)
-    assert sorted(graph) == list(range(nodes))
-    assert nx.is_connected(graph)
+@given(width=st.integers(1, 75))
+def test_bases_of_a_width(name: str, width: int) -> None:
+    """A wheel and a path have w nodes, a star w + 1, a ladder 2 w, a tree is int(log2 w) - 1 high: as of networkx."""
+    edges = BASES[name](width)
+    graph = _graph(edges, int(edges.max(initial=0)) + 1)
+    assert len(graph) == NODES[name](width)
     assert graph.number_of_edges() == edges.shape[1]
-    if name in REFERENCES:
-        assert nx.is_isomorphic(graph, REFERENCES[name](nodes))
+    assert nx.is_isomorphic(graph, REFERENCES[name](width))
 
 
-@given(st.integers(3, 20))
-def test_ladders_and_trees_are_those_of_networkx(half: int) -> None:
-    """A ladder of 2k nodes has k rungs, and a tree of 2^k - 1 nodes is balanced."""
-    assert nx.is_isomorphic(_graph(BASES["ladder"](2 * half)), nx.ladder_graph(half))
-    height = half % 3 + 2
-    assert nx.is_isomorphic(_graph(BASES["tree"](2 ** (height + 1) - 1)), nx.balanced_tree(2, height))
+def test_trees_of_the_basis_domain_have_three_or_seven_nodes() -> None:
+    """Widths 5 to 15."""
+    assert [int(BASES["tree"](width).max()) + 1 for width in range(5, 16)] == 3 * [3] + 8 * [7]
 
 
-def test_motifs_are_told_apart_by_structure_alone() -> None:
-    """No two motifs are the same graph, none is inside of another, and all have six edges."""
-    graphs = {name: _graph(edges) for name, edges in MOTIFS.items()}
-    assert {graph.number_of_edges() for graph in graphs.values()} == {6}
+def test_motifs_are_house_cycle_and_crane() -> None:
+    """The house is a ring of five with a chord, the cycle a ring of five, and the crane K_2,3; node 0 has two edges."""
+    graphs = {name: _graph(edges, 5) for name, edges in MOTIFS.items()}
+    assert list(graphs) == ["house", "cycle", "crane"]
     assert nx.is_isomorphic(graphs["house"], nx.house_graph())
-    assert nx.is_isomorphic(graphs["cycle"], nx.cycle_graph(6))
-    for one, other in itertools.permutations(graphs.values(), 2):
-        assert not nx.algorithms.isomorphism.GraphMatcher(one, other).subgraph_is_isomorphic()
-
-
-def test_every_graph_is_its_base_its_motif_and_one_edge() -> None:
-    """Cutting the one bridge between them leaves the client's base and the motif of the label."""
-    sets = motif_mini(seed=3, graphs=12)
-    for number in range(sets.num_graphs):
-        graph = _graph_of_set(sets, number)
-        motif = _graph(list(MOTIFS.values())[sets.targets[number]])
-        base_nodes = len(graph) - len(motif)
-        base = _graph(list(BASES.values())[sets.client_of[number]](base_nodes))
-        between = [edge for edge in graph.edges if min(edge) < base_nodes <= max(edge)]
-        assert len(between) == 1
-        graph.remove_edges_from(between)
-        assert nx.is_isomorphic(graph, nx.disjoint_union(base, motif))
+    assert nx.is_isomorphic(graphs["cycle"], nx.cycle_graph(5))
+    assert nx.is_isomorphic(graphs["crane"], nx.complete_bipartite_graph(2, 3))
+    assert all(graph.degree(0) == 2 for graph in graphs.values())
+    assert not any(graphs["house"].has_edge(0, other) for other in (2, 3))  # the top of the roof
 
 
 @pytest.fixture(scope="module")
@@ -92,35 +102,140 @@ def basis() -> GraphSet:
     return motif_basis(seed=0)
 
 
+@pytest.fixture(scope="module")
+def motifs(basis: GraphSet) -> NDArray[np.int64]:
+    return _motifs(basis)
+
+
+def test_every_graph_is_a_base_a_motif_a_joint_and_random_edges() -> None:
+    """The joint is at motif node 0 and any node of the base; an edge is added for twenty, and none within a motif."""
+    sets = motif_set("wide", [MotifEnvironment((base,), (30,)) for base in BASES], "basis", 3, 12, 0.0)
+    joined, motifs = set(), _motifs(sets)
+    for number, client in enumerate(sets.client_of):
+        name, graph = list(BASES)[client], _graph_of_set(sets, number)
+        nodes = len(graph) - 5
+        base, motif = _base(name, nodes), list(MOTIFS.values())[motifs[number]]
+        edges = {_sorted(edge) for edge in graph.edges}
+        assert base <= edges
+        assert {edge for edge in edges if min(edge) >= nodes} == {_sorted(edge) for edge in (motif + nodes).T.tolist()}
+        added = [edge for edge in edges - base if min(edge) < nodes]
+        assert nodes in {max(edge) for edge in added}
+        assert len(added) == 1 + (len(base) + motif.shape[1] + 1) // 20
+        joined |= {min(edge) for edge in added if max(edge) == nodes}
+    assert len(joined) > 15
+
+
+def _sorted(edge: tuple[int, int]) -> tuple[int, int]:
+    return (min(edge), max(edge))
+
+
+def _base(name: str, nodes: int) -> set[tuple[int, int]]:
+    """The edges of a base of so many nodes."""
+    width = next(width for width in range(1, 76) if NODES[name](width) == nodes)
+    return {_sorted(edge) for edge in BASES[name](width).T.tolist()}
+
+
+def test_small_graphs_have_no_random_edge() -> None:
+    """With fewer than twenty edges 5 % are none: the graph is the base, the motif and the joint."""
+    sets = motif_set("paths", [MotifEnvironment(("path",), (6,))], "basis", 0, 60, 0.0)
+    for number in range(60):
+        graph = _graph_of_set(sets, number)
+        nodes = len(graph) - 5
+        between = [edge for edge in graph.edges if min(edge) < nodes <= max(edge)]
+        assert [max(edge) for edge in between] == [nodes]
+        assert nx.is_isomorphic(graph.subgraph(range(nodes)), nx.path_graph(nodes))
+
+
+def test_one_label_in_ten_is_drawn_anew(basis: GraphSet, motifs: NDArray[np.int64]) -> None:
+    """Two thirds of a tenth differ from the motif, at every client, in training and in test alike, and either way."""
+    wrong = basis.targets != motifs
+    for part in (slice(None), basis.train, basis.test, *(basis.client_of == client for client in range(5))):
+        count = len(wrong[part])
+        assert abs(wrong[part].sum() - count / 15) < 5 * np.sqrt(count / 15)
+    told = np.bincount(3 * motifs + basis.targets.astype(np.int64), minlength=9)
+    assert (told > 20).all()
+
+
+def test_noise_is_a_choice() -> None:
+    """Without it each label is its motif; all of it is chance."""
+    environments = [MotifEnvironment(("wheel",))]
+    clean, noisy = (motif_set("wheels", environments, "basis", 0, 600, 0.0, noise) for noise in (0.0, 1.0))
+    np.testing.assert_array_equal(clean.targets, _motifs(clean))
+    assert (noisy.targets == _motifs(noisy)).mean() == pytest.approx(1 / 3, abs=0.1)
+
+
 def test_basis_shift_has_the_published_shape(basis: GraphSet) -> None:
-    """Five clients with 1,000 graphs, 800 of them not for test, three labels, 32 nodes and one constant feature."""
+    """Five clients with 1,000 graphs, 800 of them not for test, three labels and one constant feature."""
     assert (basis.num_clients, basis.num_classes, basis.num_features) == (5, 3, 1)
     for client in range(5):
         own = basis.graphs_of(client)
         counts = (basis.train[own].sum(), basis.validation[own].sum(), basis.test[own].sum())
         assert counts == (700, 100, 200)
     assert (basis.features == 1).all()
-    assert len(basis.features) / basis.num_graphs == pytest.approx(32, abs=1)
-    assert np.bincount(basis.targets) == pytest.approx(5000 / 3, rel=0.1)
 
 
-def test_labels_do_not_follow_clients_or_sizes(basis: GraphSet) -> None:
-    """At every client each label is as frequent as chance says, and graphs of all labels are equally large."""
-    counts = np.array([np.bincount(basis.targets[basis.graphs_of(client)]) for client in range(5)])
+def test_widths_of_the_basis_domain_are_ten_give_or_take_five(basis: GraphSet) -> None:
+    """Each client has one base, and of all widths 5 to 15 its sizes."""
+    for client, name in enumerate(BASES):
+        assert _sizes(basis, client) == {NODES[name](width) for width in range(5, 16)}
+
+
+def test_widths_of_the_size_domain() -> None:
+    """Widths are 6, 10, 15, 30 and 70, each +- 5, one client each; the base is any of the five."""
+    sets = motif_size(seed=0)
+    for client, width in enumerate((6, 10, 15, 30, 70)):
+        widths = range(width - 5, width + 6)
+        assert _sizes(sets, client) == {count(each) for count, each in itertools.product(NODES.values(), widths)}
+
+
+def test_labels_do_not_follow_clients_or_sizes(basis: GraphSet, motifs: NDArray[np.int64]) -> None:
+    """At every client each motif is as frequent as chance says, and graphs of all motifs are equally large."""
+    counts = np.array([np.bincount(motifs[basis.graphs_of(client)]) for client in range(5)])
     assert (np.abs(counts - 1000 / 3) < 75).all()  # five standard deviations of 14.9
     sizes = np.bincount(basis.graph_of)
-    means = [sizes[basis.targets == label].mean() for label in range(3)]
-    assert max(means) - min(means) == pytest.approx(1, abs=1)  # a cycle has a node more
+    means = [sizes[motifs == label].mean() for label in range(3)]
+    assert max(means) - min(means) == pytest.approx(0, abs=1)
 
 
-def test_size_shift_orders_clients() -> None:
-    """Every client's graphs are larger than those of the one before, whatever their base."""
-    sets = motif_size(seed=0, graphs=40)
-    sizes = np.bincount(sets.graph_of)
-    ranges = [(sizes[sets.graphs_of(client)].min(), sizes[sets.graphs_of(client)].max()) for client in range(5)]
-    for (least, most), (smallest, largest) in zip(ranges, SIZES, strict=True):
-        assert smallest + 5 <= least
-        assert most <= largest + 6
+def test_the_base_follows_the_label_in_the_concept_shift_of_the_basis() -> None:
+    """Houses have wheels, cycles trees and cranes ladders in 99, 97, 95, 30 and 0 % of graphs; else any."""
+    sets = motif_basis_concept(seed=0, graphs=300)
+    motifs, bases = _motifs(sets), np.array([_base_of(_graph_of_set(sets, each)) for each in range(sets.num_graphs)])
+    for client, share in enumerate((0.99, 0.97, 0.95, 0.3, 0.0)):
+        own = sets.graphs_of(client)
+        chance = share + (1 - share) / 3
+        assert (motifs[own] == bases[own]).mean() == pytest.approx(chance, abs=5 * np.sqrt(chance * (1 - chance) / 300))
+    assert set(bases[sets.graphs_of(4)].tolist()) == {0, 1, 2}
+
+
+def _base_of(graph: nx.Graph) -> int:
+    """Which of the three is there with all its edges."""
+    nodes, edges = len(graph) - 5, {_sorted(edge) for edge in graph.edges}
+    possible = [name for name in ("wheel", "tree", "ladder") if nodes in {NODES[name](width) for width in range(5, 16)}]
+    return next(list(BASES).index(name) for name in possible if _base(name, nodes) <= edges)
+
+
+def test_the_size_follows_the_label_in_the_concept_shift_of_the_size() -> None:
+    """Widths are 10 for houses, 40 for cycles and 70 for cranes, so often as for bases; bases are any of the five."""
+    sets = motif_size_concept(seed=0, graphs=200)
+    motifs, nodes = _motifs(sets), np.bincount(sets.graph_of) - 5
+    possible = [{count(width + off) for count in NODES.values() for off in range(-5, 6)} for width in (10, 40, 70)]
+    for client, share in enumerate((0.99, 0.97, 0.95, 0.3, 0.0)):
+        own = sets.graphs_of(client)
+        fits = np.array([nodes[each] in possible[motifs[each]] for each in own])
+        chance = share + (1 - share) / 3
+        # A tree of width 35 to 45 has as many nodes as a ladder of width 15.5: some sizes fit two labels.
+        assert fits.mean() > chance - 5 * np.sqrt(chance * (1 - chance) / 200)
+        assert share > 0.9 or fits.mean() < chance + 0.25
+    assert len(set(nodes.tolist())) > 60
+
+
+def test_mini_is_small() -> None:
+    """Three clients with wheels, trees and ladders of widths 5 to 9."""
+    sets = motif_mini(seed=0)
+    assert (sets.num_clients, sets.num_graphs) == (3, 180)
+    for client, name in enumerate(("wheel", "tree", "ladder")):
+        assert _sizes(sets, client) == {NODES[name](width) for width in range(5, 10)}
 
 
 def test_seed_repeats_the_set() -> None:
@@ -145,18 +260,24 @@ def test_wrong_arguments_are_named() -> None:
         motif_size(-1)
     with pytest.raises(InputError, match="environments must name at least one client; found none"):
         motif_set("none", [], "basis", 0, 10, 0.0)
+    with pytest.raises(InputError, match=r"noise must be in 0..1, a share of the labels; found 1.1"):
+        motif_set("wheels", [MotifEnvironment(("wheel",))], "basis", 0, 10, 0.0, 1.1)
 
 
 @pytest.mark.parametrize(
-    ("bases", "smallest", "largest", "message"),
+    ("environment", "message"),
     [
-        (("wheel", "grid"), 6, 12, "bases must be one or more of wheel, tree, ladder, star, path"),
-        ((), 6, 12, "bases must be one or more of"),
-        (("wheel",), 5, 12, "smallest must be at least 6 and at most largest; found 5 and 12"),
-        (("wheel",), 13, 12, "smallest must be at least 6 and at most largest; found 13 and 12"),
+        ({"bases": ("wheel", "grid")}, "bases must be one or more of wheel, tree, ladder, star, path"),
+        ({"bases": ()}, "bases must be one or more of"),
+        ({"bases": ("wheel",), "spread": -1}, "spread must be 0 or more; found -1"),
+        ({"bases": ("wheel",), "widths": ()}, r"widths must each be above 5, the spread; found \(\)"),
+        ({"bases": ("wheel",), "widths": (10, 5)}, r"widths must each be above 5, the spread; found \(10, 5\)"),
+        ({"bases": ("wheel",), "bases_follow": 1.5}, "bases_follow must be in 0..1; found 1.5"),
+        ({"bases": ("wheel",), "bases_follow": 0.5}, "bases must be 3, one for each label that they follow"),
+        ({"bases": ("wheel",), "widths_follow": 0.5}, "widths must be 3, one for each label that they follow"),
     ],
 )
-def test_impossible_environments_are_refused(bases: tuple[str, ...], smallest: int, largest: int, message: str) -> None:
-    """Unknown or no bases, and sizes out of order or too small."""
+def test_impossible_environments_are_refused(environment: dict[str, object], message: str) -> None:
+    """Unknown or no bases, widths that could be none, shares that are none, and nothing to follow a label with."""
     with pytest.raises(InputError, match=message):
-        MotifEnvironment(bases, smallest, largest)
+        MotifEnvironment(**environment)  # type: ignore[arg-type]

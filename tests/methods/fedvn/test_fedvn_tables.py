@@ -1,4 +1,4 @@
-"""FedVN's table: its printed numbers, its cases, and what a run measures."""
+"""FedVN's tables: their printed numbers, their cases, and what a run measures."""
 
 from __future__ import annotations
 
@@ -10,15 +10,18 @@ import pytest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.preset import FEDAVG, FEDVN
+from fgl_secure.methods.fedvn.preset import FEDAVG, FEDVN, WITHOUT_GENERATORS, FedVNPreset, GraphMethod
 from fgl_secure.methods.fedvn.tables import (
     ACCURACIES,
     ACCURACY,
     ERROR,
     ERRORS,
+    FACTORS,
+    GENERATORS,
     LAST_ACCURACY,
     LAST_ERROR,
     NOT_IMPLEMENTED,
+    NUMBERS,
     SETTING,
     TABLES,
     GraphRun,
@@ -27,6 +30,7 @@ from fgl_secure.methods.fedvn.tables import (
 )
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices
+from fgl_secure.training.job import Job
 from tests.methods.fedvn.sets import random_set
 
 QUICK = Choices(seeds=1, epochs=1)
@@ -42,7 +46,10 @@ def test_every_printed_number_has_its_row() -> None:
     }
     assert set(printed_figures(ACCURACIES.printed)) == wanted
     assert ACCURACIES.printed == ERRORS.printed
-    assert TABLES == (ACCURACIES, ERRORS)
+    assert set(printed_figures(GENERATORS.printed)) == {
+        (data, SETTING, case.method, ACCURACY.name) for data in ("Motif-basis", "CMNIST") for case in GENERATORS.cases
+    }
+    assert TABLES == (ACCURACIES, ERRORS, GENERATORS, FACTORS, NUMBERS)
 
 
 def test_printed_numbers_say_where_they_are_from() -> None:
@@ -54,7 +61,7 @@ def test_printed_numbers_say_where_they_are_from() -> None:
 
 def test_what_is_not_implemented_is_named_and_not_run() -> None:
     """Five baselines have a line and no measure; the notes name them, and SST2."""
-    for table in TABLES:
+    for table in (ACCURACIES, ERRORS):
         assert {case.method for case in table.cases if case.measure is None} == set(NOT_IMPLEMENTED)
         assert all(name in " ".join(table.notes) for name in (*NOT_IMPLEMENTED, "SST2"))
 
@@ -64,6 +71,31 @@ def test_a_run_measures_the_selected_and_the_last_round() -> None:
     measured = GraphRun(FEDVN)(load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=2), 0)
     assert set(measured) == {ACCURACY, LAST_ACCURACY}
     assert 0 <= measured[LAST_ACCURACY] <= measured[ACCURACY] <= 100
+
+
+def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case's method, M, lambda_1 and lambda_2 are those that are trained, and no run is there twice."""
+    tried: list[tuple[GraphMethod, int, float, float]] = []
+
+    def noted(*_given: object, method: GraphMethod, **_others: object) -> Job:
+        preset = next(each for each in _given if isinstance(each, FedVNPreset))
+        tried.append((method, preset.virtual_nodes, preset.decoupling, preset.contrast))
+        raise InputError("enough")
+
+    monkeypatch.setattr("fgl_secure.methods.fedvn.tables.clients_of", noted)
+    for case in (*GENERATORS.cases, *FACTORS.cases, *NUMBERS.cases):
+        assert case.measure is not None
+        with pytest.raises(InputError, match="enough"):
+            case.measure(NamedSet("Motif-mini"), Choices(preset="paper"), 0)
+    factors = [(one, two) for one in (0, 0.01, 0.1, 1, 10) for two in (0, 1, 5, 10, 20)]
+    assert tried == [
+        (FEDVN, 20, 0.1, 1),
+        (WITHOUT_GENERATORS, 1, 0.1, 1),
+        *((FEDVN, 20, one, two) for one, two in factors),
+        *((FEDVN, number, 0.1, 1) for number in (1, 5, 10, 20, 50, 100)),
+    ]
+    assert [case.setting for case in FACTORS.cases] == [f"lambda_1 {one:g}, lambda_2 {two:g}" for one, two in factors]
+    assert [case.setting for case in NUMBERS.cases] == [f"M {number}" for number in (1, 5, 10, 20, 50, 100)]
 
 
 def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from fgl_secure.methods.fedvn.preset import (
     FEDVN,
     METHODS,
     SELF_TRAINING,
+    WITHOUT_GENERATORS,
     FedVNPreset,
     GraphMethod,
     Shared,
@@ -74,7 +75,7 @@ def shares(rows: NDArray[Any]) -> NDArray[np.float64]:
     return means
 
 
-@pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
+@pytest.mark.parametrize("method", [*METHODS, WITHOUT_GENERATORS], ids=lambda each: each.name)
 def test_all_take_over_the_mean_weighted_by_graphs(method: GraphMethod) -> None:
     """Shared parameters and virtual nodes afterwards are the clients' means with weights by training graphs."""
     clients, _, _ = one_round(method)
@@ -109,6 +110,22 @@ def test_rows_hold_what_the_method_says_and_nothing_else() -> None:
         assert counted[2] in [0, SCORED // 2, SCORED]
         assert counted[3] == 1
     assert clients[0].losses == [pytest.approx(found[:, -1].mean() * UNIT)]
+
+
+def test_without_edge_generators_virtual_nodes_do_the_same() -> None:
+    """Every tie is 1, there is neither a generator nor a score vector in a row, and Q's rows stay equal."""
+    clients, _, rows = one_round(WITHOUT_GENERATORS, replace(SMALL, decoupling=0.0))
+    for client in clients:
+        assert client.generator is None
+        virtual = client.virtual.detach()
+        assert virtual.abs().max() > 0
+        np.testing.assert_allclose(virtual, virtual[:1].expand(3, -1), atol=1e-6)
+    assert rows.shape[1] == len(clients[0].came_to) + 2
+    batch = clients[0]._store.batch(np.array([0, 2]))
+    ones = torch.ones(len(batch.features), 3)
+    found = clients[0]._outputs(batch)
+    assert torch.equal(found, clients[0].model.augmented(batch, clients[0].virtual, ones))
+    assert not torch.allclose(found, clients[0].model(batch))
 
 
 def test_a_fixed_global_score_leaves_the_score_vector_out() -> None:

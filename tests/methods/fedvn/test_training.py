@@ -143,9 +143,10 @@ def test_odd_graphs_do_no_harm(statistics: Statistics) -> None:
 
 
 def test_motif_mini_is_learnt_better_than_by_chance() -> None:
-    """FedAvg with larger steps learns the small motifs' training graphs: the loss falls well below log 3."""
+    """With larger steps and no dropout training graphs are learnt, whose loss falls well below log 3."""
     sets = load_set("Motif-mini", 0)
-    preset = replace(fedvn_preset("paper", "Motif-mini"), epochs=15, learning_rate=0.1, hidden=24, virtual_nodes=4)
+    preset = replace(fedvn_preset("paper", "Motif-mini"), epochs=15, learning_rate=0.2, dropout=0.0)
+    preset = replace(preset, hidden=24, virtual_nodes=4)
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(0))
     for method in (FEDAVG, FEDVN):
         result = clients_of(sets, Plaintext(), preset, method=method).train(channel)
