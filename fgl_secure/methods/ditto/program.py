@@ -1,7 +1,7 @@
-"""Ditto (Algorithm 1) as one client runs it: federated averaging, and a model v of the client's own.
+"""Ditto as one client runs it: federated averaging, and a model v of the client's own.
 
 In each round a client gets the common model w, takes part in federated averaging from there, and takes steps on
-F(v) + lambda / 2 |v - w|^2 (Eq. 2), where F is its own loss: along grad F(v) + lambda (v - w). It predicts with v,
+F(v) + lambda / 2 |v - w|^2, where F is its own loss: along grad F(v) + lambda (v - w). It predicts with v,
 which nobody else ever gets; it sends what it sends in federated averaging, to the bit, but for counts that are v's.
 """
 

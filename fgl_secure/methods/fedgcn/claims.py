@@ -1,8 +1,8 @@
 """What FedGCN promises under each scheme for its sums, and what it gives away.
 
-The paper (section 4 and App. A) says that sums hide rows from those who get them, and that homomorphic encryption
-hides them from the server that adds up. A sum over one neighbour hides nothing, so the first is promised here where the
-scheme refuses such sums, and not else.
+The paper has clients see sums and not rows, and proposes homomorphic encryption to hide both from the server that adds
+up. A sum over one neighbour hides nothing, so rows are promised to be hidden from clients here where the scheme refuses
+such sums, and not else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FedGCN (Algorithm 1) as one client runs it: one exchange of sums, then averaging of models.
+"""FedGCN as one client runs it: one exchange of sums, then averaging of models.
 
 With D the degrees of A + I, a graph convolutional network of two layers is A-hat relu(A-hat X W_1 + b_1) W_2 + b_2 for
 A-hat = D^-1/2 (A + I) D^-1/2. Its first layer needs the rows of A-hat X, which do not change while it learns. So a
@@ -8,8 +8,8 @@ between them; a client that has them for the neighbours of its nodes as well (tw
 Every client sends x_j / sqrt(D_j) of its nodes j into the sums of nodes elsewhere, and the client of i adds what it has
 itself: sqrt(D_i) times the row of i. Published is that the server adds up and tells the clients of i and of its
 neighbours. Here the sum goes to the client of i, under any scheme for grouped sums, and for two hops that client hands
-it on. Under a scheme that computes no sum over fewer than `least` clients it hands none over that would be one for the
-client that gets it, its own part counted and that client's not.
+it on, if there is one. A scheme that computes no sum over fewer than k clients then leaves k in it for whoever gets it:
+the k or more that put in something, less the one that gets it, and the client of i.
 
 Where a scheme refuses a small sum, the edges to i from other clients are not there.
 """
@@ -56,7 +56,6 @@ class FedGCN(Averaged):
     Args:
         talk: the collectives of the run; clients add up beforehand what goes to one node.
         preset: how to train.
-        least: fewest clients whose parts a sum has.
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
         rows: how large rows may get; None sends them as they are.
@@ -74,7 +73,6 @@ class FedGCN(Averaged):
         talk: Collectives,
         preset: AveragedPreset,
         *,
-        least: int = 1,
         seed: int = 0,
         device: torch.device | None = None,
         rows: RowRange | None = None,
@@ -82,7 +80,7 @@ class FedGCN(Averaged):
         facts, coins = talk.silo.facts, torch.Generator().manual_seed(seed)
         model = SummedGCN((facts.features, preset.hidden, facts.classes), coins)
         super().__init__(talk, preset, model, seed=seed, device=device)
-        self._hops, self._least, self._rows = preset.hops, least, rows
+        self._hops, self._rows = preset.hops, rows
 
     def begin(self) -> None:
         """All that is said before the first round."""
@@ -108,17 +106,16 @@ class FedGCN(Averaged):
         return Surroundings(Matrix(sparse.csr_array(rows), self.device), Matrix(weights, self.device))
 
     def _handed(self, table: Reals) -> dict[int, Reals]:
-        """By other client the rows [r, KEY + d] of the nodes that its nodes ask about, where enough others are in."""
+        """By other client the rows [r, KEY + d] of the nodes that its nodes ask about, where there is a sum."""
         silo, count = self.silo, self.silo.facts.silos
-        (here, there), wanted = silo.inside, self.talk.wanted
-        asked, asking = silo.edges[:, wanted & here]
-        node, client = np.divmod(np.unique(silo.local(asked) * count + self._client_of(asking)), count)
-        source, target = silo.edges[:, wanted & there]
-        summed = np.unique(silo.local(target) * count + self._client_of(source))
-        parts = np.bincount(summed // count, minlength=len(silo.nodes))
-        beside = 1 + parts[node] - np.isin(node * count + client, summed)
-        enough = beside >= self._least
-        return {other: table[node[enough & (client == other)]] for other in silo.others}
+        asked, asking = silo.edges[:, self.talk.wanted & silo.inside[0]]
+        known = self._has_sum(asked)
+        node, client = np.divmod(np.unique(silo.local(asked[known]) * count + self._client_of(asking[known])), count)
+        return {other: table[node[client == other]] for other in silo.others}
+
+    def _has_sum(self, nodes: Ids) -> NDArray[np.bool_]:
+        """Bool [m], for which own nodes the scheme computed a sum."""
+        return np.isin(nodes, self.silo.edges[1, self.talk.wanted & self.silo.inside[1]])
 
     def _checked(self, found: list[Reals]) -> Reals:
         """What the other clients told, one row a node, ascending.

@@ -48,15 +48,15 @@ def clients_of(
     """
     check_undirected(graph)
     scheme = schemes.get(NEIGHBOURS, Plaintext())
-    rows, least = row_range(preset, scheme), least_group(scheme)
+    rows = row_range(preset, scheme)
 
     def make(talk: Collectives, _coins: Coins) -> FedGCN:
-        return FedGCN(talk, preset, least=least, seed=seed, device=device, rows=rows)
+        return FedGCN(talk, preset, seed=seed, device=device, rows=rows)
 
     def settle(channel: Channel) -> Between:
         check_parties(graph, schemes, channel)
         note_own_graph(channel, graph)
-        return between_clients(graph, channel, None, least)
+        return between_clients(graph, channel, None, least_group(scheme))
 
     task = Task(make, {NEIGHBOURS: scheme, **schemes}, preset.epochs, graph.graph.num_features, between=True)
     return Job(task, graph, settle=settle)

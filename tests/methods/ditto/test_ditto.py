@@ -61,7 +61,7 @@ def test_what_clients_send_is_federated_averaging() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(found, averaging, strict=True))
 
 
-def test_the_own_step_is_that_of_equation_2() -> None:
+def test_the_own_step_is_that_of_the_objective() -> None:
     """Along the gradient of the own loss at v, and lambda (v - w), with w as the round began."""
     made = job(steps=1, pull=0.7)
     process = made.opened(made.channel())
