@@ -21,8 +21,10 @@ from fgl_secure.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method
+    from fgl_secure.methods.ditto.configuration import Ditto
     from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
     from fgl_secure.methods.fedavg.configuration import FedAvg
+    from fgl_secure.methods.fedgcn.configuration import FedGCN
     from fgl_secure.methods.fedspray.configuration import FedSpray
     from fgl_secure.methods.fedstruct.configuration import FedStruct
     from fgl_secure.methods.fedvn.configuration import FedVN
@@ -37,10 +39,24 @@ _IN_TREE = (
     EntryPoint("fedspray", "fgl_secure.methods.fedspray.configuration:FedSpray", GROUP),
     EntryPoint("fed2gnn", "fgl_secure.methods.fed2gnn.configuration:Fed2GNN", GROUP),
     EntryPoint("fedvn", "fgl_secure.methods.fedvn.configuration:FedVN", GROUP),
+    EntryPoint("fedgcn", "fgl_secure.methods.fedgcn.configuration:FedGCN", GROUP),
+    EntryPoint("ditto", "fgl_secure.methods.ditto.configuration:Ditto", GROUP),
     EntryPoint("fedavg", "fgl_secure.methods.fedavg.configuration:FedAvg", GROUP),
 )
 
-__all__ = ["Fed2GNN", "FedAvg", "FedSpray", "FedStruct", "FedVN", "HiFGL", "method", "names", "table"]
+__all__ = [
+    "Ditto",
+    "Fed2GNN",
+    "FedAvg",
+    "FedGCN",
+    "FedSpray",
+    "FedStruct",
+    "FedVN",
+    "HiFGL",
+    "method",
+    "names",
+    "table",
+]
 
 
 def names() -> tuple[str, ...]:

@@ -19,6 +19,10 @@ class Phase(Enum):
     DECODED = ("decoded", "the decoded sum of the neighbours' embeddings or gradients")
     KEYS = ("public keys", "public keys, and secrets wrapped for them")
     WANTED = ("wanted messages", "which messages go into sums that are computed, told by the silo of their receivers")
+    NEIGHBOURHOODS = (
+        "neighbourhood sums",
+        "the sum over a node and all that its client heard of its neighbours, for a client next to it",
+    )
     PARTNERS = ("partner choices", "by which neighbours agree on who exchanges rows with whom")
     REQUESTS = ("partner requests", "a device with few partners is looked after: a request that is passed on")
     TAGS = ("tags", "the fresh tag of a target's sum, to its neighbours")

@@ -11,6 +11,9 @@ from scipy import sparse
 
 from fgl_secure.runtime.packing import Array, Arrays
 
+MOST_DENSE = 0.1
+"""Rows with a larger share of non-zero entries are kept as dense matrices."""
+
 
 def multiply(matrix: torch.Tensor, transposed: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """A sparse product, differentiable in `values`.

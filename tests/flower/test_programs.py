@@ -19,7 +19,7 @@ from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
@@ -28,8 +28,8 @@ from tests.flower.nodes import reports_of
 from tests.graphs import two_communities
 
 OWN = Path(__file__).parents[2] / "examples" / "own"
-GRAPH = two_communities(devices=48, silos=3)
-DATA: dict[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": two_communities(devices=48, silos=4)}
+GRAPH, FOUR = (two_communities(devices=48, silos=silos) for silos in (3, 4))
+DATA: dict[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": FOUR, "fedgcn": FOUR}
 METHODS: tuple[Method, ...] = (
     HiFGL(epochs=2),
     FedStruct(epochs=2),
@@ -37,6 +37,8 @@ METHODS: tuple[Method, ...] = (
     FedSpray(epochs=2),
     Fed2GNN(epochs=2, hops=1, neighbours=4),
     FedVN(epochs=1),
+    FedGCN(epochs=2),
+    Ditto(epochs=2),
 )
 OTHERS = (
     (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),

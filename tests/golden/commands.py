@@ -83,6 +83,8 @@ _LOOSE = {
     ),
     "fedspray": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fed2gnn": (Loose("training", ACCURACY, 0.05, DEEP), Loose("scores", ACCURACY, 0.05, DEEP)),
+    "fedgcn": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "ditto": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedvn": (
         Loose("training", ACCURACY, 0.3, DRAWN),
         Loose("scores", ACCURACY, 0.3, DRAWN),
@@ -110,6 +112,8 @@ _AUDITS = {
     "fedspray": (),
     "fed2gnn": (),
     "fedvn": (),
+    "fedgcn": (),
+    "ditto": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "fedavg": _each("--attack", UPDATE_ATTACKS),
 }
 _TRAININGS = {
@@ -120,12 +124,18 @@ _TRAININGS = {
     **{f"fedstruct/{name}": ("--scheme", f"clients={name}") for name in ("plaintext", "ckks", "pairwise-masking")},
     "fedstruct/hopwise": ("--scheme", "relay-coded"),
     "fedstruct/hopwise-plaintext": ("--scheme", "neighbours=plaintext"),
-    **{f"{method}/{name}": ("--scheme", name) for method in ("fedspray", "fedvn", "fedavg") for name in SERVER_SUMS},
+    **{
+        f"{method}/{name}": ("--scheme", name)
+        for method in ("fedspray", "fedvn", "fedavg", "ditto")
+        for name in SERVER_SUMS
+    },
     # Each protocol and each scheme, but not each pair: a run takes five seconds, for decoders before the first round.
     "fed2gnn/plaintext+plaintext": ("--scheme", "neighbours=plaintext,server=plaintext"),
     "fed2gnn/plaintext+lightsecagg": ("--scheme", "neighbours=plaintext,server=lightsecagg"),
     "fed2gnn/relay-coded+pairwise-masking": ("--scheme", "neighbours=relay-coded,server=pairwise-masking"),
     "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
+    "fedgcn/plaintext": ("--scheme", "plaintext"),
+    "fedgcn/relay-coded": ("--scheme", "relay-coded"),
 }
 _SKETCHES = ("fedstruct/ckks", "fedstruct/pairwise-masking")
 

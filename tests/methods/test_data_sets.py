@@ -14,7 +14,7 @@ import torch
 from fgl_secure import train
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph.datasets import available, load
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
+from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSpray, FedStruct, HiFGL
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -28,8 +28,10 @@ METHODS: dict[str, Any] = {
     "fedspray": FedSpray,
     "fed2gnn": Fed2GNN,
     "fedavg": FedAvg,
+    "fedgcn": FedGCN,
+    "ditto": Ditto,
 }
-DIRECTED = {("fedstruct", "Chameleon"), ("fed2gnn", "Chameleon")}
+DIRECTED = {("fedstruct", "Chameleon"), ("fed2gnn", "Chameleon"), ("fedgcn", "Chameleon")}
 """Methods that want every edge in both directions, and a data set whose links have one."""
 ONE_WAY = {("hifgl", "Chameleon")}
 """Here relays are let see the graph: the error says how."""

@@ -13,7 +13,7 @@ from torch import nn
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -28,8 +28,8 @@ from tests.graphs import two_communities
 Said = set[tuple[str, str, str]]
 """Kinds of messages, with the role of the sender and of the receiver."""
 
-GRAPH = two_communities(devices=48, silos=3)
-DATA: Mapping[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": two_communities(devices=48, silos=4)}
+GRAPH, FOUR = (two_communities(devices=48, silos=silos) for silos in (3, 4))
+DATA: Mapping[str, Source] = {"fedvn": GraphSets("Motif-mini"), "fed2gnn": FOUR, "fedgcn": FOUR}
 OF_ROWS = FedStruct(epochs=1, hops=2)
 RUNS: Mapping[str, tuple[tuple[Method, str | None], ...]] = {
     "hifgl": ((HiFGL(epochs=2), None), (HiFGL(epochs=1, gradients="dense"), "relay-coded")),
@@ -44,6 +44,8 @@ RUNS: Mapping[str, tuple[tuple[Method, str | None], ...]] = {
     "fedspray": ((FedSpray(epochs=2), None),),
     "fed2gnn": ((Fed2GNN(epochs=1, hops=1, neighbours=4), None),),
     "fedvn": ((FedVN(epochs=2), None),),
+    "ditto": ((Ditto(epochs=2), None),),
+    "fedgcn": ((FedGCN(epochs=2), None), (FedGCN(epochs=2, hops=1), None)),
 }
 """Small runs of every method, under the default secure schemes where none is named."""
 

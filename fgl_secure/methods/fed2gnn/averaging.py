@@ -1,4 +1,4 @@
-"""Federated averaging of one model whose clients each have a graph of their own: one local step a round."""
+"""Federated averaging of one model whose clients each have a graph of their own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_secure.methods.fed2gnn.models import NodeModel, Surroundings, make_model
-from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fedstruct.models import Dropout
+from fgl_secure.methods.fed2gnn.models import NodeModel, Surroundings
+from fgl_secure.methods.fed2gnn.preset import AveragedPreset
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
@@ -27,18 +27,22 @@ APART = 1_000_003
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStep:
-    """The step of Adam that a client takes in a round.
+class LocalSteps:
+    """The steps that a client takes in a round.
 
     Attributes:
-        learning_rate: of Adam.
+        learning_rate: of a step.
         weight_decay: factor of the L2 penalty.
         keep_moments: whether Adam goes on from round to round.
+        steps: how many.
+        descent: whether they are of gradient descent, and not of Adam.
     """
 
     learning_rate: float
     weight_decay: float
     keep_moments: bool = True
+    steps: int = 1
+    descent: bool = False
 
 
 class Learner:
@@ -53,11 +57,11 @@ class Learner:
     """
 
     def __init__(
-        self, talk: Collectives, model: NodeModel, local: LocalStep, dropout: Dropout, device: torch.device
+        self, talk: Collectives, model: NodeModel, local: LocalSteps, dropout: Dropout, device: torch.device
     ) -> None:
         silo = talk.silo
         self._talk, self.model, self._local, self._dropout = talk, model.to(device), local, dropout
-        self._optimiser = self._adam()
+        self._optimiser = self._fresh()
         self._training = torch.from_numpy(np.flatnonzero(silo.train)).to(device)
         self._labels = torch.from_numpy(silo.labels[silo.train]).to(device)
 
@@ -67,19 +71,26 @@ class Learner:
         return len(self._training)
 
     def step(self, graph: Surroundings) -> float:
-        """A step on the own graph, and the mean over the clients, weighted by labelled nodes; the loss before it."""
+        """Steps on the own graph, and the mean over the clients, weighted by labelled nodes; the loss before them.
+
+        A client without labelled nodes has nothing to learn from, and no weight.
+        """
         if not self._local.keep_moments:
-            self._optimiser = self._adam()
+            self._optimiser = self._fresh()
         self.model.train()
-        loss = functional.cross_entropy(self.model(graph, self._dropout)[self._training], self._labels)
-        self._optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self._optimiser.step()
+        losses = [self._one_step(graph) for _ in range(self._local.steps if self.labelled else 0)]
         weight = self.labelled / self._talk.silo.facts.nodes
         row = np.append(weight * flat(self._parameters), weight)
         parts = [parameter.numel() for parameter in self._parameters]
         sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS), parts=parts)
         overwrite(self._parameters, (sums[:-1] / sums[-1]).astype(np.float32))
+        return losses[0] if losses else 0.0
+
+    def _one_step(self, graph: Surroundings) -> float:
+        loss = functional.cross_entropy(self.model(graph, self._dropout)[self._training], self._labels)
+        self._optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self._optimiser.step()
         return float(loss.detach())
 
     def classes(self, graph: Surroundings) -> Ids:
@@ -90,9 +101,9 @@ class Learner:
         found: Ids = scores.argmax(dim=1).cpu().numpy()
         return found
 
-    def _adam(self) -> torch.optim.Adam:
-        rate, decay = self._local.learning_rate, self._local.weight_decay
-        return torch.optim.Adam(self.model.parameters(), lr=rate, weight_decay=decay)
+    def _fresh(self) -> torch.optim.Optimizer:
+        kind = torch.optim.SGD if self._local.descent else torch.optim.Adam
+        return kind(self.model.parameters(), lr=self._local.learning_rate, weight_decay=self._local.weight_decay)
 
     @property
     def _parameters(self) -> list[torch.Tensor]:
@@ -115,27 +126,26 @@ class Averaged(Rounds):
 
     Args:
         talk: the collectives of the run.
-        preset: how to train; with a latent map, of its width are the features.
-        backbone: "gcn", "sage" or "dagnn".
-        seed: of initial weights, dropout and all else that is drawn.
+        preset: how to train.
+        model: with its initial weights, the same for every client.
+        seed: of dropout and all else that is drawn.
         device: where model compute runs; the CPU by default.
     """
 
     def __init__(
         self,
         talk: Collectives,
-        preset: Fed2GNNPreset,
+        preset: AveragedPreset,
+        model: NodeModel,
         *,
-        backbone: str = "gcn",
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
-        self.preset, self.seed, self.device = preset, seed, device or torch.device("cpu")
-        facts = self.silo.facts
-        width = facts.features if preset.latent is None else preset.latent.width
-        model = make_model(backbone, (width, preset.hidden, facts.classes), preset.hops, seed)
-        local = LocalStep(preset.learning_rate, preset.weight_decay, preset.keep_moments)
+        self.seed, self.device = seed, device or torch.device("cpu")
+        local = LocalSteps(
+            preset.learning_rate, preset.weight_decay, preset.keep_moments, preset.local_steps, preset.descent
+        )
         dropout = Dropout(preset.dropout, seed + APART * (1 + self.silo.silo), self.device)
         self.learner = Learner(talk, model, local, dropout, self.device)
         self._graph: Surroundings | None = None
@@ -152,7 +162,7 @@ class Averaged(Rounds):
         return self._graph
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
-        """Scores the model, takes a step, and takes over the mean."""
+        """Scores the model, takes steps, and takes over the mean."""
         own = counts_of(self.silo, self.learner.classes(self.graph))
         return self.figures(own, self.learner.step(self.graph), self.learner.labelled)
 

@@ -15,7 +15,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.averaging import Averaged
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
-from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
+from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, backbone_of, degree_weights, model_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -61,7 +61,9 @@ class Seen(Averaged):
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__(talk, preset, backbone=backbone, seed=seed, device=device)
+        model = model_of(backbone, talk.silo.facts, preset, seed)
+        super().__init__(talk, preset, model, seed=seed, device=device)
+        self.preset = preset
         self._seen, self._reach, self._kind = seen, reach, backbone_of(backbone).propagation
 
     def begin(self) -> None:

@@ -90,32 +90,40 @@ PAIR_LEAKS = (
 """What two clients learn of each other, whatever adds the models up."""
 
 
-def claim_of(scheme: Scheme, averaging: Scheme, clients: int) -> Claim:
+def claim_of(
+    scheme: Scheme,
+    averaging: Scheme,
+    clients: int,
+    told: tuple[Leak, ...] = HOP_LEAKS,
+    pair: tuple[Leak, ...] = PAIR_LEAKS,
+) -> Claim:
     """The claim of a run. The paper promises nothing: it names privacy as work for the future (its conclusion).
 
     Args:
         scheme: computes the hop sums.
         averaging: adds up the models; one that promises nothing sends them in the clear.
         clients: how many there are.
+        told: what exact sums tell a client, whatever computes them.
+        pair: what two clients learn of each other's models, whatever adds them up.
     """
-    parts = (_hops(scheme), _averaging(averaging, clients))
+    parts = (_hops(scheme, told), _averaging(averaging, clients, pair))
     guarantees = tuple(each for part in parts for each in part.guarantees)
     leaks = tuple(each for part in parts for each in part.leaks_by_design)
     return Claim(guarantees, leaks, tuple(dict.fromkeys(each for part in parts for each in part.assumptions)))
 
 
-def _hops(scheme: Scheme) -> Claim:
+def _hops(scheme: Scheme, told: tuple[Leak, ...]) -> Claim:
     inner, least = scheme.claim_for(Topology.example(NEIGHBOURS)), least_group(scheme)
     hidden = next((each for each in inner.guarantees if each.secret is Secret.EMBEDDING), None)
     if hidden is None:
-        return Claim((), (*IN_THE_CLEAR, *HOP_LEAKS), inner.assumptions)
+        return Claim((), (*IN_THE_CLEAR, *told), inner.assumptions)
     relays = hidden.coalition.get(Role.RELAY, 0)
     leaks = tuple(each for each in inner.leaks_by_design if each.role in (Role.SERVER, Role.RELAY))
     assumptions = (*inner.assumptions, _honest(least))
     if least < 2:
-        return Claim((_hidden(hidden, relays),), (*leaks, ONE_CLIENT, *HOP_LEAKS), assumptions)
+        return Claim((_hidden(hidden, relays),), (*leaks, ONE_CLIENT, *told), assumptions)
     promises = (_hidden(hidden, relays), _sums_alone(least, relays))
-    return Claim(promises, (*leaks, *HOP_LEAKS), assumptions)
+    return Claim(promises, (*leaks, *told), assumptions)
 
 
 def _hidden(inner: Guarantee, relays: int) -> Guarantee:
@@ -146,9 +154,9 @@ def _honest(least: int) -> str:
     )
 
 
-def _averaging(averaging: Scheme, clients: int) -> Claim:
+def _averaging(averaging: Scheme, clients: int, told: tuple[Leak, ...]) -> Claim:
     inner = promises(averaging, clients)
     if inner is None:
         return Claim((), MODELS_IN_THE_CLEAR, ())
-    pair = PAIR_LEAKS if clients == 2 else ()
+    pair = told if clients == 2 else ()
     return Claim(inner.guarantees, (*inner.leaks_by_design, *SUM_LEAKS, *pair), inner.assumptions)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn.averaging import Learner, LocalStep
+from fgl_secure.methods.fed2gnn.averaging import Learner, LocalSteps
 from fgl_secure.methods.fed2gnn.models import Matrix, PerceptronModel, Surroundings
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
-from fgl_secure.methods.fedstruct.models import Dropout
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 
@@ -62,7 +62,8 @@ def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: 
     """
     silo, facts = talk.silo, talk.silo.facts
     model = PerceptronModel((facts.features, preset.width, facts.classes), torch.Generator().manual_seed(seed))
-    local, dropout = LocalStep(preset.learning_rate, preset.weight_decay), _Together(preset.dropout, seed, device, silo)
+    local = LocalSteps(preset.learning_rate, preset.weight_decay)
+    dropout = _Together(preset.dropout, seed, device, silo)
     learner = Learner(talk, model, local, dropout, device)
     alone = sparse.csr_array((len(silo.nodes), len(silo.nodes)), dtype=np.float64)
     graph = Surroundings(Matrix(sparse.csr_array(silo.features), device), Matrix(alone, device))

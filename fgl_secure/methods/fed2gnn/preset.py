@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Self
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.training.presets import PRESETS, Selection
@@ -84,26 +85,21 @@ class LatentPreset:
 
 
 @dataclass(frozen=True, slots=True)
-class Fed2GNNPreset:
-    """Everything about training that is not the graph, the backbone or how sums are computed.
+class AveragedPreset:
+    """How a model is trained by federated averaging of what clients learn on their own graphs.
 
     Attributes:
         name: "honest" or "paper".
         hidden: width of the hidden layers.
-        epochs: rounds; a round is one full-graph step of every client.
-        learning_rate: of Adam.
+        epochs: rounds.
+        learning_rate: of a client's steps.
         weight_decay: factor of the L2 penalty.
         dropout: probability of dropping a hidden unit.
-        hops: K, layers of the model and of the trees below their roots.
-        neighbours: d, most neighbours at other clients that a node asks about.
-        decoded: levels of a tree that are decoded into single nodes, from 0 to K - 1. Below them a level is one node
-            with the level's mean that stands for all of it. The paper decodes K - 1 levels, d^(K-1) nodes a tree.
-        decoder: how decoders are trained.
-        latent: the map to a latent space; None exchanges features as they are.
-        shared_latent: whether FedAvg and FedAvg-Full, which it is compared with, have the latent map as well.
-        row_range: largest magnitude of a row of the first hop, where a scheme wants to know; more is refused.
-        row_growth: by how much it may grow a hop.
+        hops: how far a client hears of nodes elsewhere.
+        local_steps: full-graph steps of every client in a round.
+        descent: whether these are of gradient descent, and not of Adam.
         keep_moments: whether a client's Adam goes on from round to round, instead of starting anew.
+        row_range: largest magnitude of a row of the first hop, where a scheme wants to know; more is refused.
         patience: rounds without improvement after which training stops; None never stops early.
         selection: which accuracy picks the reported round.
     """
@@ -115,31 +111,53 @@ class Fed2GNNPreset:
     weight_decay: float = 1e-3
     dropout: float = 0.5
     hops: int = 2
+    local_steps: int = 1
+    descent: bool = False
+    keep_moments: bool = True
+    row_range: float = 64.0
+    patience: int | None = None
+    selection: Selection = Selection.VALIDATION
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "epochs", "hops", "local_steps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1; found {getattr(self, name)}")
+        _check_rate("dropout", self.dropout)
+
+    def with_epochs(self, epochs: int | None) -> Self:
+        """The same preset with another number of rounds; None changes nothing."""
+        return self if epochs is None else replace(self, epochs=epochs)
+
+
+@dataclass(frozen=True, slots=True)
+class Fed2GNNPreset(AveragedPreset):
+    """Everything about training that is not the graph, the backbone or how sums are computed.
+
+    There is one local step a round, and `hops` is K: layers of the model, and of the trees below their roots.
+
+    Attributes:
+        neighbours: d, most neighbours at other clients that a node asks about.
+        decoded: levels of a tree that are decoded into single nodes, from 0 to K - 1. Below them a level is one node
+            with the level's mean that stands for all of it. The paper decodes K - 1 levels, d^(K-1) nodes a tree.
+        decoder: how decoders are trained.
+        latent: the map to a latent space; None exchanges features as they are.
+        shared_latent: whether FedAvg and FedAvg-Full, which it is compared with, have the latent map as well.
+        row_growth: by how much rows may grow a hop.
+    """
+
     neighbours: int = 10
     decoded: int = 1
     decoder: DecoderPreset = DecoderPreset()  # frozen
     latent: LatentPreset | None = LatentPreset()  # frozen
     shared_latent: bool = True
-    row_range: float = 64.0
     row_growth: float = 32.0
-    keep_moments: bool = True
-    patience: int | None = None
-    selection: Selection = Selection.VALIDATION
 
     def __post_init__(self) -> None:
-        at_least_one = {
-            "hidden": self.hidden, "epochs": self.epochs, "hops": self.hops, "neighbours": self.neighbours
-        }  # fmt: skip
-        for name, value in at_least_one.items():
-            if value < 1:
-                raise InputError(f"{name} must be at least 1; found {value}")
+        AveragedPreset.__post_init__(self)
+        if self.neighbours < 1:
+            raise InputError(f"neighbours must be at least 1; found {self.neighbours}")
         if self.decoded < 0:
             raise InputError(f"decoded must be 0 levels or more; found {self.decoded}")
-        _check_rate("dropout", self.dropout)
-
-    def with_epochs(self, epochs: int | None) -> Fed2GNNPreset:
-        """The same preset with another number of rounds; None changes nothing."""
-        return self if epochs is None else replace(self, epochs=epochs)
 
     def with_trees(self, hops: int | None, neighbours: int | None) -> Fed2GNNPreset:
         """The same preset with trees of another depth K or breadth d; None changes nothing."""

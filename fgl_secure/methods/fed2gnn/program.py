@@ -13,7 +13,7 @@ from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
-from fgl_secure.methods.fed2gnn.models import Surroundings, backbone_of
+from fgl_secure.methods.fed2gnn.models import Surroundings, backbone_of, model_of
 from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren
@@ -54,7 +54,9 @@ class Fed2GNN(Averaged):
         rows: RowRange | None = None,
         children: Callable[[Fed2GNN], Children] | None = None,
     ) -> None:
-        super().__init__(talk, preset, backbone=backbone, seed=seed, device=device)
+        model = model_of(backbone, talk.silo.facts, preset, seed)
+        super().__init__(talk, preset, model, seed=seed, device=device)
+        self.preset = preset
         self._kind, self._rows, self._children = backbone_of(backbone).propagation, rows, children or decoded_children
 
     def begin(self) -> None:

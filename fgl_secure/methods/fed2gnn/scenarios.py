@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from math import floor, log2
@@ -29,7 +30,9 @@ from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
+from fgl_secure.training.job import Job
 from fgl_secure.training.parties import hierarchy_of, note_own_graph
+from fgl_secure.training.program import Program
 
 Reals = NDArray[np.float64]
 
@@ -102,18 +105,40 @@ def trained_hops(
     """
     schemes = {NEIGHBOURS: scheme, SERVER: averaging}
     job = clients_of(graph, schemes, preset, backbone=backbone, seed=seed, device=device)
-    channel, asked = job.channel(SimulationCoins(seed), Recording.everything(1)), job.heard or graph
+    setting = HopSetting(preset.hops, scheme, preset.neighbours, row_range(preset, scheme))
+
+    def sums_of(client: Program) -> tuple[Reals, Reals]:
+        assert isinstance(client, Fed2GNN)
+        return client.had.values, client.heard
+
+    return before_training(job, setting, sums_of, backbone, seed)
+
+
+def before_training(
+    job: Job, setting: HopSetting, sums_of: Callable[[Program], tuple[Reals, Reals]], what: str, seed: int
+) -> RecordedRun:
+    """What a run says before its first round of training, with everything recorded.
+
+    Args:
+        job: the run.
+        setting: how sums are computed.
+        sums_of: of a client, what its nodes put into the first hop, float64 [m, w], and the sums that it got in every
+            hop, float64 [K, m, w].
+        what: of what the sums are, in words.
+        seed: of the coins.
+    """
+    graph, asked = job.graph, job.heard or job.graph
+    channel = job.channel(SimulationCoins(seed), Recording.everything(1))
     process = job.opened(channel)
     process.begin()
-    clients = [client for client in process.programs if isinstance(client, Fed2GNN)]
-    asking = client_pairs(asked, channel, None, least_group(scheme))[1].asking
-    note_heard(channel, graph, asking, [client.heard for client in clients])
-    values = np.empty((graph.num_devices, clients[0].had.values.shape[1]))
-    for client in clients:
-        values[client.silo.nodes] = client.had.values
-    setting = HopSetting(preset.hops, scheme, preset.neighbours, row_range(preset, scheme))
-    words = f"hop sums of {values.shape[1]} columns, {backbone}"
-    return _run(graph, asked, values, setting, channel, (scheme.name, words))
+    found = [sums_of(client) for client in process.programs]
+    asking = client_pairs(asked, channel, None, least_group(setting.scheme))[1].asking
+    note_heard(channel, graph, asking, [heard for _, heard in found])
+    values = np.empty((graph.num_devices, found[0][0].shape[1]))
+    for client, (own, _) in zip(process.programs, found, strict=True):
+        values[client.silo.nodes] = own
+    words = f"hop sums of {values.shape[1]} columns, {what}"
+    return _run(graph, asked, values, setting, channel, (setting.scheme.name, words))
 
 
 def _run(

@@ -23,6 +23,7 @@ from fgl_secure.methods.fedavg.claims import claim_of
 from fgl_secure.methods.fedavg.configuration import FedAvg
 from fgl_secure.methods.fedavg.scenarios import attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.small_rounds import CONTROLS
+from fgl_secure.methods.fedavg.training import FedAvg as Program
 from fgl_secure.methods.fedavg.training import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Claim
@@ -90,6 +91,7 @@ class FedAvgSubject(Subject):
         preset: how to train.
         rule: how updates become their mean.
         device: where model compute runs.
+        kind: makes a client's program.
     """
 
     method: FedAvg
@@ -98,6 +100,7 @@ class FedAvgSubject(Subject):
     preset: Preset
     rule: UpdateRule
     device: torch.device
+    kind: Callable[..., Program] = Program
 
     @property
     def name(self) -> str:
@@ -122,6 +125,7 @@ class FedAvgSubject(Subject):
             backbone=self.method.backbone,
             seed=self.seed,
             device=self.device,
+            kind=self.kind,
         )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
@@ -182,8 +186,14 @@ def local_of(method: FedAvg) -> LocalTraining:
     return LocalTraining(method.local_steps, method.local_rate, method.batch)
 
 
-def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
-    """Checks every choice and loads the data; nothing is run."""
+def fedavg_plan(method: FedAvg, asked: Asked, kind: Callable[..., Program] = Program) -> Plan:
+    """Checks every choice and loads the data; nothing is run.
+
+    Args:
+        method: its choices.
+        asked: what a caller asks of it.
+        kind: makes a client's program.
+    """
     device = compute_device(asked.device)
     local_of(method)
     graph = asked.federated()
@@ -201,7 +211,7 @@ def fedavg_plan(method: FedAvg, asked: Asked) -> Plan:
         device,
         f"pooled over {int(graph.test_mask.sum()):,} nodes",
         f"chosen on {training.selection} accuracy",
-        tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device) for rule in rules),
+        tuple(FedAvgSubject(method, asked.seed, graph, training, rule, device, kind) for rule in rules),
         CONTROLS,
         NOTES,
     )

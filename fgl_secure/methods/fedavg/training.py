@@ -9,12 +9,13 @@ inversion reads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from torch.nn import functional
 
 from fgl_secure.aggregation.privacy import DistributedNoise
@@ -156,21 +157,24 @@ class FedAvg(Rounds):
         """Scores the model as it is."""
         return self.figures(counts_of(self.silo, self._predicted()))
 
-    def scores(self) -> torch.Tensor:
-        """Class scores of the client's nodes on its subgraph, float32 [m, c]."""
-        h = self._features
-        for number, layer in enumerate(self.layers):
+    def scores(self, layers: nn.ModuleList | None = None) -> torch.Tensor:
+        """Class scores of the client's nodes on its subgraph, float32 [m, c]; by the common layers unless given."""
+        h, model = self._features, layers or self.layers
+        for number, layer in enumerate(model):
             assert isinstance(layer, MessageLayer)
             kept = layer.kept(h)
             messages = layer.message(kept, self._degrees)
             sums = torch.zeros_like(messages).index_add(0, self._edges[1], messages[self._edges[0]])
             h = layer.update(kept, sums, self._degrees)
-            h = functional.relu(h) if number < len(self.layers) - 1 else h
+            h = functional.relu(h) if number < len(model) - 1 else h
         return h
 
     def _predicted(self) -> Ids:
+        return self._classes(self.layers)
+
+    def _classes(self, layers: nn.ModuleList) -> Ids:
         with torch.no_grad():
-            found: Ids = self.scores().argmax(dim=1).cpu().numpy()
+            found: Ids = self.scores(layers).argmax(dim=1).cpu().numpy()
         return found
 
     def _batch(self, draws: np.random.Generator) -> Ids:
@@ -232,6 +236,7 @@ def clients_of(
     seed: int = 0,
     device: torch.device | None = None,
     first: Sequence[Ids] | None = None,
+    kind: Callable[..., FedAvg] = FedAvg,
 ) -> Job:
     """Federated averaging of all clients: scored before each round and after the last.
 
@@ -244,12 +249,13 @@ def clients_of(
         seed: of initial weights and of batches.
         device: where model compute runs; the CPU by default.
         first: for each client the nodes that its rounds begin with.
+        kind: makes a client's program, as `FedAvg` does.
     """
     threshold = rule.scheme.threshold_for(graph.num_silos)
 
     def make(talk: Collectives, coins: Coins) -> FedAvg:
         noise = None if rule.noise is None else NoisyUpdates(rule.noise, threshold, coins)
         own = None if first is None else first[talk.silo.silo]
-        return FedAvg(talk, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=own)
+        return kind(talk, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=own)
 
     return Job(Task(make, {SERVER: rule.scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())

@@ -19,12 +19,11 @@ from fgl_secure.methods.fedspray.training import clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
-from fgl_secure.runtime.packing import Array
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.program import Program
+from fgl_secure.training.rounds import Figures, Rounds
 
 Ids = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -60,7 +59,7 @@ class Setting:
         """One of the clients at its start, over a channel that nobody reads; the others are not made."""
         job = self._job(graph, Plaintext())
 
-        def make(talk: Collectives, coins: Coins) -> Program:
+        def make(talk: Collectives, coins: Coins) -> Rounds:
             return job.task.make(talk, coins) if talk.silo.silo == number else _Absent(talk)
 
         found = replace(job, task=replace(job.task, make=make)).opened(_quiet(graph)).programs[number]
@@ -72,17 +71,19 @@ class Setting:
         return clients_of(graph, scheme, preset, backbone=self.backbone, seed=self.seed, device=self.device)
 
 
-class _Absent(Program):
-    """In the place of a client that is not looked at."""
+class _Absent(Rounds):
+    """In the place of a client that is not looked at, and whose rounds are never asked for."""
 
-    def round(self, number: int) -> bool:
+    def __init__(self, talk: Collectives) -> None:
+        super().__init__(talk, 0, None, None)
+
+    def train(self, number: int) -> Figures:
         """Never asked for."""
         raise AssertionError(f"an absent client must run no round; round {number} was asked for")
 
-    @property
-    def report(self) -> dict[str, Array]:
-        """Nothing."""
-        return {}
+    def judge(self, number: int) -> None:
+        """Never asked for."""
+        raise AssertionError(f"an absent client must not be judged; round {number} was to be")
 
 
 def _quiet(graph: FederatedGraph) -> Channel:

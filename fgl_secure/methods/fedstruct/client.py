@@ -14,9 +14,10 @@ from torch.nn import functional
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.structure_features import hop2vec_start
-from fgl_secure.methods.fedstruct.models import Dropout, FixedRows, LearntRows, Perceptron, Rows, feature_model
+from fgl_secure.methods.fedstruct.models import FixedRows, LearntRows, Perceptron, Rows, feature_model
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Array, Arrays, under, within
+from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
 

@@ -20,10 +20,9 @@ from torch.nn import functional
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.adjacency_powers import normalised_adjacency
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
-from fgl_secure.training.sparse_products import SparseMatrix
+from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.sparse_products import MOST_DENSE, SparseMatrix
 
-MOST_DENSE = 0.1
-"""Rows with a larger share of non-zero entries are kept as dense matrices."""
 EPSILON = 1e-5
 """Added to the variance, as torch's LayerNorm does."""
 
@@ -94,44 +93,6 @@ class LearntRows(Rows):
     def product(self, norm: nn.LayerNorm, linear: nn.Linear) -> torch.Tensor:
         """The layer of the normalised rows."""
         return cast("torch.Tensor", linear(norm(self.values)))
-
-
-class Dropout:
-    """Dropping of hidden units with coins of its own, so that a seed repeats a run.
-
-    Args:
-        rate: probability of dropping a unit.
-        seed: repeats the coins.
-        device: where the units live.
-        among: int64 [m], where some come with m rows that are these of all `everybody` rows: what is dropped of them is
-            what would be dropped with all rows present. Other numbers of rows are taken as they are.
-        everybody: how many rows all are.
-    """
-
-    def __init__(
-        self, rate: float, seed: int, device: torch.device, among: torch.Tensor | None = None, everybody: int = 0
-    ) -> None:
-        self._rate, self._coins = rate, torch.Generator(device=device).manual_seed(seed)
-        self._among, self._everybody = among, everybody
-
-    @property
-    def position(self) -> NDArray[np.uint8]:
-        """Where the coins are, for another process to go on there."""
-        return np.asarray(self._coins.get_state().numpy())
-
-    @position.setter
-    def position(self, position: NDArray[np.uint8]) -> None:
-        self._coins.set_state(torch.from_numpy(position.copy()))
-
-    def __call__(self, hidden: torch.Tensor, *, training: bool) -> torch.Tensor:
-        """Drops units of [n, d] and scales up the others, while training; otherwise changes nothing."""
-        if not (training and self._rate):
-            return hidden
-        some = self._among if self._among is not None and len(self._among) == len(hidden) else None
-        shape = hidden.shape if some is None else (self._everybody, hidden.shape[1])
-        drawn = torch.rand(shape, generator=self._coins, device=hidden.device)
-        kept = (drawn if some is None else drawn[some]) >= self._rate
-        return hidden * kept / (1 - self._rate)
 
 
 class NodeModel(nn.Module, ABC):

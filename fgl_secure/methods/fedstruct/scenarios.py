@@ -37,12 +37,13 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
     helpers_of,
 )
-from fgl_secure.methods.fedstruct.models import Dropout, LearntRows, Perceptron
+from fgl_secure.methods.fedstruct.models import LearntRows, Perceptron
 from fgl_secure.methods.fedstruct.presets import FedStructPreset
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask
 from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, PublicParameters, Recording, Transcript
+from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.parties import hierarchy_of
 
 CRAWLED = 0.9

@@ -60,7 +60,7 @@ def descend(weights: Weights, gradients: Weights, rate: float) -> None:
 
 
 def pulled(gradients: Weights, weights: Weights, anchors: Weights, mu: float) -> Weights:
-    """The gradients with that of FedProx's term (mu / 2) |w - w_server|^2 added (Li et al. 2020, Eq. 2)."""
+    """The gradients with that of (mu / 2) |w - w_server|^2 added (FedProx, Li et al. 2020; Ditto, Li et al. 2021)."""
     return tuple(
         gradient + mu * (weight.detach() - anchor)
         for gradient, weight, anchor in zip(gradients, weights, anchors, strict=True)

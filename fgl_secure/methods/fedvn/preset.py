@@ -30,6 +30,7 @@ class GraphMethod:
         generated: whether edge generators tie them to nodes; else they are tied to all nodes of a graph alike.
         shared: what the server averages.
         proximal: whether clients are held near the server's model (FedProx, Li et al. 2020).
+        personal: whether each client predicts with a model of its own, held near the server's (Ditto, Li et al. 2021).
     """
 
     name: str
@@ -37,6 +38,7 @@ class GraphMethod:
     generated: bool = False
     shared: Shared = Shared.ALL
     proximal: bool = False
+    personal: bool = False
 
 
 FEDVN = GraphMethod("FedVN", virtual=True, generated=True)
@@ -47,7 +49,9 @@ FEDPROX = GraphMethod("FedProx", proximal=True)
 FEDBN = GraphMethod("FedBN", shared=Shared.ALL_BUT_NORMS)
 SELF_TRAINING = GraphMethod("Self-training", shared=Shared.NOTHING)
 
-METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, FEDVN)
+DITTO = GraphMethod("Ditto", personal=True)
+
+METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, DITTO, FEDVN)
 
 
 class Statistics(StrEnum):
@@ -107,6 +111,7 @@ class FedVNPreset:
         contrast: lambda_2, factor of the loss of Eq. 8.
         temperature: tau of Eq. 8.
         proximal: mu of FedProx.
+        pull: lambda of Ditto.
         statistics: of batch normalisation.
         injection: where virtual nodes enter a layer.
         global_score: s_global of Eq. 8.
@@ -129,6 +134,7 @@ class FedVNPreset:
     contrast: float = 1.0
     temperature: float = 0.1
     proximal: float = 0.01
+    pull: float = 0.1
     statistics: Statistics = Statistics.TRAINING
     injection: Injection = Injection.INPUT
     global_score: GlobalScore = GlobalScore.LEARNT
@@ -144,7 +150,7 @@ class FedVNPreset:
             value = getattr(self, argument)
             if not (np.isfinite(value) and value > 0):
                 raise InputError(f"{argument} must be positive; found {value}")
-        for argument in ("decoupling", "contrast", "proximal"):
+        for argument in ("decoupling", "contrast", "proximal", "pull"):
             value = getattr(self, argument)
             if not (np.isfinite(value) and value >= 0):
                 raise InputError(f"{argument} must be zero or positive; found {value}")

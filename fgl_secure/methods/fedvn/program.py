@@ -5,8 +5,10 @@ The first counts what the models of the round before get right; the second is th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -40,6 +42,8 @@ UNIT = 1024.0
 """Score vectors and losses are sent in such units: a graph's scores sum to as much as it has nodes."""
 SCORED = 2**24
 """What a right prediction counts, and an absolute error of 1."""
+OWN = 1
+"""Tells draws for personal models from those for the common one."""
 FIRST_SCORE = 0.5
 """Every entry of s_local before the first batch."""
 
@@ -114,7 +118,9 @@ class FedVN(Rounds):
         self._training, self._test = np.flatnonzero(trains), np.flatnonzero(sets.test)
         self._validation = np.flatnonzero(sets.validation & ~trains)
         self.model = first_model(self._store.width, held.outputs, method, preset, seed).to(place)
-        self._draws = np.random.default_rng([seed, self.silo.silo])
+        self.personal = deepcopy(self.model) if method.personal else None
+        self._drawn_from = [seed, self.silo.silo]
+        self._draws = np.random.default_rng(self._drawn_from)
         self._drop = Dropout(preset.dropout, self._draws)
         weights = torch.Generator().manual_seed(int(self._draws.integers(2**62)))
         self.generator = EdgeGenerator(self._store.width, preset, weights).to(place) if method.generated else None
@@ -124,11 +130,14 @@ class FedVN(Rounds):
         self.global_score = torch.full((number,), 1 / number, device=place)
         self.shared = [*shared_parameters(self.model, method.shared), *((self.virtual,) if method.virtual else ())]
 
-    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+    def train(self, number: int) -> Figures:
         """Scores the models, trains them in two phases (Eqs. 10 to 12), and takes the mean over the clients."""
         counts, own = self._counted()
         self.train_generator()
-        return Figures(self._federated(self.train_model()), counts, own)
+        common = copied(self.model.parameters())
+        loss = self.train_model()
+        self.train_personal(common, number)
+        return Figures(self._federated(loss), counts, own)
 
     def judge(self, number: int) -> Figures:
         """Scores the models as they are."""
@@ -172,12 +181,12 @@ class FedVN(Rounds):
 
         Of labels the right predictions are summed, of values absolute errors.
         """
-        models = [self.model] if self.generator is None else [self.model, self.generator]
+        models = [self._scored] if self.generator is None else [self._scored, self.generator]
         with torch.no_grad():
             if self._preset.statistics is Statistics.TRAINING:
                 with collecting(*models):
                     for batch in self._batches(self._training):
-                        self._outputs(batch)
+                        self._outputs(batch, model=self._scored)
             for model in models:
                 model.eval()
             found = self._penalties(self._validation), self._penalties(self._test)
@@ -186,7 +195,9 @@ class FedVN(Rounds):
         return found
 
     def _penalties(self, ids: Ids) -> tuple[float, int]:
-        found = [penalties(self._outputs(batch), batch.targets).cpu() for batch in self._batches(ids)]
+        found = [
+            penalties(self._outputs(batch, model=self._scored), batch.targets).cpu() for batch in self._batches(ids)
+        ]
         return float(torch.cat(found).double().sum()) if found else 0.0, len(ids)
 
     def train_generator(self) -> None:
@@ -218,7 +229,7 @@ class FedVN(Rounds):
         """
         preset, model = self._preset, self.model
         weights = (*model.parameters(), *((self.virtual,) if self._method.virtual else ()))
-        anchors = tuple(weight.detach().clone() for weight in weights) if self._method.proximal else ()
+        anchors = copied(weights) if self._method.proximal else ()
         total = 0.0
         for _ in range(preset.local_epochs):
             total = 0.0
@@ -233,9 +244,31 @@ class FedVN(Rounds):
                 total += float(loss.detach()) * batch.graphs
         return total / len(self._training)
 
-    def _outputs(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+    def train_personal(self, common: tuple[torch.Tensor, ...], number: int) -> None:
+        """Ditto's own model takes its epochs near the parameters that the round began with, if there is one.
+
+        Args:
+            common: w, of the server's model.
+            number: of the round; draws of batches and dropout begin anew, so that those of the common model stay.
+        """
+        if self.personal is None:
+            return
+        weights, draws = tuple(self.personal.parameters()), np.random.default_rng([*self._drawn_from, number, OWN])
+        drop = Dropout(self._preset.dropout, draws)
+        for _ in range(self._preset.local_epochs):
+            for batch in self._batches(draws.permutation(self._training)):
+                loss = task_loss(self.personal(batch, drop), batch.targets)
+                gradients = pulled(torch.autograd.grad(loss, weights), weights, common, self._preset.pull)
+                descend(weights, gradients, self._preset.learning_rate)
+
+    @property
+    def _scored(self) -> GraphModel:
+        """What predicts."""
+        return self.model if self.personal is None else self.personal
+
+    def _outputs(self, batch: GraphBatch, drop: Dropout | None = None, model: GraphModel | None = None) -> torch.Tensor:
         if not self._method.virtual:
-            found: torch.Tensor = self.model(batch, drop)
+            found: torch.Tensor = (model or self.model)(batch, drop)
             return found
         return self.model.augmented(batch, self.virtual, self._ties(batch), drop)
 
@@ -260,8 +293,8 @@ class FedVN(Rounds):
 
     @property
     def _values(self) -> list[torch.Tensor]:
-        own = () if self.generator is None else self.generator.parameters()
-        return [*self.model.parameters(), *own, self.virtual, self.local_score, self.global_score]
+        own = (part.parameters() for part in (self.generator, self.personal) if part is not None)
+        return [*self.model.parameters(), *chain.from_iterable(own), self.virtual, self.local_score, self.global_score]
 
     def state(self) -> dict[str, Array]:
         """All that is learnt, and where the client's draws are; statistics are collected anew for each scoring."""
@@ -272,6 +305,11 @@ class FedVN(Rounds):
         super().restore(state)
         overwrite(self._values, state["values"])
         draw_on(self._draws, state["draws"])
+
+
+def copied(parameters: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """As they are now."""
+    return tuple(parameter.detach().clone() for parameter in parameters)
 
 
 _OF = np.array([1, SCORED, 1, SCORED], dtype=np.int64)

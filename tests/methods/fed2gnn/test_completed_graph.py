@@ -15,8 +15,8 @@ from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete,
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
 from fgl_secure.methods.fed2gnn.models import Propagation, Surroundings, backbone_of, make_model
 from fgl_secure.methods.fed2gnn.tree_levels import DecodedChildren, Level
-from fgl_secure.methods.fedstruct.models import Dropout
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.training.dropout import Dropout
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
 from tests.methods.fed2gnn.small import channel_of
 from tests.methods.fed2gnn.true_children import TrueChildren

@@ -20,7 +20,7 @@ from fgl_secure.methods.fed2gnn.models import (
     degree_weights,
     make_model,
 )
-from fgl_secure.methods.fedstruct.models import Dropout
+from fgl_secure.training.dropout import Dropout
 from tests.methods.fed2gnn.oracles import random_graph
 
 GRAPH = random_graph(12, 16, 1, 3)

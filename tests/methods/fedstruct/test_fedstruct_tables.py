@@ -7,10 +7,12 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
+import fgl_secure
 from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import InputError
-from fgl_secure.graph import Graph, load
+from fgl_secure.graph import Data, Graph, load
 from fgl_secure.graph.partition import binomial_partition
+from fgl_secure.methods import FedGCN
 from fgl_secure.methods import table as table_of
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
 from fgl_secure.methods.fedstruct.program import HOP2VEC
@@ -22,6 +24,7 @@ from fgl_secure.methods.fedstruct.tables import (
     NOT_IMPLEMENTED,
     PRUNING,
     BaselineRun,
+    FedGCNRun,
     FedStructRun,
     Setting,
     undirected,
@@ -73,6 +76,15 @@ def test_table_2_has_the_papers_rows() -> None:
     missing = {case.method for case in ACCURACIES.cases if case.measure is None}
     assert missing == set(NOT_IMPLEMENTED)
     assert all(name in ACCURACIES.notes[-1] for name in NOT_IMPLEMENTED)
+
+
+def test_fedgcn_is_a_run_of_the_table() -> None:
+    """As `train fedgcn` has it: the same graph from the same seed, and so the same accuracy."""
+    data, choices = load("digits"), Choices(epochs=1)
+    found = FedGCNRun(Setting(3))(data, choices, 0)[ACCURACY]
+    train = fgl_secure.train(FedGCN(epochs=1), Data(partition="binomial", silos=3), "plaintext", seed=0)
+    assert train.accuracy.test is not None
+    assert found == 100 * train.accuracy.test
 
 
 def test_numbers_of_clients_choose_cases() -> None:

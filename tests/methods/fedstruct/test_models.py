@@ -14,7 +14,6 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.adjacency_powers import normalised_adjacency
 from fgl_secure.methods.fedstruct.models import (
     DecoupledGCN,
-    Dropout,
     FixedRows,
     LearntRows,
     Perceptron,
@@ -25,6 +24,7 @@ from fgl_secure.methods.fedstruct.models import (
     without_last_loops,
 )
 from fgl_secure.methods.fedstruct.presets import FeatureModelKind, FedStructPreset
+from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.sparse_products import SparseMatrix
 from tests.graphs import two_communities
 

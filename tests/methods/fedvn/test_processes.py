@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.methods.fedvn.preset import FEDBN, FEDPROX, FEDVN, FedVNPreset, GraphMethod, Injection, fedvn_preset
+from fgl_secure.methods.fedvn.preset import (
+    DITTO,
+    FEDBN,
+    FEDPROX,
+    FEDVN,
+    FedVNPreset,
+    GraphMethod,
+    Injection,
+    fedvn_preset,
+)
 from fgl_secure.methods.fedvn.program import ClientGraphs
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -28,6 +37,7 @@ RUNS: dict[str, tuple[GraphMethod, FedVNPreset, Scheme, bool]] = {
     "masked, put down": (FEDVN, replace(HONEST, dropout=0.3), PairwiseMasking(), True),
     "as published, masked": (FEDVN, replace(PAPER, injection=Injection.OUTPUT), PairwiseMasking(), False),
     "norms at home, put down": (FEDBN, HONEST, Plaintext(), True),
+    "models of their own, put down": (DITTO, replace(HONEST, dropout=0.3), Plaintext(), True),
     "held back": (FEDPROX, PAPER, Plaintext(), False),
 }
 

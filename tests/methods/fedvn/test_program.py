@@ -17,6 +17,7 @@ from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.losses import descend, pulled
 from fgl_secure.methods.fedvn.models import BatchNorm, GraphModel
 from fgl_secure.methods.fedvn.preset import (
+    DITTO,
     FEDAVG,
     FEDBN,
     FEDPROX,
@@ -157,6 +158,28 @@ def test_fedbn_keeps_scale_and_shift_at_home() -> None:
 def _norm_weights(client: FedVN) -> tuple[float, ...]:
     norms = [part for part in client.model.modules() if isinstance(part, BatchNorm)]
     return tuple(float(norm.weight.detach().sum()) for norm in norms)
+
+
+def test_ditto_sends_what_fedavg_sends_and_predicts_with_models_of_its_own() -> None:
+    """To the bit; own models differ from the common one and from each other, and scores are theirs."""
+    (common, _, sent), (clients, _, found) = one_round(FEDAVG), one_round(DITTO)
+    assert np.array_equal(found, sent)
+    assert np.array_equal(clients[0].came_to, common[0].came_to)
+    own = [flat(list(client.personal.parameters())) for client in clients if client.personal is not None]
+    assert len({each.tobytes() for each in (*own, flat(clients[0].shared))}) == len(clients) + 1
+    clients[0].train_model()
+    assert clients[0].scores() == one_round(DITTO)[0][0].scores()
+
+
+def test_the_pull_of_ditto_leaves_models_near_the_common_one() -> None:
+    """Of its own loss alone a model goes farther; with a strong pull it hardly moves."""
+    free, held = (one_round(DITTO, replace(SMALL, pull=pull, local_epochs=5))[0][0] for pull in (0.0, 5.0))
+    start = flat(list(GraphModel(2, 3, SMALL, virtual=False, draws=torch.Generator().manual_seed(5)).parameters()))
+    assert free.personal is not None
+    assert held.personal is not None
+    models = (free.personal, held.personal)
+    far, near = (float(np.linalg.norm(flat(list(each.parameters())) - start)) for each in models)
+    assert near < far
 
 
 def test_self_training_sends_no_parameter() -> None:

@@ -1,0 +1,1 @@
+"""FedGCN (NeurIPS 2023)."""
