@@ -46,7 +46,7 @@ def elements_of(messages: Messages, name: str, ring: Ring, *shape: int) -> Integ
     try:
         return ring.read(value, shape[-1])
     except MalformedMessageError as error:
-        raise MalformedMessageError(f"{name} must be elements of the ring; {error}") from error
+        raise MalformedMessageError(f"{name} must be elements of its ring or field; {error}") from error
 
 
 def laid_out(

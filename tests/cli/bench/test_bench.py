@@ -22,7 +22,7 @@ from fgl_secure.cli.bench.timing import Figure, Side, Timing, line, measure, ver
 from fgl_secure.cli.main import BAD_INPUT, INTERRUPTED, OK, main
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.prepared import Prepared
-from fgl_secure.schemes import names
+from tests.cli.bench.test_secagg import SMALL as SMALL_ROUNDS
 
 SMALL = {"ROWS": 50, "WIDTH": 4, "COLUMNS": 600, "GALOIS_COLUMNS": 100, "COORDINATES": 300}
 
@@ -42,8 +42,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(bench_ckks, name, value)
     for name, value in {"DATASETS": ("digits",), "CLIENTS": 3, "DENSE_NODES": 0, "SAMPLED_ROWS": 1}.items():
         monkeypatch.setattr(bench_hop_adjacency, name, value)
-    few = {"CLIENTS": (4, 10), "LENGTH": 2000, "SHARES_OF_LENGTH": (20, 4), "ROUND_CLIENTS": 10}
-    for name, value in {**few, "IN_FULL": dict.fromkeys(names("server"), 4)}.items():
+    for name, value in SMALL_ROUNDS.items():
         monkeypatch.setattr(bench_secagg, name, value)
 
 

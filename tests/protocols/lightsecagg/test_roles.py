@@ -166,7 +166,7 @@ def test_values_outside_the_field_are_left_out() -> None:
     each = rewritten(Phase.MASKED_VECTORS, "vector", outside([2]))
     total, channel = summed(FIVE, each)
     assert total == total_of(2)
-    assert "silo 2: a message (masked vectors) is refused: vector must be elements of the field" in incidents(channel)
+    assert "silo 2: a message (masked vectors) is refused: vector must be elements of its ring" in incidents(channel)
     with pytest.raises(TooFewClientsError, match=r"OPENING \(5\); found 0"):
         summed(FIVE, rewritten(Phase.UNMASKING, "sum", outside([2])))
 
