@@ -16,6 +16,9 @@ from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recov
 
 Ids = NDArray[np.int64]
 
+UNNAMED = -1
+"""In place of a sender that the observer cannot name."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoveredRows:
@@ -23,7 +26,8 @@ class RecoveredRows:
 
     Attributes:
         step: when they were sent.
-        senders: int64 [k], party identifiers of the devices that they are said to belong to.
+        senders: int64 [k], party identifiers of the devices that they are said to belong to; UNNAMED for all of them
+            if the observer can name none.
         values: [k, d], the embeddings.
     """
 
@@ -55,7 +59,8 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tup
 
     Embeddings (forward) and gradients (backward) are scored apart. Rows of zeros are left out: the gradient of a
     device without a training label is no secret. The interval resamples senders, since one embedding sent to many
-    neighbours is one secret. Random guessing of a whole row succeeds with probability modulus^-d, taken as 0; the
+    neighbours is one secret. Where senders have no name, the share is of devices whose row is among those that are
+    claimed for anybody. Random guessing of a whole row succeeds with probability modulus^-d, taken as 0; the
     prior is the share of the most frequent row, which is what a guess without the transcript achieves at best.
     """
     batches = tuple(guess)
@@ -71,10 +76,16 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: SentRows) -> tup
 def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentRows) -> Measurement | None:
     hits, owners, most_frequent = [], [], 0.0
     for batch in batches:
-        sender = truth.parties.index_of(batch.senders, Role.DEVICE)
-        secret = truth.embeddings[batch.step][sender].astype(batch.values.dtype, copy=False)
+        unnamed = bool((batch.senders == UNNAMED).all())
+        rows = truth.embeddings[batch.step].astype(batch.values.dtype, copy=False)
+        sender = np.arange(len(rows)) if unnamed else truth.parties.index_of(batch.senders, Role.DEVICE)
+        secret = rows[sender]
         telling = secret.any(axis=1)
-        hits.append(exact_rows_recovered(batch.values[telling], secret[telling]))
+        hits.append(
+            np.isin(_packed(secret[telling]), _packed(batch.values))
+            if unnamed
+            else exact_rows_recovered(batch.values[telling], secret[telling])
+        )
         owners.append(sender[telling])
         most_frequent += largest_share(secret[telling]) * int(telling.sum())
     hit, owner = np.concatenate(hits), np.concatenate(owners)
@@ -84,9 +95,12 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: SentR
     widths = " and ".join(map(str, sorted({batch.values.shape[1] for batch in batches})))
     sent = len({batch.step for batch in batches}) * int(truth.edges.shape[1])
     attacked = sum(len(batch.senders) for batch in batches)
+    read = f"{int(hit.sum()):,} of {len(hit):,} rows of {widths} coordinates"
     finding = (
-        f"{int(hit.sum()):,} of {len(hit):,} rows of {widths} coordinates read exactly, by their own receivers alone; "
-        f"{attacked / max(sent, 1):.1%} of all such messages could be attacked."
+        f"{read} are among those that observers read, who cannot say whose they are."
+        if any((batch.senders == UNNAMED).any() for batch in batches)
+        else f"{read} read exactly, by their own receivers alone; {attacked / max(sent, 1):.1%} of all such messages "
+        "could be attacked."
     )
     prior = most_frequent / len(hit)
     return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.message_passing.codes import HeldCodes, basis_at, held_codes
 from fgl_secure.attacks.message_passing.knowledge import SECMP, SHARED_MASKS, TRAINING, UNMASKED_SHARES
 from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.recovery import RecoveredRows, largest_share, score_recovered_rows
+from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows, largest_share, score_recovered_rows
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_rows_recovered
 
@@ -28,8 +29,8 @@ class Differences:
 
     Attributes:
         step: when both were sent.
-        first: int64 [k], party identifiers.
-        second: int64 [k], party identifiers.
+        first: int64 [k], party identifiers; UNNAMED for all of them if the observer cannot name senders.
+        second: int64 [k], the same.
         values: elements [k, d], the first's embedding less the second's.
         modulus: size of the field.
     """
@@ -77,7 +78,11 @@ class SharedMask(Attack[tuple[Differences, ...], MessageTruth]):
 
 
 def score_differences(guess: tuple[Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
-    """The share of differences that are exact, embeddings and gradients apart; zero differences are left out."""
+    """The share of differences that are exact, embeddings and gradients apart; zero differences are left out.
+
+    Where senders have no name, a difference is exact if any two devices' rows differ by it, or if it is a row itself,
+    as covers are zero; of each step 200 are looked at, and the prior is 0.
+    """
     measured = []
     for direction, metric in DIFFERENCES.items():
         same = tuple(each for each in guess if each.step.direction is direction)
@@ -99,6 +104,12 @@ def _differences(field: PrimeField, held: HeldCodes) -> Differences:
 def _score_one_way(metric: str, batches: tuple[Differences, ...], truth: MessageTruth) -> Measurement | None:
     hits, owners, most_frequent, total = [], [], 0.0, 0
     for batch in batches:
+        if (batch.first == UNNAMED).all():
+            some = _evenly(batch.values[batch.values.any(axis=1)])
+            hits.append(are_differences(some, truth.embeddings[batch.step], PrimeField(batch.modulus)))
+            owners.append(np.arange(len(some)))
+            total += len(some)
+            continue
         first, second = (truth.parties.index_of(ids, Role.DEVICE) for ids in (batch.first, batch.second))
         secret = truth.embeddings[batch.step].astype(np.int64)
         actual = ((secret[first] - secret[second]) % batch.modulus).astype(batch.values.dtype)
@@ -119,11 +130,54 @@ def _score_one_way(metric: str, batches: tuple[Differences, ...], truth: Message
     return Measurement(metric, share.value, share.interval, share.n, 0.0, prior, 1.0, True, finding)
 
 
+_MOST_UNNAMED = 200
+
+
+def _evenly(rows: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
+    """At most 200 of the rows, at even distances."""
+    return rows[np.unique(np.linspace(0, max(len(rows) - 1, 0), _MOST_UNNAMED).astype(np.int64))] if len(rows) else rows
+
+
+def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field: PrimeField) -> NDArray[np.bool_]:
+    """Whether each of some vectors is the difference of two of the rows, or of a row and zero.
+
+    Vectors are compared by two public linear forms, so that n rows take n sums for each of them and not n^2 pairs; one
+    that is none is taken for one with a chance of n^2 / modulus^2.
+
+    Args:
+        values: elements [k, d].
+        rows: integers [n, d], reduced here.
+        field: of the elements.
+
+    Returns:
+        bool [k].
+    """
+    rng = np.random.default_rng(0)
+    forms = [rng.integers(1, field.modulus, rows.shape[1]) for _ in range(2)]
+    reduced = np.concatenate([rows.astype(np.int64) % field.modulus, np.zeros((1, rows.shape[1]), dtype=np.int64)])
+    known, wanted = ([field.dot(field.elements(each), form) for form in forms] for each in (reduced, values))
+    pairs = np.sort(_as_one(*known, field))
+    found = np.zeros(len(values), dtype=np.bool_)
+    for k, (first, second) in enumerate(zip(*wanted, strict=True)):
+        sums = _as_one(field.add(known[0], first), field.add(known[1], second), field)
+        at = np.searchsorted(pairs, sums)
+        found[k] = bool((pairs[np.minimum(at, len(pairs) - 1)] == sums).any())
+    return found
+
+
+def _as_one(first: NDArray[Any], second: NDArray[Any], field: PrimeField) -> Ids:
+    """Two elements as one number, modulo 2^64."""
+    return np.asarray(first, dtype=np.int64) * field.modulus + np.asarray(second, dtype=np.int64)
+
+
 Unscaled = tuple[ReceivedRows, NDArray[np.signedinteger]]
 
 
 class SingleShares(Attack[tuple[RecoveredRows, ...], MessageTruth]):
-    """A relay takes each share for the sender's row, scaled by the public weight of its point: right without masks."""
+    """A relay takes each share for the sender's row, scaled by the public weight of its point: right without masks.
+
+    Where silos forward messages the relay says what rows there are and not whose.
+    """
 
     @property
     def card(self) -> Card:
@@ -141,7 +195,7 @@ class SingleShares(Attack[tuple[RecoveredRows, ...], MessageTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> tuple[RecoveredRows, ...] | None:
         """Divides every share by the weight of the secret at the relay's point."""
-        found = [RecoveredRows(batch.step, batch.senders, rows) for batch, rows in _unscaled(view, public)]
+        found = [RecoveredRows(batch.step, _named(batch, view), rows) for batch, rows in _unscaled(view, public)]
         return tuple(found) or None
 
     def score(self, guess: tuple[RecoveredRows, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
@@ -172,12 +226,12 @@ class ShareDifferences(Attack[tuple[Differences, ...], MessageTruth]):
             return None
         field, found = PrimeField(public.modulus), []
         for batch, rows in _unscaled(view, public):
-            pairs = np.flatnonzero((batch.receivers[1:] == batch.receivers[:-1]) & (np.diff(batch.senders) != 0))
+            senders = _named(batch, view)
+            others = (senders[1:] != senders[:-1]) | (senders[1:] == UNNAMED)
+            pairs = np.flatnonzero((batch.receivers[1:] == batch.receivers[:-1]) & others)
             if len(pairs):
                 values = field.subtract(rows[pairs], rows[pairs + 1])
-                found.append(
-                    Differences(batch.step, batch.senders[pairs], batch.senders[pairs + 1], values, field.modulus)
-                )
+                found.append(Differences(batch.step, senders[pairs], senders[pairs + 1], values, field.modulus))
         return tuple(found) or None
 
     def score(self, guess: tuple[Differences, ...], truth: MessageTruth) -> tuple[Measurement, ...]:
@@ -186,15 +240,21 @@ class ShareDifferences(Attack[tuple[Differences, ...], MessageTruth]):
 
 
 def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
-    """Shares of devices that relays know, divided by the weight of the secret at the relay's point."""
+    """Shares of rows, divided by the weight of the secret at the relay's point."""
     if public.modulus is None or public.T is None:
         return
-    field, devices = PrimeField(public.modulus), view.parties.ids(Role.DEVICE)
+    field = PrimeField(public.modulus)
     for batch in view.messages(Phase.SHARES):
-        if not len(batch.senders) or not np.isin(batch.senders, devices).all():
-            continue  # silos forward the messages of devices that they do not name
         points = view.parties.index_of(batch.receivers, Role.RELAY) + 1
+        if not len(points) or points.min() <= public.T:
+            continue  # what the first T relays hold of a message are its masks
         known, place = np.unique(points, return_inverse=True)
         weights = lagrange_matrix(field, tuple(range(public.T + 1)), tuple(known.tolist()))[:, 0]
         factors = field.inverse(weights)[place]
         yield batch, field.multiply(batch["share"], factors[:, None])
+
+
+def _named(batch: ReceivedRows, view: View) -> Ids:
+    """Whose shares these are: silos forward the messages of devices that they do not name."""
+    of_devices = bool(np.isin(batch.senders, view.parties.ids(Role.DEVICE)).all())
+    return batch.senders if of_devices else np.full(len(batch.senders), UNNAMED)

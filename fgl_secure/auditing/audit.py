@@ -114,7 +114,13 @@ def examine(
             for attempt in found[subject.name]
             for figure in attempt.found
         ]
-    return _report(plan, results, records, exposures, command, chosen)
+    return _report(plan, results, records, exposures, chosen, _blind(found), command)
+
+
+def _blind(found: Mapping[str, list[Attempt]]) -> dict[str, set[str]]:
+    """By name of a run, the attacks that found nothing to read in it, nor in any exchange beside it."""
+    read = {name: {each.attack.card.name for each in all_ if each.found} for name, all_ in found.items()}
+    return {name: {each.attack.card.name for each in all_} - read[name] for name, all_ in found.items()}
 
 
 def chosen_attacks(names: Iterable[str] | str) -> tuple[Attack[Any, Any], ...]:
@@ -176,7 +182,7 @@ def _in_the_clear(plan: Plan, chosen: tuple[Attack[Any, Any], ...], found: Mappi
     Runs in the clear that are audited themselves are not run again.
     """
     clear, done = InTheClear(), set[str]()
-    at_work = {attempt.attack.card.name for each in found.values() for attempt in each}
+    at_work = {attempt.attack.card.name for each in found.values() for attempt in each if attempt.found}
     for subject in (each for one in plan.subjects for each in one.unprotected()):
         if subject.name in done:
             continue
@@ -310,8 +316,9 @@ def _report(
     results: Mapping[str, TrainingResult],
     records: list[Record],
     exposures: list[Exposure],
-    command: str,
     chosen: tuple[Attack[Any, Any], ...],
+    blind: Mapping[str, set[str]],
+    command: str,
 ) -> Report:
     main, tested = next(iter(results)), _tested(plan, records, chosen)
     at_work = {record.attack for record in records}
@@ -344,7 +351,10 @@ def _report(
             "protocols": {name: cost_figures(result) for name, result in results.items()},
         },
         matrix=matrix(
-            {subject.name: subject.claims for subject in plan.subjects}, records, {e.card.name: e.card for e in used}
+            {subject.name: subject.claims for subject in plan.subjects},
+            records,
+            {each.card.name: each.card for each in chosen},
+            blind,
         ),
         records=tuple(records),
         attacks={each.card.name: _about(each) for each in used},

@@ -34,7 +34,7 @@ class Attempt:
         protocol: the scheme of the run.
         what: was exchanged, in words.
         scenario: the kind of run.
-        found: the figures, with the priors that the attack's knowledge has by itself.
+        found: the figures, with the priors that the attack's knowledge has by itself; none if it found nothing to read.
         nulls: of each metric; those that are missing are `Null()`.
     """
 
@@ -58,7 +58,9 @@ def verdict_on(found: Measurement) -> Verdict:
 def attempts(
     chosen: Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, told: Progress | None = None
 ) -> Iterator[Attempt]:
-    """Every attack on every run that it reads, each beside an independent run of the same shape.
+    """Every attack on every run that it is for, each beside an independent run of the same shape.
+
+    One that finds nothing to read gives an attempt without figures.
 
     Args:
         chosen: the attacks.
@@ -73,14 +75,15 @@ def attempts(
         if run is None or other is None or run.scenario != other.scenario:
             raise AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
         for each in chosen:
-            if run.is_for(each):
-                begun.add(each.card.name)
-                if told is not None:
-                    told(len(begun), len(chosen))
-            guess = run.guess(each) if run.is_for(each) else None
-            if guess is not None:
-                nulls = _nulls(each, run, other)
-                yield Attempt(each, run.protocol, run.what, run.scenario, run.measure(each, guess), nulls)
+            if not run.is_for(each):
+                continue
+            begun.add(each.card.name)
+            if told is not None:
+                told(len(begun), len(chosen))
+            guess = run.guess(each)
+            found = () if guess is None else run.measure(each, guess)
+            nulls = {} if guess is None else _nulls(each, run, other)
+            yield Attempt(each, run.protocol, run.what, run.scenario, found, nulls)
 
 
 def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, Null]:

@@ -11,7 +11,7 @@ from fgl_secure.auditing.schema import Findings
 
 
 def render_junit(report: Findings) -> str:
-    """The promises as tests: a contradicted one fails, one that nothing tested or that is admitted is skipped.
+    """The promises as tests: a contradicted one fails, one that is admitted or not tested is skipped.
 
     What a scheme doesn't promise is no test.
     """
@@ -39,7 +39,7 @@ def _suite(suites: Element, scheme: str, cells: list[Cell]) -> None:
         if cell.state is State.CONTRADICTED:
             said = SubElement(case, "failure", message=_legal(f"contradicted by {', '.join(cell.attacks)}"))
             said.text = _legal("\n".join(cell.promises))
-        elif cell.state is not State.KEPT:
+        elif cell.state not in (State.KEPT, State.UNREAD):
             SubElement(case, "skipped", message=_legal(f"{picture.cell_text(cell)}: {picture.MEANING[cell.state]}"))
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fgl_secure.auditing.plain import Json, plain
@@ -24,6 +25,8 @@ class State(StrEnum):
     """The scheme says itself that it leaks this."""
     KEPT = "kept so far"
     """Some attack could have contradicted it, and did not."""
+    UNREAD = "nothing to read"
+    """Promised, and the attacks on it met no message that they could read."""
     UNTESTED = "not tested"
     """Promised, and no attack of this audit could have contradicted it."""
     NO_CLAIM = "no claim"
@@ -69,7 +72,10 @@ class Cell:
 
 
 def matrix(
-    claims: Mapping[str, Mapping[str, Claim]], records: Sequence[Record], cards: Mapping[str, Card]
+    claims: Mapping[str, Mapping[str, Claim]],
+    records: Sequence[Record],
+    cards: Mapping[str, Card],
+    blind: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[Cell, ...]:
     """The cells of an audit, secret by secret and scheme by scheme.
 
@@ -78,14 +84,18 @@ def matrix(
             what falls or is read under a variant counts for the run, and what is kept there does not.
         records: the findings.
         cards: of the attacks that ran, by name.
+        blind: by name of a run, the attacks that looked at it and found nothing to read.
     """
     by_run = {run: [r for r in records if r.protocol in own and r.attack in cards] for run, own in claims.items()}
     own = {run: variants[run] for run, variants in claims.items()}
     return tuple(
-        _cell(run, secret, role, claim, [r for r in by_run[run] if _is_about(cards[r.attack], secret, role)], cards)
+        _cell(
+            run, secret, role, claim,
+            [r for r in by_run[run] if _is_about(cards[r.attack], secret, role)], cards, blind.get(run, ()),
+        )
         for secret, role in _rows(own.values(), records, cards)
         for run, claim in own.items()
-    )
+    )  # fmt: skip
 
 
 def _is_about(card: Card, secret: Secret, role: Role) -> bool:
@@ -116,7 +126,15 @@ def _rows(
         yield from ((secret, role) for role in Role if (secret, role) in wanted)
 
 
-def _cell(run: str, secret: Secret, role: Role, claim: Claim, about: list[Record], cards: Mapping[str, Card]) -> Cell:
+def _cell(
+    run: str,
+    secret: Secret,
+    role: Role,
+    claim: Claim,
+    about: list[Record],
+    cards: Mapping[str, Card],
+    blind: Collection[str],
+) -> Cell:
     promised = [each for each in claim.guarantees if each.secret is secret and each.coalition.get(role, 0) > 0]
     admitted = [each for each in claim.leaks_by_design if each.secret is secret and each.role is role]
     against = [each for each in about if each.contradicts_claim]
@@ -127,7 +145,10 @@ def _cell(run: str, secret: Secret, role: Role, claim: Claim, about: list[Record
         if each.protocol == run and each.verdict.is_measured and each.controls_hold and each.could_tell
         and claim.borne_on(secret, cards[each.attack].coalition, cards[each.attack].circumstance)
     ]  # fmt: skip
+    looked = (card for name in blind if _is_about(card := cards[name], secret, role))
+    unread = any(claim.borne_on(secret, card.coalition, card.circumstance) for card in looked)
     state, shown = _judged(bool(promised), admitted, against, exposed, tested)
+    state = State.UNREAD if state is State.UNTESTED and unread else state
     best = max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.KEPT else None
     return Cell(
         scheme=run,

@@ -34,6 +34,7 @@ MEANING: Mapping[State, str] = MappingProxyType({
     State.CONTRADICTED: "an attack read what the scheme promises to hide",
     State.ADMITTED: "the scheme says that it leaks this; the figure is what was read",
     State.KEPT: "promised, and attacks that could have contradicted it did not",
+    State.UNREAD: "promised, and the attacks on it met no message that they could read",
     State.UNTESTED: "promised, and no attack here could have contradicted it",
     State.NO_CLAIM: "nothing is promised; the figure is what was read",
 })  # fmt: skip
@@ -69,7 +70,9 @@ class Row:
     @property
     def is_quiet(self) -> bool:
         """Whether no cell of it says more than what is promised."""
-        return all(each.state in (State.UNTESTED, State.NO_CLAIM) and each.value is None for each in self.cells)
+        return all(
+            each.state in (State.UNREAD, State.UNTESTED, State.NO_CLAIM) and each.value is None for each in self.cells
+        )
 
 
 def schemes(report: Findings) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ STYLES = {
     State.CONTRADICTED: "bold red",
     State.ADMITTED: "yellow",
     State.KEPT: "cyan",
+    State.UNREAD: "",
     State.UNTESTED: "dim",
     State.NO_CLAIM: "",
 }

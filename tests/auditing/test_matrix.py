@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fgl_secure.attacks.base import Card
-from fgl_secure.attacks.registry import attack
+from fgl_secure.attacks.registry import attack, attacks
 from fgl_secure.auditing import picture
 from fgl_secure.auditing.matrix import Cell, State, matrix
 from fgl_secure.auditing.records import Record, Verdict
@@ -76,6 +76,25 @@ def test_what_a_variant_keeps_tests_nothing() -> None:
     assert [(cell.scheme, cell.state) for cell in cells] == [("one", State.UNTESTED)]
 
 
+@pytest.mark.parametrize(
+    ("says", "records", "blind", "state"),
+    [
+        (claim(), (), ["shared-mask"], State.UNREAD),
+        (claim(), (), ["malicious-single-neighbour"], State.UNTESTED),
+        (claim(), (), ["message-counts-relay"], State.UNTESTED),
+        (claim(), (QUIETLY,), ["all-codes"], State.KEPT),
+        (claim(), (FELL,), ["all-codes"], State.CONTRADICTED),
+        (claim(leak=Circumstance.ANY), (), ["shared-mask"], State.ADMITTED),
+    ],
+)
+def test_attacks_that_meet_nothing(says: Claim, records: tuple[Record, ...], blind: list[str], state: State) -> None:
+    """What could have contradicted a promise and met no message says so, and less than an attack that read some."""
+    cards = {name: each.card for name, each in attacks().items()}
+    cells = matrix({"one": {"one": says}}, records, cards, {"one": blind})
+    (cell,) = (each for each in cells if (each.secret, each.role) == (Secret.EMBEDDING, Role.DEVICE))
+    assert cell.state is state
+
+
 def test_the_figure_is_the_one_that_exceeds_its_prior_most() -> None:
     """A high figure that guessing has as well says less than a lower one that guessing doesn't have."""
     high = replace(SHARED, metric="recall", value=0.99, ci95=Interval(0.98, 1.0), prior=0.93)
@@ -99,7 +118,7 @@ def test_a_real_audit_fills_it(demonstration: Report) -> None:
     assert len({len(cells) for cells in of.values()}) == 1
     assert states["secmp"][State.CONTRADICTED] == 4
     assert State.CONTRADICTED not in states["relay-coded"]
-    assert {State.KEPT, State.ADMITTED, State.UNTESTED} <= set(states["relay-coded"])
+    assert {State.KEPT, State.ADMITTED, State.UNREAD} <= set(states["relay-coded"])
     assert set(states["plaintext"]) == {State.NO_CLAIM}
     fell = {attack for cell in picture.fallen(demonstration) for attack in cell.attacks}
     assert fell == {record.attack for record in demonstration.records if record.contradicts_claim}

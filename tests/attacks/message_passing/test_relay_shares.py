@@ -5,21 +5,27 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.attacks.base import Attack
-from fgl_secure.attacks.message_passing.relays import Differences, ShareDifferences, SingleShares
+from fgl_secure.attacks.message_passing.relays import Differences, ShareDifferences, SingleShares, are_differences
 from fgl_secure.attacks.message_passing.truth import MessageTruth
-from fgl_secure.attacks.recovery import RecoveredRows
+from fgl_secure.attacks.recovery import UNNAMED, RecoveredRows
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import send_carelessly
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.runtime import Channel, Phase, Recording, Role
+from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
+from fgl_secure.protocols.topology import Ids
+from fgl_secure.runtime import Channel, Draws, Phase, Recording, Role, Step
 from fgl_secure.runtime.channel import Loss
 from fgl_secure.training.parties import hierarchy_of
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.recorded import Run, random_graph, record, whole_numbers
+from tests.protocols.relay_coded.twins import OneForAllSenders
 
 
 def careless(
@@ -94,9 +100,42 @@ def test_the_scheme_gives_them_nothing(each: Attack[Any, Any], T: int) -> None:
     assert [found.value for found in each.score(guess, run.truth)] == [0.0]
 
 
-@pytest.mark.parametrize("each", [SingleShares(), ShareDifferences()])
-def test_unnamed_senders_leave_nothing_to_say(each: Attack[Any, Any]) -> None:
-    """Where silos forward, a relay cannot say whose row a share would be."""
+class Unmasked(IdealCryptography):
+    """Masks of zero."""
+
+    def drawn_masks(self, draws: Draws, step: Step, senders: Ids, width: int) -> list[Elements]:
+        return [np.zeros_like(mask) for mask in super().drawn_masks(draws, step, senders, width)]
+
+
+@pytest.mark.parametrize(
+    ("each", "cryptography", "share"),
+    [
+        (SingleShares(), IdealCryptography, 0.0),
+        (ShareDifferences(), IdealCryptography, 0.0),
+        (SingleShares(), Unmasked, 1.0),
+        (ShareDifferences(), OneForAllSenders, 1.0),
+    ],
+)
+def test_rows_of_unnamed_senders(each: Attack[Any, Any], cryptography: type[IdealCryptography], share: float) -> None:
+    """Where silos forward, a relay says what rows there are: none under the scheme, all under its broken twins."""
     graph = random_graph(3, directed=False, pairs=30)
-    run = record(graph, RelayCoded(k_min=1, profile=Profile.HIDDEN), whole_numbers(graph.num_devices, 4, largest=9))
-    assert each.infer(run.transcript.views(Role.RELAY), run.public) is None
+    scheme = RelayCoded(k_min=1, max_degree=24, profile=Profile.HIDDEN, cryptography=cryptography)
+    run = record(graph, scheme, whole_numbers(graph.num_devices, 4, largest=9))
+    guess = each.infer(run.transcript.views(Role.RELAY), run.public)
+    assert guess is not None
+    assert all((getattr(one, "senders", getattr(one, "first", None)) == UNNAMED).all() for one in guess)
+    (found,) = each.score(guess, run.truth)
+    sending = len(np.unique(graph.edges[0])) / graph.num_devices  # one device has no neighbour, and sends covers alone
+    assert found.value == share * (sending if each.card.name == "single-shares" else 1)
+    assert found.n >= graph.num_devices
+
+
+@given(seed=st.integers(0, 2**32 - 1), width=st.integers(1, 5), rows=st.integers(1, 12))
+def test_differences_are_those_of_two_rows_or_rows(seed: int, width: int, rows: int) -> None:
+    """Every difference is found, by a count of all pairs, and nothing that is none."""
+    field, rng = PrimeField(2**31 - 1), np.random.default_rng(seed)
+    known = rng.integers(0, 3, (rows, width))
+    values = rng.integers(-2, 3, (20, width)) % field.modulus
+    among = np.concatenate([known, np.zeros((1, width), dtype=np.int64)])
+    every = {tuple(((a - b) % field.modulus).tolist()) for a in among for b in among}
+    assert are_differences(values, known, field).tolist() == [tuple(one.tolist()) in every for one in values]
