@@ -109,7 +109,7 @@ def test_silos_bear_supernodes_that_are_late_or_restarted_and_name_one_that_is_g
     assert re.search(r"in which sum of server in round \d+ is due; silent: \[2\];", done.stdout), done.stdout
     over = re.search(r"STOPPED: (\d+) of 60 rounds are over, as in one process", done.stdout)
     assert over is not None, done.stdout
-    assert int(over[1]) >= 2, done.stdout
+    assert int(over[1]) >= 1, done.stdout
 
 
 def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
