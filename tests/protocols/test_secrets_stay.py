@@ -76,7 +76,9 @@ def secrets(transcript: Transcript) -> Iterator[tuple[str, bytes]]:
         if batch.kind is not Private.COINS or batch.name in SENT or batch.values.dtype.kind not in "iu":
             continue
         values = batch.values
-        whole = values.astype(np.uint8) if values.size and int(values.max()) < 256 else values
+        if not values.size:
+            continue
+        whole = values.astype(np.uint8) if int(values.max()) < 256 else values
         for row in whole.reshape(len(values), -1):
             data = row.tobytes()
             if len(data) >= PART and len(set(data)) > 4:  # no small elements
