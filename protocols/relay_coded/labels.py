@@ -24,7 +24,7 @@ from fgl_secure.runtime import Step
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-_END = struct.Struct(">IB")
+_PLACE = struct.Struct(">I")
 
 
 class Labels:
@@ -44,15 +44,18 @@ class Labels:
         owners = plan.way.group_owner[out.groups]
         abroad = np.flatnonzero(owners != out.senders)
         there = keys.find(out.senders[abroad], owners[abroad])
-        self._words, self._to_first = np.zeros((len(out), 2), dtype=np.int64), np.zeros(len(out), dtype=np.bool_)
-        self._words[abroad], self._to_first[abroad] = keys.words[there], ~keys.first[there]
+        self._words = np.zeros((len(out), 2), dtype=np.int64)
+        self._words[abroad] = _towards(keys.words[there], ~keys.first[there])
         awaited = (plan.handed, plan.handed_on)
         back = np.concatenate([keys.find(told.owners, told.senders) for told in awaited])
-        self._awaited, self._for_first = keys.words[back], keys.first[back]
+        self._awaited = _towards(keys.words[back], keys.first[back])
         groups = np.concatenate([*(told.groups for told in awaited), out.groups[own]])
         if (np.bincount(groups, minlength=len(plan.way.group_owner))[plan.groups] != each).any():
             raise InputError(f"sums must be over {each} messages each where no tags are told; at least one is not")
         self._own, self._order, self._each = own, np.argsort(groups, kind="stable"), each
+        self._starts = np.arange(len(plan.groups))[:, None] * each
+        self._kept: dict[int, Ids] = {}  # asked for twice, when sums are named and when they are opened
+        self._kept_of: tuple[Step, Ids] | None = None
 
     def sent(self, step: Step, place: int, fresh: Ids) -> Ids:
         """What hosted senders call their messages at one relay: int64 [m, 2].
@@ -64,21 +67,24 @@ class Labels:
         """
         words = self._words.copy()
         words[self._own] = fresh
-        return _named(words, self._to_first, step, place)
+        return _named(words, step, place)
 
     def awaited(self, step: Step, place: int, fresh: Ids) -> Ids:
         """The labels under which hosted groups have messages at one relay: int64 [h, each, 2], ascending in each."""
-        words = np.concatenate([self._awaited, fresh])[self._order]
-        for_first = np.concatenate([self._for_first, np.zeros(len(fresh), dtype=np.bool_)])[self._order]
-        found = _named(words, for_first, step, place).reshape(-1, self._each, 2)
-        return np.take_along_axis(found, np.argsort(found[:, :, :1], axis=1), axis=1)
+        if self._kept_of is None or self._kept_of[0] != step or self._kept_of[1] is not fresh:
+            self._kept_of, self._kept = (step, fresh), {}
+        if place not in self._kept:
+            found = _named(np.concatenate([self._awaited, fresh])[self._order], step, place)
+            ascending = np.argsort(found[:, 0].reshape(-1, self._each), axis=1) + self._starts
+            self._kept[place] = found[ascending]
+        return self._kept[place]
 
 
-def _named(words: Ids, to_first: Flags, step: Step, place: int) -> Ids:
-    """Labels of messages to the first of two ends, and to the other one: int64 [m, 2]."""
-    out = np.empty_like(words)
-    for end in (False, True):
-        name = sha256(b"fgl-secure relay-coded label" + step_bytes(step) + _END.pack(place, end)).digest()
-        which = to_first == end
-        out[which] = one_way(words[which], name)
-    return out
+def _towards(words: Ids, to_first: Flags) -> Ids:
+    """The words of messages to the first of two ends, and to the other one: they differ in a bit."""
+    return words ^ np.stack([np.zeros_like(to_first), to_first], axis=1)
+
+
+def _named(words: Ids, step: Step, place: int) -> Ids:
+    """The labels of a step at one relay: int64 [m, 2]."""
+    return one_way(words, sha256(b"fgl-secure relay-coded label" + step_bytes(step) + _PLACE.pack(place)).digest())
