@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, Segments
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
+from fgl_secure.protocols.link_keys import LinkKeys
 from fgl_secure.runtime import Direction, Directory, Role
 
 Flags = NDArray[np.bool_]
@@ -212,7 +213,7 @@ class Circuits:
         hops: most devices between two ends, as the rules have it.
     """
 
-    table: Ids = field(default_factory=lambda: np.empty((0, 5), dtype=np.int64))
+    table: Ids = field(default_factory=lambda: np.empty((0, 5), dtype=np.int64), repr=False)
     hops: int = 0
     _places: PairIndex = field(init=False, repr=False)
 
@@ -261,6 +262,7 @@ class Topology:
         helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
         circuits: ways between owners of rows and of groups that don't know each other.
         others: int64 [k], identifiers of custodians whom the grouping, of one process's parties, lacks.
+        keys: of devices and partners who have agreed on some; secret, unlike the rest.
     """
 
     name: str
@@ -271,6 +273,7 @@ class Topology:
     helpers: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     circuits: Circuits = field(default_factory=Circuits)
     others: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    keys: LinkKeys | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.name not in TOPOLOGIES:

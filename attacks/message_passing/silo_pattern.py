@@ -1,9 +1,9 @@
 """Which silos have a device's neighbours: what relays can count where devices are unnamed and silos forward for them.
 
-A relay sees from which silo each message under a tag came. Where silos forward what their own devices send, and nothing
-else, the counts of other silos under a tag are the numbers of the target's neighbours there, however many messages
-without meaning the target adds, as those come from its own silo. The same pattern comes back in every round and links a
-device's tags to each other.
+A relay sees from which silo each message under a tag came; where messages have labels, one fetch names those of a sum.
+Where silos forward what their own devices send, and nothing else, the counts of other silos under a tag are the numbers
+of the target's neighbours there, however many messages without meaning the target adds, as those come from its own
+silo. The same pattern comes back in every round and links a device's tags to each other.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
 from fgl_secure.attacks.message_passing.knowledge import OWN_SILOS, TRAINING
+from fgl_secure.attacks.message_passing.labels import by_fetch
 from fgl_secure.attacks.message_passing.truth import MessageTruth
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
@@ -97,7 +98,8 @@ def _counted(batches: list[ReceivedRows], relay: int, view: View) -> Patterns:
     ids = view.parties.ids(Role.SILO)
     mine = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
     silos = np.concatenate([view.parties.index_of(batch.senders[here], Role.SILO) for batch, here in mine])
-    tags, of_each = np.unique(np.concatenate([batch["tag"][here] for batch, here in mine]), axis=0, return_inverse=True)
+    words = [by_fetch(np.asarray(batch["tag"])[here], view, relay, batch.step) for batch, here in mine]
+    tags, of_each = np.unique(np.concatenate(words), axis=0, return_inverse=True)
     counts = np.zeros((len(tags), len(ids)), dtype=np.int64)
     np.add.at(counts, (of_each.ravel(), silos), 1)
     return Patterns(tags, counts)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Truth
+from fgl_secure.attacks.message_passing.labels import LABELS
 from fgl_secure.attacks.truth import sent_rows
 from fgl_secure.graph import FederatedGraph, within_silos
 from fgl_secure.runtime import Directory, Phase, Role, Step, Transcript
@@ -28,7 +29,7 @@ class MessageTruth(Truth):
         embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
         labels: int64 [n], the label of each device.
         rows: for each layer, [n, d], the row by which each device multiplied the weights.
-        tags: int64 [k, 3], a device, and a tag that it gave its neighbours.
+        tags: int64 [k, 3], a device, and a tag that it gave its neighbours, or what stands for one at a relay.
     """
 
     parties: Directory
@@ -64,6 +65,11 @@ class MessageTruth(Truth):
 
 def _tags(transcript: Transcript) -> Ids:
     """The tags of the first step, each from the device whose it is: others hand it on under a ticket."""
+    labels = [b for b in transcript.private if b.name == LABELS]
+    if labels:
+        owners, words = transcript.parties.index_of(labels[0].owners, Role.DEVICE), labels[0].values
+        relays = words.shape[1]
+        return np.column_stack([np.repeat(owners, relays), words.reshape(-1, 2)])
     batches = [b for b in transcript.messages if b.phase is Phase.TAGS and b.fields is not None]
     first = [b for b in batches if b.step == batches[0].step and "ticket" not in b.fields]  # type: ignore[operator]
     if not first:

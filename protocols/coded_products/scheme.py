@@ -85,7 +85,7 @@ class CodedProducts(RelayCoded):
 
         What relays may know of the graph is no matter of sums for silos.
         """
-        graph = ("profile", "max_degree", "small_groups")
+        graph = ("profile", "max_degree", "small_groups", "tags")
         known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded) if each.name not in graph}
         return cls(**{**known, "R": max(scheme.R, cls.relays_for(scheme.T))})
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.protocols.link_keys import LinkKeys
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
@@ -28,10 +29,12 @@ class Partners:
         grouping: the messages between partners, both ways, sorted by receiver, then sender; also those that go into no
             sum, as they are over too few.
         circuits: how tags pass between partners that don't know each other.
+        keys: what both ends of each pair know of what they said.
     """
 
     grouping: AgreedGrouping
     circuits: Circuits
+    keys: LinkKeys
 
 
 def agree(
@@ -84,7 +87,7 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
         ends.row_owner, ends.group_owner, source, target, ends.row_custodian, ends.group_custodian,
         forward[order], backward[order],
     )  # fmt: skip
-    return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach))
+    return Partners(agreed, Circuits(_ways(machine, table), machine.rules.reach), _keys(machine, table))
 
 
 def _enough(ends: Ids, counted: Flags, machine: PartnerDevices) -> Flags:
@@ -132,6 +135,25 @@ class _Table:
         back = np.where(back >= 0, shift[back], NOBODY)[whole]
         heard = tallies.heard[kept][whole]
         return cls(owners[whole], others[whole], tickets[whole], far[whole], back, heard)
+
+
+def _keys(machine: PartnerDevices, table: _Table) -> LinkKeys:
+    """Of neighbours the numbers that they gave their link; of others the number of their way, and their names.
+
+    One number alone would do against those who saw none. Those between two ends have seen all: they hand tags on, too.
+    """
+    near, far = np.flatnonzero(~table.far), np.flatnonzero(table.far)
+    words, first = np.empty((len(table.owners), 2), dtype=np.int64), np.empty(len(table.owners), dtype=np.bool_)
+    place = machine.links.at(table.owners[near], table.others[near])
+    first[near] = table.owners[near] < table.others[near]
+    numbers = np.stack([machine.links.own[place], machine.links.heard[place]], axis=1)
+    words[near] = np.where(first[near, None], numbers, numbers[:, ::-1])
+    ends = zip(table.owners[far].tolist(), table.tickets[far].tolist(), strict=True)
+    ways = [machine.requests.ways[end] for end in ends]
+    first[far] = [way.back == NOBODY for way in ways]
+    theirs = np.array([way.name for way in ways], dtype=np.int64)
+    words[far] = np.stack([table.tickets[far], machine.called(table.owners[far]) ^ theirs], axis=1)
+    return LinkKeys(table.owners, table.others, words, first)
 
 
 def _pairs(one: Ids, other: Ids) -> Ids:

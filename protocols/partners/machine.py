@@ -125,10 +125,11 @@ class PartnerDevices(Machine):
         links = self.links
         links.own = self._draws.draw("link numbers", links.owners, _COINS, (), SETUP)
         self._names = self._draws.draw("names", self.parties, _COINS, (), SETUP)
-        names = self._called(links.owners)
+        names = self.called(links.owners)
         return self._say(Phase.PARTNERS, links.owners, links.others, {NUMBER: links.own, NAME: names})
 
-    def _called(self, devices: Ids) -> Ids:
+    def called(self, devices: Ids) -> Ids:
+        """What hosted devices call themselves: int64 [k]."""
         return self._names[np.searchsorted(self.parties, devices)]
 
     def _wished(self) -> Iterable[Messages]:
@@ -140,11 +141,11 @@ class PartnerDevices(Machine):
     def _requested(self, *, new: bool) -> Iterable[Messages]:
         waiting = self.requests.waiting
         coins = self._draws.draw("passing on", waiting, _COINS, ())
-        on, back = self.requests.deal(self._called(waiting), coins)
+        on, back = self.requests.deal(self.called(waiting), coins)
         if new:
             self.requests.give_up()
             asking = self.requests.asking
-            names = self._called(asking)
+            names = self.called(asking)
             tickets, coins = (self._draws.draw(name, asking, _COINS, ()) for name in ("tickets", "first hops"))
             on = [*on, *self.requests.ask(asking, names, tickets, coins)]
         asks = _columns([[a.sender, a.receiver, a.name, a.ticket, a.left] for a in on], 5)

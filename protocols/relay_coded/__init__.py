@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.relay_coded.scheme import LARGEST_GRADIENT, LARGEST_T, MOST_RELAYS, Profile, RelayCoded, Roles
+from fgl_secure.protocols.relay_coded.scheme import (
+    LARGEST_GRADIENT,
+    LARGEST_T,
+    MOST_RELAYS,
+    Profile,
+    RelayCoded,
+    Roles,
+    Tagging,
+)
 
-__all__ = ["LARGEST_GRADIENT", "LARGEST_T", "MOST_RELAYS", "Profile", "RelayCoded", "Roles"]
+__all__ = ["LARGEST_GRADIENT", "LARGEST_T", "MOST_RELAYS", "Profile", "RelayCoded", "Roles", "Tagging"]

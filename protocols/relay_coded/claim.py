@@ -10,7 +10,7 @@ _MANY = 2**31
 """As many parties of a role as there are: every promise but the count of relays holds against all of them together."""
 
 
-def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool) -> Claim:
+def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool, untold: bool = False) -> Claim:
     """The claim of a profile.
 
     Args:
@@ -18,11 +18,12 @@ def claim_of(T: int, k_min: int, keys: KeyAgreement, *, anonymous: bool) -> Clai
         k_min: least messages of a sum that is computed.
         keys: how they are agreed on.
         anonymous: whether silos forward messages and everybody sends equally many.
+        untold: whether no device tells another one tags.
     """
     return Claim(
-        _guarantees(T, k_min, anonymous=anonymous),
+        _guarantees(T, k_min, anonymous=anonymous, untold=untold),
         _leaks(k_min, anonymous=anonymous),
-        _assumptions(keys, anonymous=anonymous),
+        _assumptions(keys, anonymous=anonymous, untold=untold),
     )
 
 
@@ -46,7 +47,7 @@ _LEAKS_OF_PARTNERS = (
 """Of what devices tell each other before the first sum; see `partners`."""
 
 
-def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]:
+def _guarantees(T: int, k_min: int, *, anonymous: bool, untold: bool) -> tuple[Guarantee, ...]:
     everybody = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
     promises = [
         Guarantee(
@@ -98,8 +99,8 @@ def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]
             for secret, what in (
                 (
                     Secret.CROSS_EDGE,
-                    "relays see D messages under every tag, whatever the graph, each from a silo that was drawn, "
-                    "and no sender",
+                    f"relays see D messages {'of every sum' if untold else 'under every tag'}, whatever the graph, "
+                    "each from a silo that was drawn, and no sender",
                 ),
                 (Secret.DEGREE, "everybody sends D messages in a pass and gets D, whatever its neighbours"),
             )
@@ -152,12 +153,21 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
     return (*at_target, *at_relay)
 
 
-def _assumptions(keys: KeyAgreement, *, anonymous: bool) -> tuple[str, ...]:
+_WATCHED = "channels are confidential and authenticated; who watches the network "
+_TOLD = _WATCHED + "between devices sees who talks to whom"
+_UNTOLD = (
+    _WATCHED
+    + "sees who are neighbours while devices agree on partners, once before the first sum, and in sums nothing "
+    "that depends on the graph: devices talk to their silos alone, all of them equally often"
+)
+
+
+def _assumptions(keys: KeyAgreement, *, anonymous: bool, untold: bool) -> tuple[str, ...]:
     return (
         "parties are semi-honest; relays may fail, and fewer than half of those beyond T + 1 may lie in what they sum",
         "relays belong to different organisations, none of them a silo of the federation, and their keys are authentic",
         f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement",
-        "channels are confidential and authenticated; who watches the network between devices sees who talks to whom",
+        _UNTOLD if untold else _TOLD,
         *(
             (
                 "silos hand on what they are given to silos that they draw, in random order; whoever sends to a target "

@@ -22,6 +22,7 @@ from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography
+from fgl_secure.protocols.relay_coded.labels import Labels
 from fgl_secure.protocols.relay_coded.plan import COVER, Parameters, Plan
 from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
@@ -79,6 +80,7 @@ class Devices(BoundMachine):
         self._alone, self._relays = alone, terms.topology.helpers
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._shuffles: dict[Direction, Ids | None] = {}
+        self._labels: dict[Direction, Labels] = {}
         self._plans = self._planned()
         self._forwarding = forwarding
         senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
@@ -96,8 +98,7 @@ class Devices(BoundMachine):
         self._drawn: dict[str, Array] = {}
         self._numbers: Ids = np.empty(0, dtype=np.int64)
         self._order: Ids = np.empty(0, dtype=np.int64)
-        self._asked: Ids = np.empty((0, 2), dtype=np.int64)
-        self._askers: Ids = np.empty(0, dtype=np.int64)
+        self._asked: list[Ids] = []
         self._answers: list[Answers] = []
         self._sums: Array | None = None
         self._silent = self._passes = 0
@@ -125,6 +126,11 @@ class Devices(BoundMachine):
         return self._scheme.padding_of(way, self._topology.name)
 
     @property
+    def _askers(self) -> Ids:
+        """Whose sums are asked for, in that order: int64 [h]."""
+        return self._plan.owners[self._order]
+
+    @property
     def _plan(self) -> Plan:
         return self._plans[self.now.direction]
 
@@ -132,6 +138,7 @@ class Devices(BoundMachine):
         """See `SumMachine.begin`."""
         plan, field = self._plans[step.direction], self._scheme.field
         self._check_new(step)
+        self._labels_of(step.direction)
         if len(plan.rows) and (rows is None or rows.ndim != 2 or len(rows) != len(plan.rows)):
             raise InputError(f"rows must be [{len(plan.rows)}, d]; found {None if rows is None else list(rows.shape)}")
         if int(plan.out.slots.max(initial=0)) >= self._scheme.most_slots:
@@ -193,9 +200,16 @@ class Devices(BoundMachine):
             for sender in self._agreement.left_out.tolist():
                 self.remark(self.now, sender, "it did not agree on keys with every relay: what it sends is left out")
         plan, step = self._plan, self.now
+        if self._labels_of(step.direction) is not None:
+            self._openings = self._crypto.openings(self._draws, step, plan.out.senders[plan.own])
+            self._order = np.argsort(self._crypto.numbers(self._draws, step, plan.owners))
+            self._told, self._asked = np.ones(len(plan.out), dtype=np.bool_), self._names_asked()
+            self._note_labels()
+            return self._send()
         self._openings = self._crypto.openings(self._draws, step, plan.owners)
         own = self._crypto.tags.of(self._openings, len(self._relays))
-        self._ask_in_order(own)
+        self._order = np.argsort(own[:, 0])  # which tells nothing
+        self._asked = self._names_asked()
         tags = self._by_group(own)
         self._tags, self._told = np.zeros((len(plan.out), 2), dtype=np.int64), np.zeros(len(plan.out), dtype=np.bool_)
         self._tags[plan.own], self._told[plan.own] = tags[plan.out.groups[plan.own]], True
@@ -216,10 +230,53 @@ class Devices(BoundMachine):
         fields: dict[str, Array] = {wire.TAG: tags, wire.TICKET: tickets}
         return self._wire.say(Phase.TAGS, self.now, ends, wire.TAG_BYTES + wire.TICKET_BYTES, fields)
 
-    def _ask_in_order(self, tags: Ids) -> None:
-        """Sums are asked for in the order of their tags, which tells nothing."""
-        self._order = np.argsort(tags[:, 0])
-        self._asked, self._askers = tags[self._order], self._plan.owners[self._order]
+    def _labels_of(self, direction: Direction) -> Labels | None:
+        """What messages are called in a pass; None where tags are told.
+
+        Raises:
+            InputError: partners have no keys.
+        """
+        topology, plan = self._topology, self._plans[direction]
+        if not self._scheme.labelled(topology.name):
+            return None
+        if direction not in self._labels:
+            if topology.keys is None:
+                raise InputError(
+                    "tags=sealed needs devices that have agreed on partners; found sums over all neighbours"
+                )
+            each = self._padding(plan.way)
+            self._labels[direction] = Labels(plan, topology.keys, 0 if each is None else each)
+        return self._labels[direction]
+
+    def _names_asked(self) -> list[Ids]:
+        """What sums are called at each relay, in the order in which they are asked for: int64 [h, 2].
+
+        That is the tag of each, or the first of its labels there.
+        """
+        labels, relays = self._labels_of(self.now.direction), len(self._relays)
+        if labels is None:
+            return [self._crypto.tags.of(self._openings, relays)[self._order]] * relays
+        return [labels.awaited(self.now, place, self._openings)[self._order, 0] for place in range(relays)]
+
+    def _note_labels(self) -> None:
+        """Notes what the owners of sums know: whose each is that a relay is asked for."""
+        asked = np.stack(self._asked, axis=1)
+        everywhere = np.broadcast_to(asked, (*self._draws.batch_shape, *asked.shape))
+        self._draws.note_learnt("labels of sums", self._askers, everywhere, self.now)
+
+    def _shown(self, which: Ids) -> Iterator[Ids]:
+        """What opens some sums at each relay, in the order in which they are asked for: int64 [k, ..., 2]."""
+        labels, relays = self._labels_of(self.now.direction), len(self._relays)
+        if labels is None:
+            yield from self._crypto.tags.proofs(self._openings[which], relays)
+            return
+        for place in range(relays):
+            yield labels.awaited(self.now, place, self._openings)[which]
+
+    def _called(self, place: int) -> Ids:
+        """What the messages are called at one relay: int64 [m, 2], tags or labels."""
+        labels = self._labels_of(self.now.direction)
+        return self._tags if labels is None else labels.sent(self.now, place, self._openings)
 
     def _by_group(self, of_hosted: Ids) -> Ids:
         """What hosted owners know of their groups, by the group's number."""
@@ -304,7 +361,7 @@ class Devices(BoundMachine):
     def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
         """What one relay is sent."""
         plan, step, scheme = self._plan, self.now, self._scheme
-        header: dict[str, Array] = {wire.TAG: self._tags[sent], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
+        header: dict[str, Array] = {wire.TAG: self._called(j)[sent], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
         body: dict[str, Array] = {wire.SHARE: share}
         if j < self._crypto.expanded:
             header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
@@ -344,13 +401,9 @@ class Devices(BoundMachine):
         which = np.flatnonzero((owners != custodians) == proxied)
         if not len(which):
             return
-        openings = self._openings[self._order]
-        if len(which) < len(openings):
-            openings, owners, custodians = openings[which], owners[which], custodians[which]
-        relays = len(self._relays)
-        size = self._wire.fetch_bytes(relays)
-        for relay, shown in zip(self._relays.tolist(), self._crypto.tags.proofs(openings, relays), strict=True):
-            to = np.full(len(which), relay)
+        owners, custodians = owners[which], custodians[which]
+        for relay, shown in zip(self._relays.tolist(), self._shown(self._order[which]), strict=True):
+            to, size = np.full(len(which), relay), self._wire.fetch_bytes(shown.shape[-2])
             fields: dict[str, Array] = {wire.OPENING: shown}
             if proxied:
                 fields |= {wire.RELAY: to.astype(np.uint32)}
@@ -412,26 +465,32 @@ class Devices(BoundMachine):
         if self._due is not _Due.ANSWERS:
             raise StaleMessageError("answers must be for sums that are waited for; at least one is not")
         tags = self._wire.read(messages, wire.TAG, "<i8", 2)
-        own, owners = self._asked, self._askers
-        place: Ids | None = None
-        if not np.array_equal(tags, own):
-            place = wire.found_among(tags[:, 0], own[:, 0])
-            right = (place >= 0) & (own[place] == tags).all(axis=1)
-            if not (right & (owners[place] == messages.receivers)).all():
-                raise MalformedMessageError("answers must be under tags of sums that are asked for; one is not")
-        elif not np.array_equal(owners, messages.receivers):
-            raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
         if not np.isin(messages.senders, self._relays).all():
             raise MalformedMessageError("answers must be from relays; at least one is not")
+        given = []
+        for asked, answers in zip(self._asked, self._answers, strict=True):
+            rows = np.flatnonzero(messages.senders == answers.relay)
+            if len(rows):
+                given.append((answers, rows, self._places(tags[rows], messages.receivers[rows], asked)))
         found = self._said(messages)
-        for answers in self._answers:
-            from_it = messages.senders == answers.relay
-            if from_it.all():
-                self._put(answers, messages.phase, found, place)
-            elif from_it.any():
-                rows = np.flatnonzero(from_it)
-                part = np.take(found, rows, axis=0 if messages.phase is Phase.COUNTS else -2)
-                self._put(answers, messages.phase, part, rows if place is None else place[rows])
+        for answers, rows, place in given:
+            whole = len(rows) == len(messages)
+            part = found if whole else np.take(found, rows, axis=0 if messages.phase is Phase.COUNTS else -2)
+            self._put(answers, messages.phase, part, place)
+
+    def _places(self, tags: Ids, receivers: Ids, asked: Ids) -> Ids | None:
+        """Where answers of one relay stand in the order in which sums were asked for; None for all, in that order."""
+        owners = self._askers
+        if np.array_equal(tags, asked):
+            if not np.array_equal(owners, receivers):
+                raise MalformedMessageError("answers must be for the owners of their tags; at least one is not")
+            return None
+        order = np.argsort(asked[:, 0])
+        at = wire.found_among(tags[:, 0], asked[order, 0])
+        place = order[at]
+        if not ((at >= 0) & (asked[place] == tags).all(axis=1) & (owners[place] == receivers)).all():
+            raise MalformedMessageError("answers must be under tags of sums that are asked for; one is not")
+        return place
 
     def _said(self, messages: Messages) -> Array:
         """Counts int64 [m] or sums [*batch, m, d] of answers."""
@@ -482,6 +541,7 @@ class Devices(BoundMachine):
             "tags": self._tags,
             "told": self._told,
             "numbers": self._numbers,
+            "order": self._order,
             "silent": np.array([self._silent, self._passes], dtype=np.int64),
         }
         arrays |= {f"agreement/{name}": value for name, value in self._agreement.state().items()}
@@ -503,9 +563,10 @@ class Devices(BoundMachine):
         self._silent, self._passes = arrays["silent"].tolist()
         self._drawn = within("drawn", arrays)
         self._plans = self._planned({d: arrays.get(f"shuffle{n}") for n, d in enumerate(_DIRECTIONS)})
-        if len(self._openings):
-            self._ask_in_order(self._crypto.tags.of(self._openings, len(self._relays)))
+        self._labels, self._order = {}, arrays["order"]
         waiting = self._due is _Due.ANSWERS
+        if waiting or self._due in (_Due.PASSING, _Due.SHARES):
+            self._asked = self._names_asked()
         self._answers = [Answers(int(relay), len(self._plan.groups)) for relay in self._relays] if waiting else []
         for j, each in enumerate(self._answers):
             each.restore(within(f"answers{j}", arrays))

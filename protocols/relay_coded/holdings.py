@@ -64,14 +64,17 @@ class Held:
         shares = None if self.shares is None else np.take(self.shares, places, axis=-2)
         return Held(self.names[places], self.tags[places], numbers, self.attempts[places], seeds, shares, self.width)
 
-    def digest(self) -> Ids:
+    def digest(self, *, tags: bool = True) -> Ids:
         """SHA-256 over names and headers, int64 [4]: relays that hold the same say the same.
 
         Seeds and shares differ between relays and stay out.
+
+        Args:
+            tags: whether messages have the same tags at all relays; labels differ, and are told nobody.
         """
         if self._digest is None:
             hashed = hashlib.sha256()
-            for part in (self.names, self.tags, self.numbers, self.attempts):
+            for part in (self.names, *([self.tags] if tags else []), self.numbers, self.attempts):
                 hashed.update(np.ascontiguousarray(part).data)
             self._digest = np.frombuffer(hashed.digest(), dtype=np.int64)
         return self._digest

@@ -27,6 +27,7 @@ class Parameters:
         padding: messages that everybody sends where they are; None takes the most that anybody has to send.
         resends: how often a relay asks a sender again for what another relay holds.
         most_slots: messages of one sender in one step that headers can name.
+        untold: whether nobody tells tags to those who send to devices.
     """
 
     field: PrimeField
@@ -37,6 +38,7 @@ class Parameters:
     padding: int | None
     resends: int
     most_slots: int
+    untold: bool = False
 
     def padding_of(self, way: Grouping, name: str) -> int | None:
         """How many messages everybody sends and has under its tag; None where counts are shown.
@@ -48,6 +50,10 @@ class Parameters:
         if not self.anonymous or name == MEMBERS:
             return None
         return int(np.bincount(way.target, minlength=1).max()) if self.padding is None else self.padding
+
+    def labelled(self, name: str) -> bool:
+        """Whether messages of a topology are under labels that both ends work out, and not under a tag that is told."""
+        return self.untold and name != MEMBERS
 
     def least(self, way: Grouping, name: str) -> int:
         """Least messages under a tag for which a relay answers, so that k_min of those that count are among them.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ Ids = NDArray[np.int64]
 DIGEST_WORDS = 4
 DIGEST_BYTES = 32
 AGREED_ROWS = "rows"
-ROSTER_AXES, ROSTER_COLUMNS = 3, (3, 4)
-"""Of names and headers: [m, held, name and tag, and a number where senders are unnamed]."""
+ROSTER_AXES, ROSTER_COLUMNS, LABELLED_COLUMNS = 3, (3, 4), (2,)
+"""Of names and headers: [m, held, name and tag, and a number where senders are unnamed]; no labels in place of tags."""
 
 _CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
 
@@ -55,6 +56,7 @@ class Relays(BoundMachine):
             Direction.FORWARD: scheme.least(grouping, topology.name),
             Direction.BACKWARD: scheme.least(grouping.reversed(), topology.name),
         }
+        self._labelled = scheme.labelled(topology.name)
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
         self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
         self._clear()
@@ -112,7 +114,12 @@ class Relays(BoundMachine):
                 raise MalformedMessageError("rosters must be from other relays; at least one is not")
             self._check_roster(messages)
         else:
-            self._wire.read(messages, wire.OPENING, "<i8", len(self._everybody), 2)
+            self._wire.read(messages, wire.OPENING, "<i8", self._opening_rows, 2)
+
+    @property
+    def _opening_rows(self) -> int:
+        """How many rows open a sum: one for each relay, or the labels of all of its messages."""
+        return self._least[self.now.direction] if self._labelled else len(self._everybody)
 
     def _check_roster(self, messages: Messages) -> None:
         if messages.fields.keys() not in ({PAYLOAD}, {wire.AGREED}, {AGREED_ROWS}):
@@ -121,7 +128,7 @@ class Relays(BoundMachine):
             self._wire.read(messages, next(iter(messages.fields)), "<i8", DIGEST_WORDS)
             return
         whole = messages[AGREED_ROWS][(0,) * self._wire.axes]
-        if whole.dtype.str != "<i8" or whole.ndim != ROSTER_AXES or whole.shape[2] not in ROSTER_COLUMNS:
+        if whole.dtype.str != "<i8" or whole.ndim != ROSTER_AXES or whole.shape[2] not in self._roster_columns:
             raise MalformedMessageError("rosters must hold names and headers; at least one does not")
         if not (whole[:, 1:, 0] > whole[:, :-1, 0]).all():
             raise MalformedMessageError("rosters must be in the order of names, each once; at least one is not")
@@ -150,7 +157,7 @@ class Relays(BoundMachine):
                 relay.held = self._gathered(relay)
                 if len(relay.held):
                     relay.at = At.DIGESTS
-                    yield from self._tell(relay, PAYLOAD, relay.held.digest())
+                    yield from self._tell(relay, PAYLOAD, self._digest_of(relay.held))
             elif relay.fetches and not relay.told:  # nobody has sent anything
                 relay.held, relay.at = self._gathered(relay), At.AGREED
         elif relay.at is At.DIGESTS:
@@ -200,7 +207,7 @@ class Relays(BoundMachine):
                 self._noted.add(other)
                 self._remark(other, "the relay is not heard of and is left out of this step")
         assert relay.held is not None, "it has told its digest"
-        if all(np.array_equal(digest, relay.held.digest()) for digest in said.values()):
+        if all(np.array_equal(digest, self._digest_of(relay.held)) for digest in said.values()):
             relay.at = At.AGREED
             return
         yield from self._tell_names(relay)
@@ -219,9 +226,7 @@ class Relays(BoundMachine):
         held, others = relay.held, relay.live[relay.live != relay.party]
         assert held is not None, "it has told its digest"
         relay.at = At.NAMES
-        whole = np.concatenate([held.names[:, None], held.tags], axis=1)
-        if len(held.numbers):
-            whole = np.concatenate([whole, held.numbers[:, None]], axis=1)
+        whole = np.column_stack([held.names, self._header_of(held)])
         fields = {AGREED_ROWS: np.broadcast_to(whole, (len(others), *whole.shape))}
         size = whole.size * whole.itemsize
         yield self._wire.say(Phase.ROSTERS, self.now, (np.full(len(others), relay.party), others), size, fields)
@@ -248,7 +253,21 @@ class Relays(BoundMachine):
             counted = np.intersect1d(counted, each)
         self._note_left_out(np.setdiff1d(anywhere, counted))
         relay.held, relay.at = held.some(found_among(counted, held.names)), At.CONFIRMING
-        yield from self._tell(relay, wire.AGREED, relay.held.digest())
+        yield from self._tell(relay, wire.AGREED, self._digest_of(relay.held))
+
+    @property
+    def _roster_columns(self) -> tuple[int, ...]:
+        return LABELLED_COLUMNS if self._labelled else ROSTER_COLUMNS
+
+    def _digest_of(self, held: Held) -> Ids:
+        return held.digest(tags=not self._labelled)
+
+    def _header_of(self, held: Held) -> Ids:
+        """What relays compare of each message: int64 [m, columns]."""
+        tags, numbers = held.tags, held.numbers[:, None]
+        if self._labelled:
+            return numbers
+        return np.concatenate([tags, numbers], axis=1) if len(numbers) else tags
 
     def _rosters(self, relay: Standing) -> dict[int, Ids]:
         found: dict[int, Ids] = {}
@@ -261,7 +280,7 @@ class Relays(BoundMachine):
     def _check_headers(self, relay: Standing, heard: Mapping[int, Ids]) -> None:
         held = relay.held
         assert held is not None, "it has told its roster"
-        own = np.column_stack([held.tags, held.numbers]) if len(held.numbers) else held.tags
+        own = self._header_of(held)
         for other, rows in heard.items():
             at = found_among(rows[:, 0], held.names)
             both = np.flatnonzero(at >= 0)
@@ -294,7 +313,7 @@ class Relays(BoundMachine):
         """Relays that would count different messages give no answers."""
         said = self._said(relay, wire.AGREED)
         assert relay.held is not None, "it has told what it counts"
-        own = relay.held.digest()
+        own = self._digest_of(relay.held)
         relay.at = At.AGREED
         others = relay.live[relay.live != relay.party].tolist()
         if not all(other in said and np.array_equal(said[other], own) for other in others):
@@ -302,20 +321,41 @@ class Relays(BoundMachine):
             relay.at = At.OUT
 
     def _answer(self, relay: Standing) -> Iterator[Messages]:
-        """Answers those who open tags, each tag once."""
+        """Answers those who open tags, or name labels, each once."""
         fetches, relay.fetches = relay.fetches, []
         place = int(np.searchsorted(self._everybody, relay.party))
         for fetched in fetches:
-            messages, shown = fetched, self._wire.read(fetched, wire.OPENING, "<i8", len(self._everybody), 2)
-            tags = self._crypto.tags.opened(shown, place)
-            fresh = _first_of(tags, relay.answered)
-            if len(fresh) < len(tags):
-                again = f"{len(tags) - len(fresh)} tags were fetched again and not answered"
+            messages, shown = fetched, self._wire.read(fetched, wire.OPENING, "<i8", self._opening_rows, 2)
+            named = shown if self._labelled else self._crypto.tags.opened(shown, place)[:, None]
+            fresh = _fresh(named, relay.answered)
+            if len(fresh) < len(named):
+                again = f"{len(named) - len(fresh)} tags were fetched again and not answered"
                 self._remark(relay.party, again)
-                messages, tags = messages.rows(fresh), tags[fresh]
-            relay.answered = np.concatenate([relay.answered, tags])
-            counts, sums = self.answers(relay, tags)
+                messages, named = messages.rows(fresh), named[fresh]
+            relay.answered = np.concatenate([relay.answered, named.reshape(-1, 2)])
+            tags = named[:, 0]
+            counts, sums = self.labelled_answers(relay, named) if self._labelled else self.answers(relay, tags)
             yield from self._returned(relay, messages, tags, counts, sums)
+
+    def labelled_answers(self, relay: Standing, labels: Ids) -> tuple[Ids, Elements]:
+        """What a relay makes of labels [k, each, 2], as `answers`; it refuses a sum that lacks a message."""
+        known, by_label = self._table(relay)
+        held, each = relay.held, labels.shape[1]
+        assert held is not None, "it has agreed on them"
+        place = find_tags(labels.reshape(-1, 2), known).reshape(-1, each)
+        once = np.append(by_label.sizes == 1, False)  # the last one is for those that are not there
+        answered = once[place].all(axis=1)
+        rows = by_label.order[by_label.starts[place[answered]]].ravel()
+        if held.shares is None and len(held):
+            relay.held = held = replace(held, shares=self._expanded(relay, held))
+        shares, order = held.shares, np.arange(len(rows), dtype=np.int64)
+        width = max(held.width, 1)
+        out = np.zeros((*self._draws.batch_shape, len(labels), width), dtype=self._scheme.field.dtype)
+        if shares is not None and len(rows):
+            chosen, order = (shares, rows) if len(rows) == len(held) else (np.take(shares, rows, axis=-2), order)
+            sums = Segments(order, np.arange(0, len(rows) + 1, each, dtype=np.int64))
+            out[..., answered, :] = relay_sums(self._scheme.field, chosen, sums, self._wire.axes)
+        return np.where(answered, each, 0), out
 
     def answers(self, relay: Standing, tags: Ids) -> tuple[Ids, Elements]:
         """What a relay makes of opened tags: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
@@ -334,6 +374,8 @@ class Relays(BoundMachine):
     def _table(self, relay: Standing) -> tuple[Ids, Segments]:
         """Tags and their messages, which are the same at all relays that agree."""
         assert relay.held is not None, "it has agreed on them"
+        if relay.table is None and self._labelled:
+            relay.table = relay.held.by_tag()
         if relay.table is None:
             digest = relay.held.digest().tobytes()
             if digest not in self._tables:
@@ -389,6 +431,13 @@ class Relays(BoundMachine):
         self._keys.restore(within("keys", arrays))
         for relay in self._relays:
             relay.restore(within(f"relay/{relay.party}", arrays))
+
+
+def _fresh(named: Ids, before: Ids) -> Ids:
+    """Positions of the rows [k, each, 2] of which everything appears for the first time, and not before."""
+    first = _first_of(named.reshape(-1, 2), before)
+    found: Ids = np.flatnonzero(np.bincount(first // named.shape[1], minlength=len(named)) == named.shape[1])
+    return found
 
 
 def _first_of(tags: Ids, before: Ids) -> Ids:

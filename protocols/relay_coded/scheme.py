@@ -65,6 +65,18 @@ class Profile(StrEnum):
     """Relays see who sends under which tag, and so most of the graph."""
 
 
+class Tagging(StrEnum):
+    """How those who send for one sum know under what."""
+
+    DIRECT = "direct"
+    """The owner of the sum tells them a tag, from device to device."""
+    SEALED = "sealed"
+    """Nobody tells tags: two partners work out a label for each message, which its receiver names to the relays.
+
+    It goes sealed, by way of the silos, and everybody names as many.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """The machines of a run, one class a role; others than these are for tests, which break one of them."""
@@ -92,6 +104,7 @@ class RelayCoded(Scheme):
         max_degree: D, most partners of a device where the graph is hidden, and how many messages everybody sends; None
             takes three times the mean number of neighbours, rounded down. Neighbours agree on partners, see `partners`.
         small_groups: what becomes of a device with fewer partners than k_min where the graph is hidden.
+        tags: how senders know under what they send to a device; sealed ones are for hidden graphs.
         resends: how often a relay asks a sender again for what another relay holds.
         keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
         cryptography: what is cryptographic about it, real or ideal.
@@ -107,6 +120,7 @@ class RelayCoded(Scheme):
     profile: Profile = Profile.HIDDEN
     max_degree: int | None = None
     small_groups: SmallGroups = SmallGroups.TWO_HOP
+    tags: Tagging = Tagging.DIRECT
     resends: int = 1
     keys: KeyAgreement = attribute(default_factory=KeyAgreement.best)
     cryptography: type[Cryptography] = attribute(default=RealCryptography, repr=False)
@@ -124,6 +138,7 @@ class RelayCoded(Scheme):
         "profile",
         "max_degree",
         "small_groups",
+        "tags",
         "keys",
     )
     keyed: ClassVar[bool] = False
@@ -162,6 +177,11 @@ class RelayCoded(Scheme):
                 f"max_degree is for profile {Profile.HIDDEN}: equal counts alone would tell whose tag is whose; "
                 f"found {self.max_degree}"
             )
+        if self.tags is Tagging.SEALED and self.profile is Profile.SHOWN:
+            raise InputError(
+                f"tags={Tagging.SEALED} is for profile {Profile.HIDDEN}, whose partners agree on what names their "
+                f"messages; found {self.profile}: take tags={Tagging.DIRECT}"
+            )
 
     @property
     def name(self) -> str:
@@ -175,6 +195,7 @@ class RelayCoded(Scheme):
             str(self.profile) if self.profile is not default.profile else "",
             f"max_degree={self.max_degree}" if self.max_degree is not None else "",
             str(self.small_groups) if self.small_groups is not default.small_groups else "",
+            f"tags={self.tags}" if self.tags is not default.tags else "",
             str(self.keys) if self.keys is not KeyAgreement.HYBRID else "",
         ]
         named = ",".join(extra for extra in extras if extra)
@@ -189,7 +210,8 @@ class RelayCoded(Scheme):
     def _parameters(self) -> Parameters:
         most_slots = 2**32 if self.anonymous else wire.MOST_SLOTS
         numbers = (self.field, self.T, self.R, self.k_min)
-        return Parameters(*numbers, self.anonymous, self.max_degree, self.resends, most_slots)
+        untold = self.tags is Tagging.SEALED
+        return Parameters(*numbers, self.anonymous, self.max_degree, self.resends, most_slots, untold)
 
     def refuses(self, topology: Topology) -> str | None:
         """None for sums for devices and for silos."""
@@ -199,10 +221,11 @@ class RelayCoded(Scheme):
             return "its rows are real numbers or elements of a field, and no bounded integers"
         return None
 
-    def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # the same for both
+    def claim_for(self, topology: Topology) -> Claim:
         """What it hides from whom, and what it does not."""
         anonymous = self.anonymous and self.cryptography.unlinkable
-        return claim_of(self.T, self.k_min, self.keys, anonymous=anonymous)
+        untold = anonymous and self.tags is Tagging.SEALED and topology.name != MEMBERS
+        return claim_of(self.T, self.k_min, self.keys, anonymous=anonymous, untold=untold)
 
     def limit(self, terms: int) -> int:  # noqa: ARG002  # whatever their number
         """Half of the field."""

@@ -44,6 +44,7 @@ OTHERS = (
     (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),
     (HiFGL(epochs=2, preset="paper"), "relay-coded[k_min=1]"),
     (HiFGL(epochs=2), "relay-coded[max_degree=12]"),
+    (HiFGL(epochs=2), "relay-coded[max_degree=12,tags=sealed]"),
     (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
     (FedSpray(epochs=1, preset="paper"), "lightsecagg"),
     (FedStruct(epochs=1, features="degree", preset="paper"), "ckks"),

@@ -16,7 +16,7 @@ from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles, Tagging
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import TOPOLOGIES
@@ -29,10 +29,11 @@ from tests.protocols.test_roles import ALL
 SCHEMES: tuple[Scheme, ...] = (
     *ALL,
     RelayCoded(profile=Profile.HIDDEN, max_degree=3),
+    RelayCoded(tags=Tagging.SEALED, max_degree=3),
     RelayCoded(T=2, R=4, profile=Profile.SHOWN),
 )
-SENT = frozenset({"seeds", "numbers"})
-"""What unnamed senders draw for relays, which are sent it, sealed."""
+SENT = frozenset({"seeds", "numbers", "labels of sums"})
+"""What unnamed senders and owners of sums draw, or work out, for relays, which are sent it, sealed."""
 PART = 16
 
 
@@ -75,7 +76,9 @@ def secrets(transcript: Transcript) -> Iterator[tuple[str, bytes]]:
         if batch.kind is not Private.COINS or batch.name in SENT or batch.values.dtype.kind not in "iu":
             continue
         values = batch.values
-        whole = values.astype(np.uint8) if values.size and int(values.max()) < 256 else values
+        if not values.size:
+            continue
+        whole = values.astype(np.uint8) if int(values.max()) < 256 else values
         for row in whole.reshape(len(values), -1):
             data = row.tobytes()
             if len(data) >= PART and len(set(data)) > 4:  # no small elements

@@ -28,10 +28,10 @@ from fgl_secure.schemes import Assignment
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 
 DATASETS = ("digits", "Cora", "PubMed")
-HIDING, SHOWING = "relay-coded", "relay-coded[graph-shown]"
+HIDING, SHOWING, UNTOLD = "relay-coded", "relay-coded[graph-shown]", "relay-coded[tags=sealed]"
 ROWS_ALONE = f"{SHOWING},members=plaintext,server=plaintext"
 """Neighbours' rows over relays, as these see the graph, and nothing else protected."""
-PROTOCOLS = (HIDING, SHOWING, ROWS_ALONE, "secmp", "plaintext")
+PROTOCOLS = (HIDING, UNTOLD, SHOWING, ROWS_ALONE, "secmp", "plaintext")
 EPOCHS = 15
 """Rounds of each, taking turns; the first, which compiles, agrees on keys and shares static rows, is apart."""
 HIDDEN, T = 64, 1
@@ -44,6 +44,7 @@ ONCE = f"{SEALS}; a mask is expanded once for both of its ends"
 CLEAR = "gradients to silos in the clear"
 COUNTED = {
     HIDING: SEALS,
+    UNTOLD: SEALS,
     SHOWING: ONCE,
     ROWS_ALONE: f"{ONCE}; {CLEAR}",
     "secmp": CLEAR,
@@ -115,18 +116,22 @@ def _measured(prepared: Prepared) -> Piece:
         for case in cases[1:]
     ]
     channels = {case.name: case.channel for case in cases if case.channel is not None}
-    found = (*figures, _covered(prepared, channels[HIDING]), *_bytes(name, channels[SHOWING]))
+    found = (
+        *figures,
+        *(_covered(prepared, channels[key], key) for key in (HIDING, UNTOLD)),
+        *_bytes(name, channels[SHOWING]),
+    )
     return Piece(tuple(timings), found)
 
 
-def _covered(prepared: Prepared, channel: Channel) -> Figure:
+def _covered(prepared: Prepared, channel: Channel, scheme: str) -> Figure:
     """How many messages go to one relay in a pass, with covers, for one along an edge; and what devices send."""
     of_round = [b for b in channel.transcript.messages if b.step.round == 1]
     seeds = next(b.messages for b in of_round if b.phase is Phase.SHARE_SEEDS)
     ids = channel.parties.ids(Role.DEVICE)
     devices, sent = len(ids), sum(b.bytes for b in of_round if np.isin(b.senders[:1], ids).any())
     return Figure(
-        f"{prepared.graph.graph.name}: messages with covers over those along edges",
+        f"{prepared.graph.graph.name}: messages with covers over those along edges, {scheme}",
         seeds / prepared.graph.edges.shape[1],
         Side.AT_MOST,
         COVERED_BOUND,

@@ -72,8 +72,17 @@ class PartnerSums(HostedSums):
     def _hosted(self) -> Hosting[SumMachine]:
         numbering, partners = self._numbering, self._partners
         silos = numbering.silo(np.arange(self._share.facts.silos))
-        known = partners.grouping, self._width, None, None, numbering.all_relays, partners.circuits, silos
-        return self._hosting_of(Topology(NEIGHBOURS, *known))
+        return self._hosting_of(
+            Topology(
+                NEIGHBOURS,
+                partners.grouping,
+                self._width,
+                helpers=numbering.all_relays,
+                circuits=partners.circuits,
+                others=silos,
+                keys=partners.keys,
+            )
+        )
 
     def summed(self) -> Ids:
         """int64 [m]: messages in the forward sum of each device."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from fgl_secure.attacks.message_passing.silo_pattern import Patterns, SiloPatter
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.controls import OF_OWN_SILOS
 from fgl_secure.methods.hifgl.scenarios import recorded_exchange
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import AttackConformance, Claims
@@ -49,10 +49,11 @@ class TestSiloPattern(AttackConformance):
         assert found.value <= most
         assert mixed or found.value == 1
 
+    @pytest.mark.parametrize("tags", Tagging)
     @pytest.mark.parametrize("scheme", [RelayCoded(k_min=1, profile=Profile.HIDDEN), OF_OWN_SILOS])
-    def test_silos_that_mix_stop_it(self, scheme: Scheme) -> None:
+    def test_silos_that_mix_stop_it(self, scheme: RelayCoded, tags: Tagging) -> None:
         """By way of silos that are drawn no count tells of neighbours; by way of its own silo each is right."""
-        run = recorded_exchange(scheme, meshed(), words(60, 8), "rows", 0, both_ways=True)
+        run = recorded_exchange(replace(scheme, tags=tags), meshed(), words(60, 8), "rows", 0, both_ways=True)
         guess = self.attack.infer(run.transcript.views(Role.RELAY), run.public)
         assert guess is not None
         (found,) = run.score(self.attack, guess)

@@ -14,7 +14,7 @@ from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.job import Job
@@ -95,8 +95,10 @@ PATHS = np.arange(48).reshape(16, 3)
 
 
 @pytest.mark.parametrize("put_down", [False, True])
-@pytest.mark.parametrize("k_min", [2, 3])
-def test_training_between_partners_is_that_of_one_process(graph: FederatedGraph, k_min: int, put_down: bool) -> None:
+@pytest.mark.parametrize(("k_min", "tags"), [(2, Tagging.DIRECT), (3, Tagging.DIRECT), (3, Tagging.SEALED)])
+def test_training_between_partners_is_that_of_one_process(
+    graph: FederatedGraph, k_min: int, tags: Tagging, put_down: bool
+) -> None:
     """Ends of a path of three fill their groups by way of the middle, whatever is drawn; groups of two stay too small.
 
     So the same sums are had with other coins.
@@ -105,7 +107,7 @@ def test_training_between_partners_is_that_of_one_process(graph: FederatedGraph,
     edges = np.concatenate([there, there[::-1]], axis=1)
     edges = edges[:, np.lexsort(edges)]
     paths = replace(graph, graph=replace(graph.graph, edges=read_only(edges)), silo_of=read_only(np.arange(48) % 3))
-    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4)
+    scheme = RelayCoded(profile=Profile.HIDDEN, k_min=k_min, max_degree=4, tags=tags)
     schemes: dict[str, Scheme] = {"neighbours": scheme, "members": Plaintext(), "server": Plaintext()}
     job = silos_of(paths, schemes, replace(HIFGL, epochs=2))
     agree(apart(job, put_down=put_down), in_one_process(job))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
+from fgl_secure.protocols.link_keys import LinkKeys
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import Partners
 from fgl_secure.protocols.partners.agreement import outcome
@@ -24,13 +25,24 @@ Ids = NDArray[np.int64]
 Pairs = set[tuple[int, int]]
 
 
-def grouping_of(pairs: Pairs, nodes: int, silos: int = 1) -> tuple[Directory, Grouping]:
+def grouping_of(pairs: Pairs, nodes: int, silos: int = 1, relays: int = 2) -> tuple[Directory, Grouping]:
     """A row and a sum for each of some devices, dealt to silos in turn, and messages both ways along pairs."""
-    parties = Directory.hierarchy(silos, nodes, 2)
+    parties = Directory.hierarchy(silos, nodes, relays)
     devices, owners = parties.ids(Role.DEVICE), parties.ids(Role.SILO)[np.arange(nodes) % silos]
     both = sorted({(b, a) for a, b in pairs} | {(a, b) for a, b in pairs})
     edges = np.array(both, dtype=np.int64).reshape(-1, 2).T
     return parties, Grouping(devices, devices, edges[0], edges[1], owners, owners)
+
+
+def keys_of(grouping: Grouping) -> LinkKeys:
+    """Keys between all that exchange rows, whoever agreed on them: words that both ends have."""
+    ends = grouping.row_owner[grouping.source], grouping.group_owner[grouping.target]
+    apart = ends[0] != ends[1]
+    there = np.stack(ends)[:, apart]
+    one, other = np.unique(np.concatenate([there, there[::-1]], axis=1), axis=1)
+    _, link = np.unique(np.minimum(one, other) << 32 | np.maximum(one, other), return_inverse=True)
+    words = SimulationCoins(9).uniform(2**63, (len(one), 2))
+    return LinkKeys(one, other, words[link.ravel()], one < other)
 
 
 def channel_of(parties: Directory, seed: int = 0) -> Channel:

@@ -210,7 +210,7 @@ def _counted(way: Grouping, least: int) -> NDArray[np.bool_]:
 class _Named(PartnerDevices):
     """The twin whose devices call themselves by their numbers."""
 
-    def _called(self, devices: Ids) -> Ids:
+    def called(self, devices: Ids) -> Ids:
         return devices
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.protocols.relay_coded.code import target_decode
 from fgl_secure.runtime import (
     PAYLOAD,
@@ -225,6 +225,7 @@ SCHEMES = (
     RelayCoded(bound=16.0, k_min=1, R=3, resends=0, profile=Profile.SHOWN),
     RelayCoded(bound=16.0, k_min=2, T=2, R=5, profile=Profile.SHOWN),
     RelayCoded(bound=16.0, k_min=1, profile=Profile.HIDDEN),
+    RelayCoded(bound=16.0, k_min=1, tags=Tagging.SEALED),
 )
 
 
@@ -238,7 +239,7 @@ def test_whatever_the_network_does_no_sum_is_wrong(scheme: RelayCoded, phase: Ph
     """
     hostile = Hostile(phase, act)
     end = run(scheme, tamper=hostile)
-    if phase is Phase.SHARE_SEEDS and scheme.profile is Profile.SHOWN:
+    if (phase is Phase.SHARE_SEEDS and not scheme.anonymous) or (phase is Phase.TAGS and scheme.tags is Tagging.SEALED):
         assert hostile.acted == 0
         return
     assert hostile.acted
@@ -590,7 +591,8 @@ STAGES = (
     "scheme",
     [RelayCoded(bound=16.0, k_min=2, profile=Profile.SHOWN),
      RelayCoded(bound=16.0, k_min=2, T=2, R=4, profile=Profile.SHOWN),
-     RelayCoded(bound=16.0, k_min=2, profile=Profile.HIDDEN)],
+     RelayCoded(bound=16.0, k_min=2, profile=Profile.HIDDEN),
+     RelayCoded(bound=16.0, k_min=2, tags=Tagging.SEALED)],
     ids=lambda s: f"{s.name}-{s.R}",
 )  # fmt: skip
 def test_a_device_that_is_off_stops_nobody_else(scheme: RelayCoded, since: Phase, off: int) -> None:
@@ -642,7 +644,13 @@ ANSWERS_WHAT_COUNTS = RelayCoded(bound=16.0, k_min=3, profile=Profile.HIDDEN)
 
 
 @pytest.mark.parametrize(
-    "scheme", [ANSWERS_WHAT_COUNTS, RelayCoded(bound=16.0, k_min=3, profile=Profile.SHOWN)], ids=lambda s: s.name
+    "scheme",
+    [
+        ANSWERS_WHAT_COUNTS,
+        RelayCoded(bound=16.0, k_min=3, tags=Tagging.SEALED),
+        RelayCoded(bound=16.0, k_min=3, profile=Profile.SHOWN),
+    ],
+    ids=lambda s: s.name,
 )
 @pytest.mark.parametrize("dropped", [{1, 2, 3}, {0, 4, 5}, {2, 3}, {1}, set()], ids=str)
 def test_drop_outs_open_no_sum_below_k_min(scheme: RelayCoded, dropped: set[int]) -> None:

@@ -16,7 +16,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
@@ -57,8 +57,10 @@ def test_sums_are_those_over_partners(graph: tuple[Pairs, int], seed: int) -> No
         assert np.allclose(collective.sum(rows, step), ideal(collective.topology.grouping, rows, step))
 
 
-def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
-    """Tags are handed on from process to process, each put down and taken up again after every turn."""
+@pytest.mark.parametrize("tags", Tagging)
+def test_sums_are_the_same_with_a_process_for_each_silo_and_relay(tags: Tagging) -> None:
+    """Tags are handed on from process to process, or none are told; each is put down and taken up after every turn."""
+    scheme = replace(SCHEME, tags=tags)
     parties, grouping = grouping_of(PATH, 12, 4)
     silos, relays = parties.ids(Role.SILO), parties.ids(Role.RELAY)
     devices = [grouping.row_owner[grouping.row_custodian == silo] for silo in silos]
@@ -68,7 +70,7 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
     whole.run()
     assert all(len(partners.circuits.ends.T) for partners in agreement.partners)
     known = [
-        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos)
+        Topology(NEIGHBOURS, each.grouping, 2, helpers=relays, circuits=each.circuits, others=silos, keys=each.keys)
         for each in agreement.partners
     ]
     nobody = np.empty(0, dtype=np.int64)
@@ -79,7 +81,7 @@ def test_sums_are_the_same_with_a_process_for_each_silo_and_relay() -> None:
 
     def made() -> list[SumMachine]:
         processes = zip(known, draws, hosted, strict=True)
-        return [each for told, own, here in processes for each in SCHEME.machines(told, SESSION, own, here)]
+        return [each for told, own, here in processes for each in scheme.machines(told, SESSION, own, here)]
 
     machines = made()
     for step in STEPS:

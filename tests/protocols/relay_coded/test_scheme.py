@@ -17,7 +17,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, RelayCoded, wire
+from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, RelayCoded, Tagging, wire
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
@@ -76,20 +76,21 @@ class RelayConformance(SchemeConformance):
         session = opened(self.scheme, Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
         assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)
 
-    def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0)) -> Traffic:
+    def agreed_and_fetched(self, groups: int, width: int, sealed: tuple[int, int] = (0, 0), opened: int = 0) -> Traffic:
         """Digests between relays; every sum is fetched from every relay by way of the owner's silo, both ways sealed.
 
         Args:
             groups: how many sums there are.
             width: elements of each.
             sealed: messages and bytes that devices hand to their silos beside.
+            opened: how many rows open a sum; one a relay unless given.
         """
         R, size, fetches = self.scheme.R, width * self.scheme.field.dtype.itemsize, self.scheme.R * groups
-        seal = of_keys(self.scheme)[2]
+        fetch = (opened or R) * TAG + of_keys(self.scheme)[2]
         return {
             (Phase.ROSTERS, Role.RELAY, Role.RELAY): (R * (R - 1), R * (R - 1) * DIGEST),
-            (Phase.SEALED, Role.DEVICE, Role.SILO): (sealed[0] + fetches, sealed[1] + fetches * (R * TAG + seal)),
-            (Phase.FETCH, Role.SILO, Role.RELAY): (fetches, fetches * (R * TAG + seal)),
+            (Phase.SEALED, Role.DEVICE, Role.SILO): (sealed[0] + fetches, sealed[1] + fetches * fetch),
+            (Phase.FETCH, Role.SILO, Role.RELAY): (fetches, fetches * fetch),
             (Phase.SEALED, Role.RELAY, Role.SILO): (fetches, fetches * (size + COUNT + AEAD)),
             (Phase.COUNTS, Role.RELAY, Role.DEVICE): (fetches, fetches * (COUNT + AEAD)),
             (Phase.SHARE_SUMS, Role.RELAY, Role.DEVICE): (fetches, fetches * size),
@@ -180,10 +181,12 @@ class TestAnon(RelayConformance):
         shares = ((R - T) * sent, (R - T) * sent * size)
         abroad = int((grouping.source != grouping.target).sum())
         sealed = (seeds[0] + headers[0], seeds[1] + headers[1] + shares[1])
-        direct = self.agreed_and_fetched(n, width, sealed)
+        untold = self.scheme.tags is Tagging.SEALED
+        direct = self.agreed_and_fetched(n, width, sealed, grouping.largest_group if untold else 0)
         there, back = (direct[Phase.SEALED, *ends] for ends in ((Role.DEVICE, Role.SILO), (Role.RELAY, Role.SILO)))
+        tags = {} if untold else {(Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG)}
         return {
-            (Phase.TAGS, Role.DEVICE, Role.DEVICE): (abroad, abroad * TAG),
+            **tags,
             (Phase.SHARE_SEEDS, Role.SILO, Role.RELAY): seeds,
             (Phase.SHARE_HEADERS, Role.SILO, Role.RELAY): headers,
             (Phase.SHARES, Role.SILO, Role.RELAY): shares,
@@ -224,6 +227,12 @@ SCHEMES = (
     RelayCoded(T=2, R=4, k_min=2, bound=BOUND, profile=Profile.SHOWN),
     RelayCoded(k_min=3, bound=BOUND, cryptography=IdealCryptography, profile=Profile.SHOWN),
 )
+
+
+class TestSealed(TestAnon):
+    """The same where nobody tells tags: a fetch names as many labels as everybody sends messages."""
+
+    scheme = RelayCoded(k_min=1, resends=0, bound=BOUND, tags=Tagging.SEALED)
 
 
 def with_relays(case: Parties, scheme: Scheme) -> Parties:
