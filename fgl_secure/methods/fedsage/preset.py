@@ -35,7 +35,7 @@ class GeneratorPreset:
     most: int = 5
     encoder: int = 32
     latent: int = 128
-    width: int = 256
+    width: int = 128
     alone: int = 100
     rounds: int = 20
     learning_rate: float = 0.01
@@ -72,14 +72,14 @@ class FedSagePreset(AveragedPreset):
         return replace(self, generator=replace(chosen, rounds=rounds, most=most))
 
 
-HONEST = FedSagePreset("honest", hidden=64, weight_decay=5e-4)
-"""One step of Adam a round on the whole mended graph, the round chosen on validation nodes."""
+HONEST = FedSagePreset("honest", hidden=64, epochs=100, learning_rate=0.5, descent=True, weight_decay=5e-4)
+"""One step of gradient descent a round on the whole mended graph, the round chosen on validation nodes."""
 
 _PUBLISHED = replace(
     HONEST,
     name="paper",
     selection=Selection.TEST,
-    generator=GeneratorPreset(alone=20, rounds=20, learning_rate=1e-3),
+    generator=GeneratorPreset(width=256, alone=20, learning_rate=1e-3),
 )
 """What is known of the public code on the generator; for the classifier, which there takes samples, as `HONEST`."""
 

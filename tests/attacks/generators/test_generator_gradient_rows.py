@@ -15,7 +15,7 @@ from fgl_secure.attacks.generators.truth import ClientRows
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedsage.scenarios import CONTROLS
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.runtime import Recording
+from fgl_secure.runtime import Recording, Role
 from fgl_secure.runtime.channel import Loss
 from tests.attacks.conformance import Claims, measured
 from tests.attacks.generators.generator_runs import GRAPH, SETTINGS, record_round
@@ -44,9 +44,10 @@ class TestGeneratorGradientRows(SummandConformance):
         """Each generated row has one at each other client, and all are read."""
         run = record_round()
         assert measured(self.attack, run)[EXACT].value == 1
-        clients = [client for _, client, _ in self.read(run)]
-        assert SEVERAL not in clients
-        assert set(clients) == {0, 1, 2}
+        guess = self.attack.infer_with(run.transcript.views(Role.SILO), run.public, run.knows(GeneratorShape))
+        assert guess is not None
+        assert SEVERAL not in guess.clients
+        assert set(guess.clients.tolist()) == set(guess.observers.tolist()) == {0, 1, 2}
 
     def test_reads_no_row_out_of_a_sum(self) -> None:
         """Under masks a client gets the sum alone, and claims means that are nobody's row."""
@@ -69,9 +70,7 @@ class TestGeneratorGradientRows(SummandConformance):
     def test_claims_of_common_rows_have_a_prior(self) -> None:
         """Rows that clients share could be guessed: where all rows are equal, all of it."""
         run = record_round()
-        shape = next(each for each in run.knowledge if isinstance(each, GeneratorShape))
-        view = run.transcript.views(self.attack.card.observer)
-        guess = self.attack.infer_with(view, run.public, shape)
+        guess = self.attack.infer_with(run.transcript.views(Role.SILO), run.public, run.knows(GeneratorShape))
         assert guess is not None
         alike = ClientRows(GRAPH.silo_of, np.ones_like(GRAPH.features))
         (found,) = self.attack.score(guess, alike)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -25,6 +25,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
+from fgl_secure.training.presets import AveragedPreset
+from fgl_secure.training.rounds import Figures
 from tests.methods.fed2gnn.small import some_digits
 from tests.training.processes.runs import agree, apart, in_lockstep
 
@@ -64,9 +66,8 @@ def test_a_round_steps_along_the_own_gradient_and_all_others() -> None:
 def test_without_generated_neighbours_it_is_federated_averaging() -> None:
     """FedSage without plus, round by round: nobody says anything but models and figures."""
     graph = some_digits(150, 3)
-    plain = Fed2GNNPreset(
-        "honest", hidden=16, epochs=3, dropout=SHORT.dropout, weight_decay=SHORT.weight_decay, latent=None
-    )
+    settings = {each.name: getattr(SHORT, each.name) for each in fields(AveragedPreset)}
+    plain = Fed2GNNPreset(**settings, latent=None)
     averaged = baseline_of(graph, Fed2GNNBaseline.FEDAVG, plain, backbone="sage").train()
     job = clients_of(graph, {}, SHORT.with_generator(None, 0))
     channel = job.channel(SimulationCoins(0))
@@ -100,7 +101,7 @@ def told(process: OneProcess, phase: Phase) -> dict[tuple[int, int], NDArray[np.
             ends = np.stack([parties.index_of(each, Role.SILO) for each in (batch.senders, batch.receivers)])
             assert batch.payload is not None
             for pair in {tuple(each) for each in ends.T.tolist()}:
-                found[pair] = batch.payload[(pair == ends.T).all(axis=1)]
+                found[pair] = batch.payload[(ends[0] == pair[0]) & (ends[1] == pair[1])]
     return found
 
 
@@ -125,7 +126,7 @@ def test_clients_are_told_generators_and_noisy_embeddings_and_no_single_gradient
 class Liar(program.FedSage):
     """Sends a generator that is not finite."""
 
-    def train(self, number: int) -> program.Figures:
+    def train(self, number: int) -> Figures:
         self.neighgen.theta[1].data.fill_(float("nan"))
         return super().train(number)
 
