@@ -138,7 +138,7 @@ _TRAININGS = {
     "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
     **{
         f"fedsage/{name}": ("--generator-rounds", "2", "--scheme", name)
-        for name in ("plaintext", "ckks", "pairwise-masking", "server=lightsecagg")
+        for name in ("plaintext", "pairwise-masking")
     },
     "fedgcn/plaintext": ("--scheme", "plaintext"),
     "fedgcn/relay-coded": ("--scheme", "relay-coded"),
