@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fgl_secure.attacks.base import Attack, Card
+from fgl_secure.attacks.generators import GeneratorGradientRows
 from fgl_secure.attacks.gradients import (
     GradientFilter,
     GradientLabels,
@@ -159,6 +160,7 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
     VirtualNodeLabels(),
     VirtualNodePopulation(),
     VirtualNodeClients(),
+    GeneratorGradientRows(),
     GradientLabels(),
     GradientSingleRow(),
     GradientSingleNeighbours(),
@@ -179,6 +181,7 @@ PAGES: Mapping[str, str] = MappingProxyType({
     "proxies": "docs/fedspray.md",
     "rooted_trees": "docs/fed2gnn.md",
     "virtual_nodes": "docs/fedvn.md",
+    "generators": "docs/fedsage.md",
     "gradients": "docs/results/gradients.md",
 })  # fmt: skip
 """The page on each family of attacks."""

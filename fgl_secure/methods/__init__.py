@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fgl_secure.methods.fed2gnn.configuration import Fed2GNN
     from fgl_secure.methods.fedavg.configuration import FedAvg
     from fgl_secure.methods.fedgcn.configuration import FedGCN
+    from fgl_secure.methods.fedsage.configuration import FedSage
     from fgl_secure.methods.fedspray.configuration import FedSpray
     from fgl_secure.methods.fedstruct.configuration import FedStruct
     from fgl_secure.methods.fedvn.configuration import FedVN
@@ -40,6 +41,7 @@ _IN_TREE = (
     EntryPoint("fed2gnn", "fgl_secure.methods.fed2gnn.configuration:Fed2GNN", GROUP),
     EntryPoint("fedvn", "fgl_secure.methods.fedvn.configuration:FedVN", GROUP),
     EntryPoint("fedgcn", "fgl_secure.methods.fedgcn.configuration:FedGCN", GROUP),
+    EntryPoint("fedsage", "fgl_secure.methods.fedsage.configuration:FedSage", GROUP),
     EntryPoint("ditto", "fgl_secure.methods.ditto.configuration:Ditto", GROUP),
     EntryPoint("fedavg", "fgl_secure.methods.fedavg.configuration:FedAvg", GROUP),
 )
@@ -49,6 +51,7 @@ __all__ = [
     "Fed2GNN",
     "FedAvg",
     "FedGCN",
+    "FedSage",
     "FedSpray",
     "FedStruct",
     "FedVN",

@@ -23,6 +23,8 @@ class Phase(Enum):
         "neighbourhood sums",
         "the sum over a node and all that its client heard of its neighbours, for a client next to it",
     )
+    EMBEDDINGS = ("noisy embeddings", "embeddings of a client's nodes under noise, which neighbours are generated from")
+    GENERATOR = ("generator", "parameters of a client's generator of neighbours' features")
     PARTNERS = ("partner choices", "by which neighbours agree on who exchanges rows with whom")
     REQUESTS = ("partner requests", "a device with few partners is looked after: a request that is passed on")
     TAGS = ("tags", "the fresh tag of a target's sum, to its neighbours")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
@@ -134,3 +135,54 @@ def check_selection(name: str, selection: Selection, graph: FederatedGraph) -> N
         raise InputError(
             f"masks.{selection} must mark at least one node, the {name} preset chooses the round on them; found none"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class AveragedPreset:
+    """How a model is trained by federated averaging of what clients learn on their own graphs.
+
+    Attributes:
+        name: "honest" or "paper".
+        hidden: width of the hidden layers.
+        epochs: rounds.
+        learning_rate: of a client's steps.
+        weight_decay: factor of the L2 penalty.
+        dropout: probability of dropping a hidden unit.
+        hops: how far a client hears of nodes elsewhere.
+        local_steps: full-graph steps of every client in a round.
+        descent: whether these are of gradient descent, and not of Adam.
+        keep_moments: whether a client's Adam goes on from round to round, instead of starting anew.
+        row_range: largest magnitude of a row of the first hop, where a scheme wants to know; more is refused.
+        patience: rounds without improvement after which training stops; None never stops early.
+        selection: which accuracy picks the reported round.
+    """
+
+    name: str
+    hidden: int = 16
+    epochs: int = 200
+    learning_rate: float = 0.01
+    weight_decay: float = 1e-3
+    dropout: float = 0.5
+    hops: int = 2
+    local_steps: int = 1
+    descent: bool = False
+    keep_moments: bool = True
+    row_range: float = 64.0
+    patience: int | None = None
+    selection: Selection = Selection.VALIDATION
+
+    def __post_init__(self) -> None:
+        for name in ("hidden", "epochs", "hops", "local_steps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1; found {getattr(self, name)}")
+        check_rate("dropout", self.dropout)
+
+    def with_epochs(self, epochs: int | None) -> Self:
+        """The same preset with another number of rounds; None changes nothing."""
+        return self if epochs is None else replace(self, epochs=epochs)
+
+
+def check_rate(name: str, value: float) -> None:
+    """Raises unless a share of units to drop lies in [0, 1)."""
+    if not 0 <= value < 1:
+        raise InputError(f"{name} must be in [0, 1); found {value}")

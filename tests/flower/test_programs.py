@@ -19,7 +19,7 @@ from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSage, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
@@ -38,6 +38,7 @@ METHODS: tuple[Method, ...] = (
     Fed2GNN(epochs=2, hops=1, neighbours=4),
     FedVN(epochs=1),
     FedGCN(epochs=2),
+    FedSage(epochs=2, generator_rounds=2),
     Ditto(epochs=2),
 )
 OTHERS = (

@@ -84,6 +84,7 @@ _LOOSE = {
     "fedspray": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fed2gnn": (Loose("training", ACCURACY, 0.05, DEEP), Loose("scores", ACCURACY, 0.05, DEEP)),
     "fedgcn": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "fedsage": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "ditto": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedvn": (
         Loose("training", ACCURACY, 0.3, DRAWN),
@@ -113,6 +114,7 @@ _AUDITS = {
     "fed2gnn": (),
     "fedvn": (),
     "fedgcn": (),
+    "fedsage": ("--generator-rounds", "2"),
     "ditto": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "fedavg": _each("--attack", UPDATE_ATTACKS),
 }
@@ -134,6 +136,10 @@ _TRAININGS = {
     "fed2gnn/plaintext+lightsecagg": ("--scheme", "neighbours=plaintext,server=lightsecagg"),
     "fed2gnn/relay-coded+pairwise-masking": ("--scheme", "neighbours=relay-coded,server=pairwise-masking"),
     "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
+    **{
+        f"fedsage/{name}": ("--generator-rounds", "2", "--scheme", name)
+        for name in ("plaintext", "pairwise-masking")
+    },
     "fedgcn/plaintext": ("--scheme", "plaintext"),
     "fedgcn/relay-coded": ("--scheme", "relay-coded"),
 }

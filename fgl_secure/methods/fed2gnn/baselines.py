@@ -12,16 +12,17 @@ from scipy import sparse
 
 from fgl_secure.coins import Coins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.averaging import Averaged
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
-from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, backbone_of, degree_weights, model_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.program import model_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
+from fgl_secure.training.averaging import Averaged
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
+from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
 
 Ids = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums
-from fgl_secure.methods.fed2gnn.models import Matrix, Propagation, Surroundings, degree_weights
 from fgl_secure.methods.fed2gnn.tree_levels import UNKNOWN, Children, Level
 from fgl_secure.runtime.packing import Array
+from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights
 
 Ids = NDArray[np.int64]
 Reals = NDArray[np.float64]

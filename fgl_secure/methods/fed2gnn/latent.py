@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fed2gnn.averaging import Learner, LocalSteps
-from fgl_secure.methods.fed2gnn.models import Matrix, PerceptronModel, Surroundings
 from fgl_secure.methods.fed2gnn.preset import LatentPreset
+from fgl_secure.training.averaging import Learner, LocalSteps
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.node_models import Matrix, PerceptronModel, Surroundings
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 

@@ -7,18 +7,19 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from fgl_secure.methods.fed2gnn.averaging import APART, Averaged
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.decoder import Decoder
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchanged
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
-from fgl_secure.methods.fed2gnn.models import Surroundings, backbone_of, model_of
 from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren
 from fgl_secure.runtime.packing import Arrays, under, within
+from fgl_secure.training.averaging import APART, Averaged
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.node_models import NodeModel, Surroundings, backbone_of, make_model
+from fgl_secure.training.silo import Facts
 
 TINY = 1e-12
 
@@ -98,3 +99,16 @@ def decoded_children(client: Fed2GNN) -> Children:
         decoders[parts] = Decoder(data, preset.neighbours, preset.decoder, coins, client.device)
     longest = max(float(np.linalg.norm(had.values, axis=1).max()), TINY)
     return DecodedChildren(decoders, preset.neighbours, had.usual, longest)
+
+
+def model_of(backbone: str, facts: Facts, preset: Fed2GNNPreset, seed: int) -> NodeModel:
+    """The model that a preset trains, on features as they are or on the latent map.
+
+    Args:
+        backbone: "gcn", "sage" or "dagnn".
+        facts: of the graph.
+        preset: how to train.
+        seed: of the initial weights.
+    """
+    width = facts.features if preset.latent is None else preset.latent.width
+    return make_model(backbone, (width, preset.hidden, facts.classes), preset.hops, seed)

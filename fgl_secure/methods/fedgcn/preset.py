@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fed2gnn.preset import AveragedPreset
-from fgl_secure.training.presets import PRESETS, Selection
+from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection
 
 MOST_HOPS = 2
 """A network of two layers looks no further."""

@@ -22,15 +22,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.errors import ProtocolError
-from fgl_secure.methods.fed2gnn.averaging import Averaged
 from fgl_secure.methods.fed2gnn.completed_graph import sent_values
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.methods.fed2gnn.hop_sums import Reals, RowRange, exchanged
-from fgl_secure.methods.fed2gnn.models import GCNModel, Matrix, Propagation, Surroundings, degree_weights
-from fgl_secure.methods.fed2gnn.preset import AveragedPreset
 from fgl_secure.runtime import Phase
+from fgl_secure.training.averaging import Averaged
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.node_models import GCNModel, Matrix, Propagation, Surroundings, degree_weights
+from fgl_secure.training.presets import AveragedPreset
 
 Ids = NDArray[np.int64]
 

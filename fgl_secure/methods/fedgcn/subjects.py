@@ -12,7 +12,6 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.methods.fed2gnn.hop_subjects import NOTES, HopSubject, check_sums, schemes_of
 from fgl_secure.methods.fed2gnn.hop_sums import Reals
-from fgl_secure.methods.fed2gnn.preset import AveragedPreset
 from fgl_secure.methods.fed2gnn.scenarios import CONTROLS, HopSetting, before_training
 from fgl_secure.methods.fedgcn import program
 from fgl_secure.methods.fedgcn.claims import claim_of
@@ -22,7 +21,7 @@ from fgl_secure.methods.fedgcn.training import clients_of, row_range
 from fgl_secure.runtime import Claim
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import compute_device
-from fgl_secure.training.presets import check_selection
+from fgl_secure.training.presets import AveragedPreset, check_selection
 from fgl_secure.training.program import Program
 
 SPLIT = (0.1, 0.1, 0.8)

@@ -10,7 +10,6 @@ from fgl_secure.coins import Coins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import between_clients, check_undirected
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange
-from fgl_secure.methods.fed2gnn.preset import AveragedPreset
 from fgl_secure.methods.fedgcn.program import FedGCN
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
@@ -19,6 +18,7 @@ from fgl_secure.runtime import Channel
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.parties import Between, check_parties, note_own_graph
+from fgl_secure.training.presets import AveragedPreset
 
 
 def row_range(preset: AveragedPreset, scheme: Scheme) -> RowRange | None:

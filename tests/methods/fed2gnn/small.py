@@ -11,7 +11,6 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
 from fgl_secure.methods.fed2gnn.completed_graph import sent_values
 from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
-from fgl_secure.methods.fed2gnn.models import backbone_of
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of
@@ -22,6 +21,7 @@ from fgl_secure.protocols.scheme import Scheme as ServerScheme
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.node_models import backbone_of
 from fgl_secure.training.parties import hierarchy_of
 from tests.methods.fed2gnn.true_children import TrueChildren
 

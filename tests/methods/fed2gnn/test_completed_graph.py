@@ -13,10 +13,10 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, nodes_within, seen_by, surroundings
 from fgl_secure.methods.fed2gnn.completed_graph import CompletedGraph, complete, roots_of, sent_values
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
-from fgl_secure.methods.fed2gnn.models import Propagation, Surroundings, backbone_of, make_model
 from fgl_secure.methods.fed2gnn.tree_levels import DecodedChildren, Level
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.node_models import Propagation, Surroundings, backbone_of, make_model
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
 from tests.methods.fed2gnn.small import channel_of
 from tests.methods.fed2gnn.true_children import TrueChildren

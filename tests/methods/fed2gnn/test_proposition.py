@@ -8,9 +8,9 @@ import torch
 from scipy import sparse
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.models import Matrix, Surroundings, degree_weights, make_model
-from fgl_secure.methods.fed2gnn.models import backbone_of as backbone
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.node_models import Matrix, Surroundings, degree_weights, make_model
+from fgl_secure.training.node_models import backbone_of as backbone
 from tests.methods.fed2gnn.oracles import random_graph
 from tests.methods.fed2gnn.rooted_trees import gcn_rows, gcn_weights, missing_branches, sage_weights
 

@@ -12,7 +12,6 @@ import pytest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
-from fgl_secure.methods.fed2gnn.models import make_model
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.methods.fed2gnn.program import Fed2GNN
 from fgl_secure.methods.fed2gnn.training import clients_of
@@ -23,6 +22,7 @@ from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.schemes import server_scheme
 from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.node_models import make_model
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.server_sums import SERVER_SUM
 from tests.methods.fed2gnn.small import PLAIN, QUICK, channel_of, some_digits, train, true_children

@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from fgl_secure.methods.fed2gnn.models import NodeModel, Surroundings
-from fgl_secure.methods.fed2gnn.preset import AveragedPreset
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.node_models import NodeModel, Surroundings
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.presets import AveragedPreset
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
 from fgl_secure.training.server_sums import FRACTION_BITS

@@ -1,4 +1,4 @@
-"""The models that Fed2GNN trains (section 5): GCN, GraphSAGE and DAGNN on one client's completed graph."""
+"""Models of one client's graph, whose edges it all knows: GCN, GraphSAGE, DAGNN and a perceptron."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from scipy import sparse
 from torch import nn
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.training.dropout import Dropout
-from fgl_secure.training.silo import Facts
 from fgl_secure.training.sparse_products import MOST_DENSE, multiply, to_torch
 
 
@@ -229,19 +227,6 @@ def make_model(name: str, widths: tuple[int, int, int], hops: int, seed: int) ->
     if hops < 1:
         raise InputError(f"hops must be at least 1; found {hops}")
     return backbone_of(name).make(widths, hops, torch.Generator().manual_seed(seed))
-
-
-def model_of(backbone: str, facts: Facts, preset: Fed2GNNPreset, seed: int) -> NodeModel:
-    """The model that a preset trains, on features as they are or on the latent map.
-
-    Args:
-        backbone: "gcn", "sage" or "dagnn".
-        facts: of the graph.
-        preset: how to train.
-        seed: of the initial weights.
-    """
-    width = facts.features if preset.latent is None else preset.latent.width
-    return make_model(backbone, (width, preset.hidden, facts.classes), preset.hops, seed)
 
 
 def degree_weights(

@@ -8,7 +8,8 @@ import torch
 from scipy import sparse
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fed2gnn.models import (
+from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.node_models import (
     DAGNNModel,
     GCNModel,
     Matrix,
@@ -20,7 +21,6 @@ from fgl_secure.methods.fed2gnn.models import (
     degree_weights,
     make_model,
 )
-from fgl_secure.training.dropout import Dropout
 from tests.methods.fed2gnn.oracles import random_graph
 
 GRAPH = random_graph(12, 16, 1, 3)

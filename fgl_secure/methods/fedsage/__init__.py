@@ -1,0 +1,1 @@
+"""FedSage+ (NeurIPS 2021)."""
