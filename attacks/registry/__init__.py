@@ -52,6 +52,7 @@ from fgl_secure.attacks.message_passing import (
     VisibleDevices,
     VisibleEdges,
 )
+from fgl_secure.attacks.personal_averages import AverageClasses, FunctionalEmbeddings, WeightedModels
 from fgl_secure.attacks.proxies import (
     ProxyClasses,
     ProxyCounts,
@@ -159,6 +160,9 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
     VirtualNodeLabels(),
     VirtualNodePopulation(),
     VirtualNodeClients(),
+    WeightedModels(),
+    AverageClasses(),
+    FunctionalEmbeddings(),
     GradientLabels(),
     GradientSingleRow(),
     GradientSingleNeighbours(),
@@ -179,6 +183,7 @@ PAGES: Mapping[str, str] = MappingProxyType({
     "proxies": "docs/fedspray.md",
     "rooted_trees": "docs/fed2gnn.md",
     "virtual_nodes": "docs/fedvn.md",
+    "personal_averages": "docs/fedpub.md",
     "gradients": "docs/results/gradients.md",
 })  # fmt: skip
 """The page on each family of attacks."""

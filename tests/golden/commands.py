@@ -85,6 +85,8 @@ _LOOSE = {
     "fed2gnn": (Loose("training", ACCURACY, 0.05, DEEP), Loose("scores", ACCURACY, 0.05, DEEP)),
     "fedgcn": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "ditto": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "gcfl": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "fedpub": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedvn": (
         Loose("training", ACCURACY, 0.3, DRAWN),
         Loose("scores", ACCURACY, 0.3, DRAWN),
@@ -113,6 +115,8 @@ _AUDITS = {
     "fed2gnn": (),
     "fedvn": (),
     "fedgcn": (),
+    "fedpub": (),
+    "gcfl": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "ditto": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "fedavg": _each("--attack", UPDATE_ATTACKS),
 }
@@ -126,7 +130,7 @@ _TRAININGS = {
     "fedstruct/hopwise-plaintext": ("--scheme", "neighbours=plaintext"),
     **{
         f"{method}/{name}": ("--scheme", name)
-        for method in ("fedspray", "fedvn", "fedavg", "ditto")
+        for method in ("fedspray", "fedvn", "fedavg", "ditto", "gcfl")
         for name in SERVER_SUMS
     },
     # Each protocol and each scheme, but not each pair: a run takes five seconds, for decoders before the first round.
@@ -136,6 +140,7 @@ _TRAININGS = {
     "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
     "fedgcn/plaintext": ("--scheme", "plaintext"),
     "fedgcn/relay-coded": ("--scheme", "relay-coded"),
+    **{f"fedpub/{name}": ("--scheme", f"clients={name}") for name in ("plaintext", "pairwise-masking", "lightsecagg")},
 }
 _SKETCHES = ("fedstruct/ckks", "fedstruct/pairwise-masking")
 

@@ -13,7 +13,7 @@ from torch import nn
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -45,6 +45,8 @@ RUNS: Mapping[str, tuple[tuple[Method, str | None], ...]] = {
     "fed2gnn": ((Fed2GNN(epochs=1, hops=1, neighbours=4), None),),
     "fedvn": ((FedVN(epochs=2), None),),
     "ditto": ((Ditto(epochs=2), None),),
+    "fedpub": ((FedPub(epochs=2), None),),
+    "gcfl": ((GCFL(epochs=2), None),),
     "fedgcn": ((FedGCN(epochs=2), None), (FedGCN(epochs=2, hops=1), None)),
 }
 """Small runs of every method, under the default secure schemes where none is named."""

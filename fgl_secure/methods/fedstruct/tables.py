@@ -17,6 +17,8 @@ from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacen
 from fgl_secure.graph.structure_features import structure_features
 from fgl_secure.methods.fedgcn.preset import fedgcn_preset
 from fgl_secure.methods.fedgcn.training import clients_of as fedgcn_clients
+from fgl_secure.methods.fedpub.preset import fedpub_preset
+from fgl_secure.methods.fedpub.training import clients_of as fedpub_clients
 from fgl_secure.methods.fedstruct.baselines import (
     CENTRAL_GNN,
     CENTRAL_MLP,
@@ -151,6 +153,23 @@ class FedGCNRun:
         return _measured(fedgcn_clients(graph, clear, preset, seed=seed, device=choices.place).train())
 
 
+@dataclass(frozen=True, slots=True)
+class FedPubRun:
+    """One run of FED-PUB with its own settings, for the paper prints none, as a measure.
+
+    Attributes:
+        setting: who has what.
+    """
+
+    setting: Setting
+
+    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
+        """Trains once, in the clear."""
+        preset = fedpub_preset(choices.preset).with_epochs(choices.epochs)
+        graph = self.setting.federated(undirected(data), seed)
+        return _measured(fedpub_clients(graph, {}, preset, seed=seed, device=choices.place).train())
+
+
 def _chosen(data: Graph, choices: Choices) -> FedStructPreset:
     if choices.scheme != PLAINTEXT:
         raise InputError(f"scheme must be {PLAINTEXT} for FedStruct's tables; found {choices.scheme}")
@@ -191,7 +210,7 @@ def _global_features(name: str, data: Graph, width: int) -> NDArray[np.float32]:
 
 DATASETS = ("Cora", "CiteSeer", "PubMed", "Chameleon", "Photo")
 """Those of the paper but Amazon Ratings."""
-NOT_IMPLEMENTED = ("FedSage+", "FedPub")
+NOT_IMPLEMENTED = ("FedSage+",)
 CENTRAL = "central"
 CLIENTS = 10
 
@@ -215,6 +234,7 @@ _LOCAL: Make = partial(BaselineRun, LOCAL_GNN)
 _METHODS: tuple[tuple[str, Make], ...] = (
     (FEDSGD_GNN.name, _FEDSGD),
     *((name, _missing) for name in NOT_IMPLEMENTED),
+    ("FedPub", FedPubRun),
     ("FedGCN-2hop", FedGCNRun),
     ("FedStruct (Deg)", _DEG),
     ("FedStruct (Fed*)", _FEDSTAR),
@@ -240,7 +260,7 @@ _DATA_NOTE = "Photo is Amazon Photo. Chameleon's links count in both directions,
 _MODEL_NOTE = (
     "FedStruct's f is a decoupled GCN with Table 5's widths, the baselines' GNN is GraphSAGE; dropout and GraphSAGE's "
     "widths are the public code's. FedGCN has two graph convolutions and its own settings (docs/fedgcn.md); the server "
-    "of the paper's row knows the whole graph, here it learns no edge."
+    "of the paper's row knows the whole graph, here it learns no edge. FED-PUB has its own settings (docs/fedpub.md)."
 )
 _MISSING_NOTE = f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets Amazon Ratings."
 

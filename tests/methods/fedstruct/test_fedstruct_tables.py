@@ -12,7 +12,7 @@ from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, Graph, load
 from fgl_secure.graph.partition import binomial_partition
-from fgl_secure.methods import FedGCN
+from fgl_secure.methods import FedGCN, FedPub
 from fgl_secure.methods import table as table_of
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
 from fgl_secure.methods.fedstruct.program import HOP2VEC
@@ -25,6 +25,7 @@ from fgl_secure.methods.fedstruct.tables import (
     PRUNING,
     BaselineRun,
     FedGCNRun,
+    FedPubRun,
     FedStructRun,
     Setting,
     undirected,
@@ -83,6 +84,15 @@ def test_fedgcn_is_a_run_of_the_table() -> None:
     data, choices = load("digits"), Choices(epochs=1)
     found = FedGCNRun(Setting(3))(data, choices, 0)[ACCURACY]
     train = fgl_secure.train(FedGCN(epochs=1), Data(partition="binomial", silos=3), "plaintext", seed=0)
+    assert train.accuracy.test is not None
+    assert found == 100 * train.accuracy.test
+
+
+def test_fedpub_is_a_run_of_the_table() -> None:
+    """On the graph of the other rows, in the clear, with its own settings."""
+    data, choices = load("digits"), Choices(epochs=1)
+    found = FedPubRun(Setting(3))(data, choices, 0)[ACCURACY]
+    train = fgl_secure.train(FedPub(epochs=1), Setting(3).federated(data, 0), "plaintext", seed=0)
     assert train.accuracy.test is not None
     assert found == 100 * train.accuracy.test
 
