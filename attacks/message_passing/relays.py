@@ -156,7 +156,7 @@ def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field
     forms = [rng.integers(1, field.modulus, rows.shape[1]) for _ in range(2)]
     reduced = np.concatenate([rows.astype(np.int64) % field.modulus, np.zeros((1, rows.shape[1]), dtype=np.int64)])
     known, wanted = ([field.dot(field.elements(each), form) for form in forms] for each in (reduced, values))
-    pairs = np.sort(_as_one(*known, field))
+    pairs = np.sort(_as_one(known[0], known[1], field))
     found = np.zeros(len(values), dtype=np.bool_)
     for k, (first, second) in enumerate(zip(*wanted, strict=True)):
         sums = _as_one(field.add(known[0], first), field.add(known[1], second), field)

@@ -53,6 +53,7 @@ from fgl_secure.attacks.message_passing import (
     VisibleDevices,
     VisibleEdges,
 )
+from fgl_secure.attacks.personal_averages import AverageClasses, FunctionalEmbeddings, WeightedModels
 from fgl_secure.attacks.proxies import (
     ProxyClasses,
     ProxyCounts,
@@ -161,6 +162,9 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
     VirtualNodePopulation(),
     VirtualNodeClients(),
     GeneratorGradientRows(),
+    WeightedModels(),
+    AverageClasses(),
+    FunctionalEmbeddings(),
     GradientLabels(),
     GradientSingleRow(),
     GradientSingleNeighbours(),
@@ -182,6 +186,7 @@ PAGES: Mapping[str, str] = MappingProxyType({
     "rooted_trees": "docs/fed2gnn.md",
     "virtual_nodes": "docs/fedvn.md",
     "generators": "docs/fedsage.md",
+    "personal_averages": "docs/fedpub.md",
     "gradients": "docs/results/gradients.md",
 })  # fmt: skip
 """The page on each family of attacks."""

@@ -56,6 +56,10 @@ class Phase(Enum):
     NODES = ("nodes", "which nodes of the graph are a client's")
     CAPACITIES = ("capacities", "how many cells the next vector for a receiver has")
     THRESHOLDS = ("thresholds", "between which values the least entry that is kept lies")
+    FUNCTIONAL_EMBEDDINGS = (
+        "functional embeddings",
+        "what a client's model makes of a public random graph, on average over its nodes",
+    )
     STRUCTURE_FEATURES = ("structure features", "the structure features of a client's nodes, by node")
     QUERY_WEIGHTS = ("query weights", "rows of the combined adjacency that a client asks another to apply")
     QUERY_ANSWERS = ("query answers", "weighted sums of structure embeddings of one client's nodes")

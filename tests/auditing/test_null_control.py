@@ -21,7 +21,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSage, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fedvn.subjects import FedVNSubject
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.runtime import Direction, Phase, PublicParameters, Role, Secret, View
@@ -134,6 +134,8 @@ SUBJECTS = {
     "fedgcn": FedGCN(epochs=1),
     "fedsage": FedSage(epochs=1),
     "ditto": Ditto(epochs=1),
+    "fedpub": FedPub(epochs=1),
+    "gcfl": GCFL(epochs=1),
 }
 
 

@@ -86,6 +86,8 @@ _LOOSE = {
     "fedgcn": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedsage": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "ditto": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "gcfl": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "fedpub": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedvn": (
         Loose("training", ACCURACY, 0.3, DRAWN),
         Loose("scores", ACCURACY, 0.3, DRAWN),
@@ -115,6 +117,8 @@ _AUDITS = {
     "fedvn": (),
     "fedgcn": (),
     "fedsage": ("--generator-rounds", "2"),
+    "fedpub": (),
+    "gcfl": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "ditto": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "fedavg": _each("--attack", UPDATE_ATTACKS),
 }
@@ -128,7 +132,7 @@ _TRAININGS = {
     "fedstruct/hopwise-plaintext": ("--scheme", "neighbours=plaintext"),
     **{
         f"{method}/{name}": ("--scheme", name)
-        for method in ("fedspray", "fedvn", "fedavg", "ditto")
+        for method in ("fedspray", "fedvn", "fedavg", "ditto", "gcfl")
         for name in SERVER_SUMS
     },
     # Each protocol and each scheme, but not each pair: a run takes five seconds, for decoders before the first round.
@@ -136,12 +140,10 @@ _TRAININGS = {
     "fed2gnn/plaintext+lightsecagg": ("--scheme", "neighbours=plaintext,server=lightsecagg"),
     "fed2gnn/relay-coded+pairwise-masking": ("--scheme", "neighbours=relay-coded,server=pairwise-masking"),
     "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
-    **{
-        f"fedsage/{name}": ("--generator-rounds", "2", "--scheme", name)
-        for name in ("plaintext", "pairwise-masking")
-    },
+    **{f"fedsage/{name}": ("--generator-rounds", "2", "--scheme", name) for name in ("plaintext", "pairwise-masking")},
     "fedgcn/plaintext": ("--scheme", "plaintext"),
     "fedgcn/relay-coded": ("--scheme", "relay-coded"),
+    **{f"fedpub/{name}": ("--scheme", f"clients={name}") for name in ("plaintext", "pairwise-masking", "lightsecagg")},
 }
 _SKETCHES = ("fedstruct/ckks", "fedstruct/pairwise-masking")
 

@@ -9,7 +9,20 @@ import pytest
 import torch
 
 from fgl_secure import train
-from fgl_secure.methods import Ditto, Fed2GNN, FedAvg, FedGCN, FedSage, FedSpray, FedStruct, FedVN, HiFGL, table
+from fgl_secure.methods import (
+    GCFL,
+    Ditto,
+    Fed2GNN,
+    FedAvg,
+    FedGCN,
+    FedPub,
+    FedSage,
+    FedSpray,
+    FedStruct,
+    FedVN,
+    HiFGL,
+    table,
+)
 from fgl_secure.methods.comparison.runs import source_of
 from fgl_secure.tables.table import Choices
 
@@ -40,7 +53,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 
 @pytest.mark.parametrize("device", [CUDA])
-@pytest.mark.parametrize("method", [Ditto, Fed2GNN, FedAvg, FedGCN, FedSage, FedSpray, FedStruct, FedVN, HiFGL])
+@pytest.mark.parametrize(
+    "method", [GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, FedVN, HiFGL]
+)
 def test_a_method_trains_there(method: Any, device: str, seen: set[str]) -> None:
     """One round under the scheme that is usual for it."""
     result = train(method(epochs=1), source_of(data_of(method.name)), device=device)

@@ -31,6 +31,7 @@ class GraphMethod:
         shared: what the server averages.
         proximal: whether clients are held near the server's model (FedProx, Li et al. 2020).
         personal: whether each client predicts with a model of its own, held near the server's (Ditto, Li et al. 2021).
+        clustered: whether there is a model for each cluster of clients (GCFL+, Xie et al. 2021).
     """
 
     name: str
@@ -39,6 +40,7 @@ class GraphMethod:
     shared: Shared = Shared.ALL
     proximal: bool = False
     personal: bool = False
+    clustered: bool = False
 
 
 FEDVN = GraphMethod("FedVN", virtual=True, generated=True)
@@ -52,6 +54,8 @@ SELF_TRAINING = GraphMethod("Self-training", shared=Shared.NOTHING)
 DITTO = GraphMethod("Ditto", personal=True)
 
 METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, DITTO, FEDVN)
+GCFL = GraphMethod("GCFL+", clustered=True)
+"""A line of the table whose clients do not all have one model."""
 
 
 class Statistics(StrEnum):

@@ -7,6 +7,7 @@ import torch
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
+from fgl_secure.methods.fedvn.clustered import Clustered
 from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GraphMethod
 from fgl_secure.methods.fedvn.program import ClientGraphs, FedVN
 from fgl_secure.protocols.scheme import Scheme
@@ -60,7 +61,8 @@ def clients_of(
     check(sets, preset)
 
     def make(talk: Collectives, _coins: Coins) -> FedVN:
-        return FedVN(talk, ClientGraphs.held_by(talk.silo), method, preset, seed=seed, device=device)
+        kind = Clustered if method.clustered else FedVN
+        return kind(talk, ClientGraphs.held_by(talk.silo), method, preset, seed=seed, device=device)
 
     driver = HandingOn if passing else OneProcess
     shares = tuple(ClientGraphs.share_of(sets, client) for client in range(sets.num_clients))

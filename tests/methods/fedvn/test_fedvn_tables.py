@@ -60,7 +60,7 @@ def test_printed_numbers_say_where_they_are_from() -> None:
 
 
 def test_what_is_not_implemented_is_named_and_not_run() -> None:
-    """Four baselines have a line and no measure; the notes name them, and SST2."""
+    """Three baselines have a line and no measure; the notes name them, and SST2."""
     for table in (ACCURACIES, ERRORS):
         assert {case.method for case in table.cases if case.measure is None} == set(NOT_IMPLEMENTED)
         assert all(name in " ".join(table.notes) for name in (*NOT_IMPLEMENTED, "SST2"))
