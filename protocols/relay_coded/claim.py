@@ -153,6 +153,9 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
     return (*at_target, *at_relay)
 
 
+_ONE_WAY = (
+    "; what Davies and Meyer's one-way function over AES-256 makes of secret words under other names looks random"
+)
 _WATCHED = "channels are confidential and authenticated; who watches the network "
 _TOLD = _WATCHED + "between devices sees who talks to whom"
 _UNTOLD = (
@@ -166,7 +169,8 @@ def _assumptions(keys: KeyAgreement, *, anonymous: bool, untold: bool) -> tuple[
     return (
         "parties are semi-honest; relays may fail, and fewer than half of those beyond T + 1 may lie in what they sum",
         "relays belong to different organisations, none of them a silo of the federation, and their keys are authentic",
-        f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement",
+        f"AES-256 in counter mode is a pseudo-random generator, {keys.words} with HKDF-SHA256 a key agreement"
+        + (_ONE_WAY if untold else ""),
         _UNTOLD if untold else _TOLD,
         *(
             (

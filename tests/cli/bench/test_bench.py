@@ -136,7 +136,7 @@ def test_secured_epochs_are_held_against_plain_pyg(
     per_message = figures["digits: bytes a message over the published 532"]
     assert per_message["value"] == (16 + 2 * 35 + 256) / 532
     assert per_message["reached"]
-    covered = figures["digits: messages with covers over those along edges"]
+    covered = figures["digits: messages with covers over those along edges, relay-coded"]
     assert covered["value"] == 21 * 1797 / 12616
     assert covered["reached"]
     assert figures["Cora: secured epoch over plain PyG"]["value"] is None
