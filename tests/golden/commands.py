@@ -136,10 +136,7 @@ _TRAININGS = {
     "fed2gnn/plaintext+lightsecagg": ("--scheme", "neighbours=plaintext,server=lightsecagg"),
     "fed2gnn/relay-coded+pairwise-masking": ("--scheme", "neighbours=relay-coded,server=pairwise-masking"),
     "fed2gnn/relay-coded+ckks-shared-key": ("--scheme", "neighbours=relay-coded,server=ckks-shared-key"),
-    **{
-        f"fedsage/{name}": ("--generator-rounds", "2", "--scheme", name)
-        for name in ("plaintext", "pairwise-masking")
-    },
+    **{f"fedsage/{name}": ("--generator-rounds", "2", "--scheme", name) for name in ("plaintext", "pairwise-masking")},
     "fedgcn/plaintext": ("--scheme", "plaintext"),
     "fedgcn/relay-coded": ("--scheme", "relay-coded"),
 }
