@@ -71,7 +71,7 @@ def claim_of(scheme: Scheme, averaging: Scheme, clients: int) -> Claim:
     inner = scheme.claim_for(topology)
     if not inner.guarantees:
         return Claim((), (*CLEAR_LEAKS, *EMBEDDINGS), inner.assumptions)
-    promises = tuple(map(_of_one, inner.guarantees))
+    promises = tuple({each.statement: each for each in map(_of_one, reversed(inner.guarantees))}.values())
     figures = averaging.claim_for(Topology.to_server(parties, 1, 1)).assumptions
     leaks = (*inner.leaks_by_design, *AVERAGE_LEAKS, *EMBEDDINGS)
     return Claim(promises, leaks, tuple(dict.fromkeys((*inner.assumptions, *figures, ALONE))))

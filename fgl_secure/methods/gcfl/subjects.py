@@ -25,10 +25,10 @@ CLUSTER_LEAKS = tuple(
         Secret.LABEL_SHARES,
         role,
         Circumstance.ANY,
-        "every party learns the norm of each client's update, round by round, and who is in which cluster: clients of "
-        "a cluster are those whose updates went alike",
+        f"{who} learns the norm of each client's update, round by round, and who is in which cluster: clients of a "
+        "cluster are those whose updates went alike",
     )
-    for role in (Role.SERVER, Role.SILO)
+    for role, who in ((Role.SERVER, "the server"), (Role.SILO, "every client"))
 )
 """What clusters are found by, whatever adds updates up."""
 
