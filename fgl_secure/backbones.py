@@ -21,8 +21,8 @@ GROUP = "fgl_secure.backbones"
 """Of entry points, each of which names a class of layers, or what makes one."""
 
 _PLACE = "fgl_secure.training.backbones"
-_IN_TREE = {"gcn": "GCNLayer", "sage": "SAGELayer", "gat": "GATLayer"}
-_PUBLISHED = {**_IN_TREE, "gcn": "PublishedGCNLayer"}
+_IN_TREE = {"gcn": "GCNLayer", "sage": "SAGELayer", "gat": "GATLayer", "gcn_without_loops": "GCNWithoutLoopsLayer"}
+_PUBLISHED = {**_IN_TREE, "gcn": "PublishedGCNLayer", "sage": "PublishedSAGELayer"}
 """As the public code of HiFGL has them, where it has another one."""
 _registered: dict[str, Callable[..., Any]] = {}
 
@@ -55,7 +55,7 @@ def maker(name: str, *, published: bool = False) -> LayerMaker:
 
     Args:
         name: of the backbone.
-        published: whether to take the aggregation of HiFGL's public code.
+        published: whether to take the layers of HiFGL's public code, where it has them.
 
     Raises:
         UnknownNameError: there is none of that name.

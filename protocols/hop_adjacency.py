@@ -35,23 +35,36 @@ class HopSettings:
         hops: the highest power L_s, at least 1.
         pruning: which entries are kept.
         kept: entries for each node p, at least 1.
+        betas: weights of the powers 0 to L_s in the sum that clients train with; None takes the last power alone.
     """
 
     hops: int
     pruning: Pruning = Pruning.NONE
     kept: int = 30
+    betas: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.hops < 1:
             raise InputError(f"hops must be at least 1; found {self.hops}")
         if self.kept < 1:
             raise InputError(f"kept must be at least 1 entry a node; found {self.kept}")
+        check_betas(self.betas, self.hops)
 
     def most_a_row(self, clients: int) -> int | None:
         """Most entries, on average, of a row of the sum of the other clients' terms; None where nothing bounds them."""
         if self.pruning is not Pruning.SHARES:
             return None
         return (clients - 1) * clients * -(-self.kept // clients)
+
+
+def check_betas(betas: tuple[float, ...] | None, hops: int) -> None:
+    """Raises unless there is a finite weight for each of the powers 0 to `hops`, and not 0 for all beyond power 0."""
+    if betas is None:
+        return
+    if len(betas) != hops + 1:
+        raise InputError(f"betas must be {hops + 1}, for the powers 0 to {hops}; found {len(betas)}")
+    if not np.isfinite(betas).all() or not np.any(betas[1:]):
+        raise InputError(f"betas must be finite and not 0 for all beyond power 0; found {betas}")
 
 
 def term(

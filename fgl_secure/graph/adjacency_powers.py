@@ -60,18 +60,18 @@ def adjacency_powers(graph: Graph, hops: int, kept: int | None = None) -> list[s
 
 
 def combined_adjacency(powers: Sequence[sparse.csr_array], weights: Sequence[float] | None = None) -> sparse.csr_array:
-    """The weighted sum of powers (Eq. 2), float64 CSR [n, n].
+    """The weighted sum of powers (Eq. 2), as the filter of section 5.2 has it from power 0 on: float64 CSR [n, n].
 
     Args:
         powers: powers 1 to L_s.
-        weights: beta_1 to beta_{L_s}; None takes the last power alone, as the experiments of the paper do.
+        weights: beta_0 to beta_{L_s}; None takes the last power alone, as the experiments of the paper do.
     """
     if weights is None:
         return powers[-1]
-    if len(weights) != len(powers):
-        raise InputError(f"weights must have one number for each of {len(powers)} powers; found {len(weights)}")
-    total = sparse.csr_array(powers[0].shape, dtype=np.float64)
-    for weight, power in zip(weights, powers, strict=True):
+    if len(weights) != len(powers) + 1:
+        raise InputError(f"weights must be {len(powers) + 1}, for the powers 0 to {len(powers)}; found {len(weights)}")
+    total = sparse.csr_array(weights[0] * sparse.eye_array(powers[0].shape[0]))
+    for weight, power in zip(weights[1:], powers, strict=True):
         total = sparse.csr_array(total + weight * power)
     return total
 

@@ -111,7 +111,7 @@ def _rows(table: PaperTable, graph: Data, runs: Runs) -> Iterator[Row]:
     printed = printed_figures(table.printed)
     for case in table.cases:
         for metric in (*table.metrics, *(derived.metric for derived in table.derived)):
-            paper = printed.get((graph.name, case.setting, case.method, metric.name), Figure())
+            paper = printed.get((graph.name, case.setting, case.line, metric.name), Figure())
             found = ours.get((case, metric), Figure())
             yield Row(graph.name, case.setting, case.method, metric, found, paper, case.measure is not None)
 

@@ -77,12 +77,20 @@ class Case:
         method: the method as the paper calls it.
         measure: runs it once; None for a method of the paper that is not implemented here.
         clients: the number of clients, where the table varies it; None where it doesn't, or where there are none.
+        beside: the paper's line beside whose numbers it stands, where the paper has one for several lines here; its
+            own unless given.
     """
 
     setting: str
     method: str
     measure: Measure | None
     clients: int | None = None
+    beside: str = ""
+
+    @property
+    def line(self) -> str:
+        """The line of the paper that it is compared with."""
+        return self.beside or self.method
 
 
 @dataclass(frozen=True, slots=True)

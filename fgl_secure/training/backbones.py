@@ -103,13 +103,27 @@ class MessageLayer(nn.Module, ABC):
         """What a device makes of what it kept and of the sum [n, d_out] of its neighbours' messages."""
 
 
+def glorot(d_in: int, d_out: int) -> nn.Parameter:
+    """Initial weights [d_in, d_out] of Glorot and Bengio (2010), as Kipf and Welling take them."""
+    return nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
+
+
+def as_linear(d_in: int, *shape: int) -> nn.Parameter:
+    """Initial values of `torch.nn.Linear`: uniform, of magnitude up to one over the root of its d_in inputs."""
+    return nn.Parameter(nn.init.uniform_(torch.empty(shape), -(d_in**-0.5), d_in**-0.5))
+
+
 class _Convolution(MessageLayer):
     """A layer of one weight, of which a device keeps its projected row: one product serves the message and itself."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
+        self.weight = self.started(d_in, d_out)
         self.bias = nn.Parameter(torch.zeros(d_out))
+
+    def started(self, d_in: int, d_out: int) -> nn.Parameter:
+        """The weight before training, [d_in, d_out]."""
+        return glorot(d_in, d_out)
 
     @property
     def message_weight(self) -> nn.Parameter:
@@ -141,20 +155,45 @@ class GCNLayer(_Convolution):
         return self.shift((sums + kept / root) / root, self.bias)
 
 
-class PublishedGCNLayer(_Convolution):
-    """The aggregation of HiFGL's public code, which is not Kipf and Welling's.
+class GCNWithoutLoopsLayer(_Convolution):
+    """HiFGL's Eqs. 2 and 3 as printed: D^-1/2 A D^-1/2 X W + b with D = diag(degree), and no row of the device itself.
 
-    A message is divided by the root of 1 + *all* neighbours; the receiver adds its own row unscaled, divides by the
-    root of received + 1 and then takes the mean over received + 1 rows.
+    A device without neighbours, or to which a scheme refuses its sum, has b and nothing else. How weights start the
+    paper does not say; they do as in its public code.
     """
+
+    def started(self, d_in: int, d_out: int) -> nn.Parameter:
+        """As `torch.nn.Linear` starts."""
+        return as_linear(d_in, d_in, d_out)
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """One over the root of the own degree (Eq. 2)."""
+        return torch.rsqrt(degrees.heard.clamp(min=1))
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002
+        """Divides by the root of the number of summed rows and adds the bias (Eq. 3)."""
+        return self.shift(sums * torch.rsqrt(degrees.summed.clamp(min=1)), self.bias)
+
+
+class PublishedGCNLayer(_Convolution):
+    """The aggregation of HiFGL's public code, which is neither its Eq. 3 nor Kipf and Welling's.
+
+    A message is divided by the root of 1 + *all* neighbours. The receiver puts its own row, unscaled, into the list of
+    r received ones, divides by the root of the list's length + 1, r + 2, and takes the mean over the r + 1 rows.
+    """
+
+    def started(self, d_in: int, d_out: int) -> nn.Parameter:
+        """As `torch.nn.Linear` starts, which the code takes."""
+        return as_linear(d_in, d_in, d_out)
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the full degree + 1."""
         return torch.rsqrt(degrees.full + 1)
 
     def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """Adds the own row unscaled, and divides by (received + 1)^(3/2)."""
-        return self.shift((sums + kept) / (degrees.summed + 1) ** 1.5, self.bias)
+        """Adds the own row unscaled, and divides by sqrt(received + 2) (received + 1)."""
+        received = degrees.summed
+        return self.shift((sums + kept) / (torch.sqrt(received + 2) * (received + 1)), self.bias)
 
 
 class SAGELayer(MessageLayer):
@@ -162,8 +201,7 @@ class SAGELayer(MessageLayer):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.own_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
-        self.neighbour_weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
+        self.own_weight, self.neighbour_weight = glorot(d_in, d_out), glorot(d_in, d_out)
         self.bias = nn.Parameter(torch.zeros(d_out))
 
     @property
@@ -178,6 +216,41 @@ class SAGELayer(MessageLayer):
     def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Divides the sum by the number of messages and adds the own projection and the bias."""
         return self.shift(sums / degrees.summed.clamp(min=1) + self.project(kept, self.own_weight), self.bias)
+
+
+class PublishedSAGELayer(MessageLayer):
+    """GraphSAGE of HiFGL's public code: the own row is in the mean too, and a soft-max on what each layer gives.
+
+    softmax(W_self h + W_neighbour mean(h of neighbours and of the device itself) + b), of which cross-entropy takes the
+    soft-max once more. Weights and bias start as those of one `torch.nn.Linear` of the two rows side by side.
+    """
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__()
+        self.own_weight, self.neighbour_weight = (as_linear(2 * d_in, d_in, d_out) for _ in range(2))
+        self.bias = as_linear(2 * d_in, d_out)
+
+    @property
+    def message_weight(self) -> nn.Parameter:
+        """The neighbour weight."""
+        return self.neighbour_weight
+
+    def source_scale(self, degrees: Degrees) -> torch.Tensor:
+        """1: the target takes the mean."""
+        return torch.ones_like(degrees.heard)
+
+    def kept(self, h: torch.Tensor) -> torch.Tensor:
+        """The row by either weight, [n, 2 d_out]: the second one goes into means, the own one's too."""
+        return torch.cat([self.project(h, self.own_weight), self.project(h, self.neighbour_weight)], dim=1)
+
+    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # no scale
+        """What a device sends: float [n, d_out]."""
+        return kept[:, self.message_width :]
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """The own projection, the mean of received + 1 rows and the bias, as chances."""
+        own, among = kept.chunk(2, dim=1)
+        return torch.softmax(self.shift(own + (sums + among) / (degrees.summed + 1), self.bias), dim=1)
 
 
 class GATLayer(MessageLayer):
@@ -197,9 +270,7 @@ class GATLayer(MessageLayer):
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_in, d_out)))
-        self.source = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_out, 1)))
-        self.target = nn.Parameter(nn.init.xavier_uniform_(torch.empty(d_out, 1)))
+        self.weight, self.source, self.target = glorot(d_in, d_out), glorot(d_out, 1), glorot(d_out, 1)
         self.bias = nn.Parameter(torch.zeros(d_out))
 
     @property

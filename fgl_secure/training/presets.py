@@ -28,9 +28,8 @@ class Federation(StrEnum):
     """Each silo keeps what it has learnt: nothing is averaged."""
     FEDPROX = "fedprox"
     """FedAvg with (mu / 2) |w - w_global|^2 added to each silo's loss (Li et al. 2020, Eq. 2), w_global being the model
-    that the server sent last. A round here is *one* local step and starts at w_global, where the gradient of that term
-    is mu (w - w_global) = 0: so the step is FedAvg's, bit for bit and for every mu. Only a second local step, which
-    HiFGL's rounds (4.3, Alg. 1) do not have, would feel the term."""
+    that the server sent last. With one local step, which starts at w_global, the gradient of that term is
+    mu (w - w_global) = 0 and the step FedAvg's, bit for bit and for every mu: it takes `local_steps` of two or more."""
     FEDPER = "fedper"
     """FedAvg of all layers but the last, which stays with its silo (Arivazhagan et al. 2019)."""
 
@@ -51,11 +50,13 @@ class Preset:
         selection: which accuracy picks the reported round.
         federation: how the silos' models become one.
         split_restricted: whether only devices of the same split exchange messages.
-        published_aggregation: whether GCN aggregates as the public code does.
+        published_layers: whether layers aggregate and start as those of the public code.
         static_first_layer: whether devices sum their neighbours' features once and for all, and project the sum with
             each round's weights, instead of summing projected features anew in every round.
         layers: number of layers, at least 1; all but the last are followed by ReLU.
         proximal: mu of FedProx.
+        local_steps: rounds after which the silos' models are averaged, each of one step; between two averages silos
+            go on with models of their own, and none of these rounds can be the reported one.
     """
 
     name: str
@@ -69,14 +70,18 @@ class Preset:
     selection: Selection = Selection.VALIDATION
     federation: Federation = Federation.FEDAVG
     split_restricted: bool = False
-    published_aggregation: bool = False
+    published_layers: bool = False
     static_first_layer: bool = False
     layers: int = 2
     proximal: float = 0.01
+    local_steps: int = 1
 
     def __post_init__(self) -> None:
-        if self.layers < 1:
-            raise InputError(f"layers must be at least 1; found {self.layers}")
+        for name in ("layers", "local_steps"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1; found {getattr(self, name)}")
+        if self.local_steps > 1 and self.federation is Federation.SHARED:
+            raise InputError(f"local_steps must be 1 where silos share one model; found {self.local_steps}")
 
     def widths(self, features: int, classes: int) -> tuple[int, ...]:
         """Width of the input and of every layer's output, layers + 1 numbers."""
@@ -102,7 +107,7 @@ _PUBLISHED = Preset(
     selection=Selection.TEST,
     federation=Federation.SHARED,
     split_restricted=True,
-    published_aggregation=True,
+    published_layers=True,
 )
 """What the public code does at cefcdca: one shared model, messages within a split only, stopping on test accuracy."""
 

@@ -60,9 +60,10 @@ def test_powers_are_combined_with_weights(graph: Graph) -> None:
     """Without weights the last power stands alone; with weights the sum is theirs."""
     powers = adjacency_powers(graph, 3)
     assert combined_adjacency(powers) is powers[-1]
-    weighted = combined_adjacency(powers, (0.5, 0.0, 2.0)).toarray()
-    assert np.allclose(weighted, 0.5 * powers[0].toarray() + 2 * powers[2].toarray())
-    with pytest.raises(InputError, match="weights must have one number for each of 3 powers; found 2"):
+    weighted = combined_adjacency(powers, (3.0, 0.5, 0.0, 2.0)).toarray()
+    expected = 3 * np.eye(graph.num_nodes) + 0.5 * powers[0].toarray() + 2 * powers[2].toarray()
+    assert np.allclose(weighted, expected)
+    with pytest.raises(InputError, match="weights must be 4, for the powers 0 to 3; found 2"):
         combined_adjacency(powers, (1.0, 1.0))
 
 

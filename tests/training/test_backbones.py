@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,8 +18,20 @@ from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Channel
-from fgl_secure.training.backbones import SCORE, SLOPE, Degrees, GATLayer, SAGELayer
+from fgl_secure.training.backbones import (
+    SCORE,
+    SLOPE,
+    Degrees,
+    GATLayer,
+    GCNWithoutLoopsLayer,
+    MessageLayer,
+    PublishedGCNLayer,
+    PublishedSAGELayer,
+    SAGELayer,
+)
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from tests.graphs import two_communities
@@ -79,6 +93,146 @@ def test_attention_trains_alike_over_relays(graph: FederatedGraph) -> None:
     assert plain.losses[-1] < plain.losses[0]
 
 
+def of_hifgl(layer: MessageLayer, h: torch.Tensor, edges: np.ndarray, full: np.ndarray) -> torch.Tensor:
+    """A layer on the whole graph: what it sends, summed along the edges, and what it makes of the sums."""
+    n = len(h)
+    heard = torch.tensor(np.bincount(edges[1], minlength=n)[:, None], dtype=torch.float32)
+    degrees = Degrees(torch.tensor(full[:, None], dtype=torch.float32), heard, heard)
+    kept = layer.kept(h)
+    messages = layer.message(kept, degrees)
+    assert messages.shape[1] == layer.message_width
+    sums = torch.zeros_like(messages).index_add(0, torch.tensor(edges[1]), messages[torch.tensor(edges[0])])
+    return layer.update(kept, sums, degrees)
+
+
+def printed(layer: GCNWithoutLoopsLayer, h: torch.Tensor, edges: np.ndarray, _full: np.ndarray) -> torch.Tensor:
+    """Eqs. 2 and 3 of HiFGL, node by node."""
+    degree, rows = np.bincount(edges[1], minlength=len(h)), []
+    for u in range(len(h)):
+        row = layer.bias.clone()
+        for v in edges[0, edges[1] == u]:
+            row = row + (h[v] / degree[v] ** 0.5) @ layer.weight / degree[u] ** 0.5
+        rows.append(row)
+    return torch.stack(rows)
+
+
+def listed_gcn(layer: PublishedGCNLayer, h: torch.Tensor, edges: np.ndarray, full: np.ndarray) -> torch.Tensor:
+    """The public code's convolution: the list of the own row and of what arrived, node by node."""
+    rows = []
+    for u in range(len(h)):
+        found = [h[u], *(h[v] / (1 + full[v]) ** 0.5 for v in edges[0, edges[1] == u])]
+        rows.append((torch.stack(found) / (len(found) + 1) ** 0.5 @ layer.weight).mean(dim=0) + layer.bias)
+    return torch.stack(rows)
+
+
+def listed_sage(layer: PublishedSAGELayer, h: torch.Tensor, edges: np.ndarray, _full: np.ndarray) -> torch.Tensor:
+    """The public code's GraphSAGE: one weight for the own row and the mean of the list, side by side."""
+    weight, rows = torch.cat([layer.own_weight, layer.neighbour_weight]), []
+    for u in range(len(h)):
+        mean = torch.stack([h[u], *(h[v] for v in edges[0, edges[1] == u])]).mean(dim=0)
+        rows.append(torch.softmax(torch.cat([h[u], mean]) @ weight + layer.bias, dim=0))
+    return torch.stack(rows)
+
+
+Reference = Callable[[MessageLayer, torch.Tensor, np.ndarray, np.ndarray], torch.Tensor]
+OF_HIFGL: dict[str, tuple[type[MessageLayer], Reference]] = {
+    "Eqs. 2 and 3": (GCNWithoutLoopsLayer, cast("Reference", printed)),
+    "GCN of the code": (PublishedGCNLayer, cast("Reference", listed_gcn)),
+    "SAGE of the code": (PublishedSAGELayer, cast("Reference", listed_sage)),
+}
+
+
+@pytest.mark.parametrize("name", OF_HIFGL)
+def test_layers_of_hifgl_are_those_of_the_paper_and_of_its_code(graph: FederatedGraph, name: str) -> None:
+    """Node by node, with a node that has no neighbours and nodes that hear fewer than they have; no other layer is."""
+    make, reference = OF_HIFGL[name]
+    torch.manual_seed(0)
+    layer, h = make(graph.graph.num_features, 5), torch.tensor(graph.features)
+    kept = (graph.edges != 0).all(axis=0)
+    kept[::5] = False
+    edges = graph.edges[:, kept]
+    assert (edges[1] != 0).all(), "node 0 hears nothing"
+    with torch.no_grad():
+        layer.get_parameter("bias").uniform_(-1, 1)
+        found = of_hifgl(layer, h, edges, graph.in_degree)
+        assert torch.allclose(found, reference(layer, h, edges, graph.in_degree), atol=1e-6)
+        wider = near_by(layer)
+        assert not torch.allclose(of_hifgl(wider, h, edges, graph.in_degree), found, atol=1e-3)
+
+
+def near_by(layer: MessageLayer) -> MessageLayer:
+    """The same weights in the layer that is near: with own rows, to the power of 3/2, or without them in means."""
+
+    class Near(type(layer)):  # type: ignore[misc]
+        def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+            if isinstance(self, GCNWithoutLoopsLayer):
+                sums = sums + kept
+            elif isinstance(self, PublishedGCNLayer):
+                return cast("torch.Tensor", self.shift((sums + kept) / (degrees.summed + 1) ** 1.5, self.bias))
+            else:
+                sums = sums - kept.chunk(2, dim=1)[1]
+            return cast("torch.Tensor", super().update(kept, sums, degrees))
+
+    near = Near(*layer.message_weight.shape)
+    near.load_state_dict(layer.state_dict())
+    return cast("MessageLayer", near)
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "drawn"),
+    [(GCNWithoutLoopsLayer, 1, 0), (PublishedGCNLayer, 1, 0), (PublishedSAGELayer, 2, 1)],
+)
+def test_layers_of_hifgl_start_as_linear_ones(make: type[MessageLayer], inputs: int, drawn: int) -> None:
+    """Uniform up to one over the root of the inputs, of which SAGE has twice as many; SAGE alone draws its bias."""
+    torch.manual_seed(0)
+    layer, most = make(100, 50), (inputs * 100) ** -0.5
+    for name, values in ((name, parameter.detach()) for name, parameter in layer.named_parameters()):
+        if name == "bias" and not drawn:
+            assert not values.any()
+            continue
+        assert float(values.abs().max()) == pytest.approx(most, rel=0.05)
+        assert float(values.std()) == pytest.approx(most / 3**0.5, rel=0.15)
+
+
+SECURED: dict[str, Scheme] = {
+    "secmp": SecretMessagePassing(),
+    "relay-coded": RelayCoded(k_min=1, profile=Profile.SHOWN),
+    "relay-coded, graph hidden": RelayCoded(k_min=1, max_degree=64),
+}
+
+
+@pytest.mark.parametrize(("backbone", "published"), [("gcn_without_loops", False), ("gcn", True), ("sage", True)])
+@pytest.mark.parametrize("scheme", SECURED)
+def test_layers_of_hifgl_train_alike_under_every_scheme(
+    graph: FederatedGraph, backbone: str, published: bool, scheme: str
+) -> None:
+    """Losses agree with plaintext to 1e-3, and accuracies are equal."""
+    runs = []
+    for each in (Plaintext(), SECURED[scheme]):
+        channel = Channel(hierarchy_of(graph, each.helpers), SimulationCoins(0))
+        job = silos_of(graph, each, replace(QUICK, published_layers=published), backbone=backbone)
+        runs.append(job.train(channel))
+    plain, secured = runs
+    assert np.allclose(plain.losses, secured.losses, atol=1e-3)
+    assert plain.accuracy == secured.accuracy
+    assert plain.losses[-1] < plain.losses[0]
+
+
+@pytest.mark.parametrize(("backbone", "alike"), [("gcn_without_loops", True), ("gcn", False)])
+def test_without_its_sum_a_device_of_eq_3_has_the_bias_alone(graph: FederatedGraph, backbone: str, alike: bool) -> None:
+    """Where a scheme refuses every sum all devices are alike; in a convolution with own rows they are not."""
+    seen: list[torch.Tensor] = []
+
+    class Seen(HiFGL):
+        def judged(self) -> torch.Tensor:
+            seen.append(super().judged())
+            return seen[-1]
+
+    silos_of(graph, Plaintext(minimum_group=40), QUICK, backbone=backbone, kind=Seen).train()
+    assert len(seen) == graph.num_silos
+    assert (len(np.unique(torch.cat(seen).numpy(), axis=0)) == 1) is alike
+
+
 def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) -> None:
     """Attention weighs projected rows: raw ones must not be summed once for all."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
@@ -97,4 +251,4 @@ def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch:
     for name, layer in (("mean", SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
         with pytest.raises(InputError):
             backbones.register_backbone(name, layer)  # type: ignore[arg-type]
-    assert backbones.names() == ("gcn", "sage", "gat", "mean")
+    assert backbones.names() == ("gcn", "sage", "gat", "gcn_without_loops", "mean")

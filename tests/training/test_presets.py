@@ -15,7 +15,7 @@ def test_honest_preset_is_the_same_for_all_data() -> None:
     assert preset("honest", "Cora") is preset("honest", "anything") is HONEST
     assert (HONEST.selection, HONEST.federation) == (Selection.VALIDATION, Federation.FEDAVG)
     assert not HONEST.split_restricted
-    assert not HONEST.published_aggregation
+    assert not HONEST.published_layers
     assert (HONEST.hidden, HONEST.epochs, HONEST.learning_rate, HONEST.decay_every, HONEST.decay) == (
         64,
         50,
@@ -38,7 +38,7 @@ def test_paper_preset_follows_the_public_code(
     assert (published.dropout, published.hidden) == (dropout, hidden)
     assert (published.selection, published.federation) == (Selection.TEST, Federation.SHARED)
     assert published.split_restricted
-    assert published.published_aggregation
+    assert published.published_layers
     assert (published.epochs, published.patience) == (1024, 16)
 
 
@@ -69,3 +69,11 @@ def test_rounds_can_be_changed_and_nothing_else() -> None:
     assert HONEST.with_epochs(3).with_epochs(50) == HONEST
     with pytest.raises(InputError, match="epochs must be at least 1; found 0"):
         HONEST.with_epochs(0)
+
+
+def test_local_steps_are_counted_from_one_and_silos_that_share_a_model_take_one() -> None:
+    """Before anything runs."""
+    with pytest.raises(InputError, match="local_steps must be at least 1; found 0"):
+        replace(HONEST, local_steps=0)
+    with pytest.raises(InputError, match="local_steps must be 1 where silos share one model; found 2"):
+        replace(HONEST, local_steps=2, federation=Federation.SHARED)

@@ -24,12 +24,14 @@ class FedAvg(Method):
         batch: labelled nodes that a client takes a step on; None takes all.
         local_steps: steps that a client takes in a round.
         local_rate: learning rate of these steps.
+        proximal: mu of FedProx (MLSys 2020): steps go along the gradient of the loss and of mu / 2 times the squared
+            distance to the server's model; 0 is federated averaging.
         noise: sigma of the noise on the sum of the updates over the clip; None for no noise.
         clip: L2 norm to which updates are clipped where there is noise.
 
     Raises:
         UnknownNameError: there is no such backbone.
-        InputError: a number is out of range, or there is a clip without noise.
+        InputError: a number is out of range, or there is a clip without noise, or mu with one local step.
     """
 
     name: ClassVar[str] = "fedavg"
@@ -50,6 +52,7 @@ class FedAvg(Method):
     batch: int | None = choice(None, "labelled nodes of a client's step; None takes all", shown="B")
     local_steps: int = choice(1, "steps that a client takes in a round", shown="E")
     local_rate: float = choice(0.1, "learning rate of these steps", shown="R")
+    proximal: float = choice(0.0, "mu of FedProx: how strongly steps are pulled to the server's model", shown="MU")
     noise: float | None = choice(
         None, "noise on the sum of the updates: its standard deviation over the clip; None for no noise", shown="Z"
     )
@@ -57,6 +60,13 @@ class FedAvg(Method):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not (isfinite(self.proximal) and self.proximal >= 0):
+            raise InputError(f"proximal must be zero or positive; found {self.proximal}")
+        if self.proximal and self.local_steps < 2:
+            raise InputError(
+                "proximal must go with local_steps of 2 or more, for the first one starts at the server's model and is "
+                f"not pulled; found {self.proximal} with {self.local_steps}"
+            )
         if self.noise is not None and not (isfinite(self.noise) and self.noise > 0):
             raise InputError(f"noise must be positive; found {self.noise}")
         if self.noise is None and self.clip != CLIP:

@@ -183,7 +183,7 @@ class FedAvgSubject(Subject):
 
 def local_of(method: FedAvg) -> LocalTraining:
     """What a client does in a round."""
-    return LocalTraining(method.local_steps, method.local_rate, method.batch)
+    return LocalTraining(method.local_steps, method.local_rate, method.batch, method.proximal)
 
 
 def fedavg_plan(method: FedAvg, asked: Asked, kind: Callable[..., Program] = Program) -> Plan:

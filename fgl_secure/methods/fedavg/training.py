@@ -4,7 +4,7 @@ Every client has the subgraph of its own nodes, and edges between clients are lo
 more steps of gradient descent from the common model and adds the sum of its gradients, which is how far it went over
 the learning rate, to a mean weighted by numbers of nodes, which are hidden; along the mean goes a step of Adam
 (FedAdam, Reddi et al. 2021). With one local step that is FedSGD, and the update is a gradient, which is what gradient
-inversion reads.
+inversion reads. Of several, FedProx (Li et al. 2020) pulls each to the common model that the round began with.
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ class LocalTraining:
         steps: of gradient descent.
         rate: learning rate of these steps; of no account where there is one.
         batch: labelled nodes drawn anew for each step; None takes all.
+        proximal: mu of FedProx, which adds mu (w - w_server) to every gradient; 0 adds nothing.
     """
 
     steps: int = 1
     rate: float = 0.1
     batch: int | None = None
+    proximal: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in (("steps", self.steps), ("batch", self.batch)):
@@ -59,6 +61,8 @@ class LocalTraining:
                 raise InputError(f"{name} must be at least 1; found {value}")
         if not (np.isfinite(self.rate) and self.rate > 0):
             raise InputError(f"rate must be positive; found {self.rate}")
+        if not (np.isfinite(self.proximal) and self.proximal >= 0):
+            raise InputError(f"proximal must be zero or positive; found {self.proximal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,15 +187,17 @@ class FedAvg(Rounds):
     def _update(self, batch: Ids, draws: np.random.Generator) -> tuple[Array, float]:
         """The sum of the gradients of the client's steps, float32 [P], and the loss before the first."""
         total, losses = [torch.zeros_like(each) for each in self._parameters], []
+        server, mu = [each.detach().clone() for each in self._parameters], self._local.proximal
         for step in range(self._local.steps):
             places = self.silo.local(batch if not step else self._batch(draws))
             loss = functional.cross_entropy(self.scores()[places], self._labels[places])
             losses.append(float(loss.detach()))
             gradients = torch.autograd.grad(loss, self._parameters)
             with torch.no_grad():
-                for parameter, gradient, so_far in zip(self._parameters, gradients, total, strict=True):
-                    so_far.add_(gradient)
-                    parameter.sub_(self._local.rate * gradient)
+                for parameter, gradient, so_far, anchor in zip(self._parameters, gradients, total, server, strict=True):
+                    pulled = gradient + mu * (parameter - anchor) if mu else gradient
+                    so_far.add_(pulled)
+                    parameter.sub_(self._local.rate * pulled)
         return flat(total), losses[0]
 
     def _mean(self, update: Array, weight: int, number: int) -> Reals:

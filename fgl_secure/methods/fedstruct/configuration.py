@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from types import MappingProxyType
 from typing import ClassVar
 
@@ -26,7 +27,14 @@ class FedStruct(Method):
         preset: "honest" or "paper".
         epochs: most training rounds; None takes the preset's.
         features: structure features; "hop2vec" learns them.
-        hops: L_s, the power of the adjacency; None takes the preset's.
+        hops: L_s, the power of the adjacency; None takes the preset's, or that of the last weight.
+        betas: weights of its powers 0 to L_s in A-bar, with commas (Eq. 2, and the filter of section 5.2, which begins
+            with power 0); None takes the power L_s alone.
+        structure_model: g of structure features: a perceptron, or none: Hop2Vec learns what g would give (Eq. 15).
+        stepping: what is done with gradients: Adam, as the public code, or gradient descent, as the paper's algorithms;
+            None takes the preset's.
+        rate: learning rate of parameters, lambda; None takes the preset's.
+        structure_rate: learning rate of learnt structure features, lambda_s; None takes the preset's.
         pruning: which entries of powers are kept; None takes the public code's where the preset prunes.
         kept: entries kept for each node, p; None takes the preset's.
         sharing: who holds structure features: everybody, or owners, who answer aggregated queries.
@@ -80,6 +88,19 @@ class FedStruct(Method):
         known=("hop2vec", "degree", "graphlet", "fedstar", "node2vec"),
     )
     hops: int | None = choice(None, "power of the adjacency; None takes the preset's", least=1, shown="L")
+    betas: str | None = choice(
+        None, "weights of the powers 0 to L of the adjacency, with commas; None takes L alone", shown="B0,B1,..."
+    )
+    structure_model: str = choice(
+        "perceptron", "of structure features; with none Hop2Vec learns what it would give", known=("perceptron", "none")
+    )
+    stepping: str | None = choice(
+        None, "adam (the public code) or descent (the paper); None takes the preset's", known=("adam", "descent")
+    )
+    rate: float | None = choice(None, "learning rate of parameters; None takes the preset's", shown="R")
+    structure_rate: float | None = choice(
+        None, "learning rate of Hop2Vec's features; None takes the preset's", shown="R"
+    )
     pruning: str | None = choice(
         None,
         "shares: largest entries of each term (the paper); matrix: of the whole power (its code); None takes matrix "
@@ -102,6 +123,14 @@ class FedStruct(Method):
     )
 
     @property
+    def weights(self) -> tuple[float, ...] | None:
+        """The numbers of `betas`."""
+        try:
+            return None if self.betas is None else tuple(map(float, self.betas.split(",")))
+        except ValueError:
+            raise InputError(f"betas must be numbers with commas between them; found {self.betas!r}") from None
+
+    @property
     def usual(self) -> Usual:
         """See `Method.usual`. Clients add up what crosses between them, so that no partners are agreed on."""
         return {"neighbours": {"field": 2**61 - 1, "bound": 1024.0, "profile": "graph-shown"}}
@@ -110,6 +139,13 @@ class FedStruct(Method):
         super().__post_init__()
         if not 0 < self.tau <= 1:
             raise InputError(f"tau must lie in (0, 1]; found {self.tau}")
+        if self.features != "hop2vec" and (self.structure_model, self.structure_rate) != ("perceptron", None):
+            raise InputError(f"structure_model and structure_rate must go with hop2vec; found {self.features}")
+        for name in ("rate", "structure_rate"):
+            value = getattr(self, name)
+            if value is not None and not (isfinite(value) and value > 0):
+                raise InputError(f"{name} must be positive; found {value}")
+        _ = self.weights
         queries, pruned = self.sharing == "queries", self.pruning != "none"
         for names, used, what in (
             (("tau", "count_queries", "least_nodes", "pooled"), queries, "sharing by queries"),

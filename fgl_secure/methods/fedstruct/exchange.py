@@ -66,7 +66,7 @@ class RowExchange:
     def hops(self, preset: FedStructPreset) -> HopSettings:
         """Which power is exchanged, and which entries of it."""
         pruning = self.pruning if preset.kept is not None else Pruning.NONE
-        return HopSettings(preset.hops, pruning, preset.kept or 1)
+        return HopSettings(preset.hops, pruning, preset.kept or 1, preset.betas)
 
 
 @dataclass(frozen=True, slots=True)

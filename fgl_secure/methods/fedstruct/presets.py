@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.protocols.hop_adjacency import check_betas
 from fgl_secure.training.presets import PRESETS, Selection
 
 
@@ -66,6 +67,8 @@ class FedStructPreset:
         sage_widths: output widths of the GraphSAGE layers, ahead of one linear layer.
         structure_hidden: widths of the hidden layers of g; None leaves g out and learns S [n, classes] (Eq. 15).
         hops: the power L_s of the global adjacency.
+        betas: weights of its powers 0 to L_s in A-bar (Eq. 2; section 5.2 begins with power 0), a filter: one that
+            keeps high frequencies suits heterophilic graphs; None takes the power L_s alone.
         structure_width: number d_s of structure features of a node.
         kept: entries kept per node of every power (p); None keeps all.
         weighting: how clients' losses are weighed.
@@ -88,6 +91,7 @@ class FedStructPreset:
     sage_widths: tuple[int, ...]
     structure_hidden: tuple[int, ...] | None
     hops: int
+    betas: tuple[float, ...] | None = None
     structure_width: int = 256
     kept: int | None = 30
     feature_model: FeatureModelKind = FeatureModelKind.DGCN
@@ -105,6 +109,7 @@ class FedStructPreset:
                 raise InputError(f"{argument} must be at least 1; found {value}")
         if self.kept is not None and self.kept < 1:
             raise InputError(f"kept must be at least 1 entry a node; found {self.kept}")
+        check_betas(self.betas, self.hops)
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be in [0, 1); found {self.dropout}")
         if self.feature_model is FeatureModelKind.SAGE and not self.sage_widths:

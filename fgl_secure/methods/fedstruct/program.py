@@ -210,7 +210,7 @@ class FedStruct(Rounds):
         if isinstance(exchange, NoExchange):
             return None
         if isinstance(exchange, HopwiseExchange):
-            return Hopwise(self.talk, self._preset.hops, self._device)
+            return Hopwise(self.talk, self._preset.hops, self._device, self._preset.betas)
         rows = self._given.rows
         if rows is None:
             rows = matrix_from(within("rows", self.kept))

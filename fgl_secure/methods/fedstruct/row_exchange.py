@@ -267,11 +267,22 @@ class HopExchange:
         self._note(1)
 
     def all_hops(self) -> sparse.csr_array:
-        """The rows of the last power, which the client trains with."""
-        for hop in range(2, self._settings.hops + 1):
-            self.hop(hop)
-        self._talk.note(COMBINED_ROWS, lambda: entries_of(self.rows, self._silo.nodes))
-        return self.rows
+        """The rows that the client trains with: of the last power, or of the weighted sum of all of them (Eq. 2)."""
+        betas = self._settings.betas
+        combined = self._itself() * (0.0 if betas is None else betas[0])
+        for hop in range(1, self._settings.hops + 1):
+            if hop > 1:
+                self.hop(hop)
+            combined = self.rows if betas is None else sparse.csr_array(combined + betas[hop] * self.rows)
+        if betas is not None:
+            combined.eliminate_zeros()
+        self._talk.note(COMBINED_ROWS, lambda: entries_of(combined, self._silo.nodes))
+        return combined
+
+    def _itself(self) -> sparse.csr_array:
+        """Its rows of power 0, float64 CSR [m, n]."""
+        nodes = self._silo.nodes
+        return _ones(np.arange(len(nodes)), nodes, (len(nodes), self._silo.facts.nodes))
 
     def hop(self, number: int) -> None:
         """From the rows of one power to those of the next, number 2 or more."""

@@ -72,10 +72,17 @@ class Hopwise(Structure):
         talk: the collectives of the run, whose sums over neighbours cross clients.
         hops: L_s, at least 1.
         device: where model compute runs.
+        betas: weights of the embeddings after 0 to L_s hops in their sum; None takes those after the last alone.
     """
 
-    def __init__(self, talk: Collectives, hops: int, device: torch.device | None = None) -> None:
-        self._talk, self._hops, self._nodes = talk, hops, talk.silo.nodes
+    def __init__(
+        self,
+        talk: Collectives,
+        hops: int,
+        device: torch.device | None = None,
+        betas: tuple[float, ...] | None = None,
+    ) -> None:
+        self._talk, self._hops, self._nodes, self._betas = talk, hops, talk.silo.nodes, betas
         inside = EdgeBlocks(talk.silo).inside()
         self._inside = SparseMatrix(inside, device)
         degrees = (inside.sum(axis=1) + talk.summed).astype(np.float32)
@@ -83,14 +90,17 @@ class Hopwise(Structure):
 
     def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
         """As many rounds of messages along the edges that cross clients as there are hops."""
-        z = embeddings
+        z, total = embeddings, None if self._betas is None else self._betas[0] * embeddings
         for hop in range(self._hops):
             sent: torch.Tensor = _Noted.apply(z, self, hop)  # type: ignore[no-untyped-call]
             self.note(OWN_HOP_ROWS, hop, z)
-            z, foreign = self._talk.neighbours(sent, carry=z, layer=hop)
+            carry = z if total is None else torch.cat([z, total], dim=1)
+            carried, foreign = self._talk.neighbours(sent, carry=carry, layer=hop)
             self.note(HOP_SUMS, hop, foreign)
-            z = (self._inside(z) + foreign) / self._degrees
-        return z
+            z = (self._inside(carried[:, : foreign.shape[1]]) + foreign) / self._degrees
+            if self._betas is not None:
+                total = carried[:, foreign.shape[1] :] + self._betas[hop + 1] * z
+        return z if total is None else total
 
     def backward(self, loss: torch.Tensor) -> None:
         """As many messages, reversed."""

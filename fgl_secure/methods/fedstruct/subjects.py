@@ -21,7 +21,13 @@ from fgl_secure.methods.fedstruct.exchange import (
     HopwiseExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, fedstruct_preset
+from fgl_secure.methods.fedstruct.presets import (
+    Averaging,
+    FeatureModelKind,
+    FedStructPreset,
+    Stepping,
+    fedstruct_preset,
+)
 from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS, SeenModels, structure_run
 from fgl_secure.methods.fedstruct.training import clients_of
@@ -208,10 +214,19 @@ def _server_of(exchange: Exchange, usual: Scheme | None, before: str = "") -> st
 
 
 def _preset(method: FedStruct, chosen: FedStructPreset) -> FedStructPreset:
-    """The preset with the backbone, the hops and the pruning that were asked for."""
-    kept = None if method.pruning == Pruning.NONE else (method.kept or chosen.kept)
-    model = BACKBONES[method.backbone]
-    return replace(chosen, feature_model=model, hops=method.hops or chosen.hops, kept=kept)
+    """The preset with everything else that was asked for."""
+    weights = method.weights
+    return replace(
+        chosen,
+        feature_model=BACKBONES[method.backbone],
+        hops=method.hops or (chosen.hops if weights is None else len(weights) - 1),
+        betas=weights or chosen.betas,
+        kept=None if method.pruning == Pruning.NONE else (method.kept or chosen.kept),
+        structure_hidden=None if method.structure_model == "none" else chosen.structure_hidden,
+        stepping=Stepping(method.stepping or chosen.stepping),
+        learning_rate=method.rate or chosen.learning_rate,
+        structure_rate=method.structure_rate or chosen.structure_rate,
+    )
 
 
 def _check_used(method: FedStruct, exchanges: list[Exchange]) -> None:

@@ -1,7 +1,7 @@
 """The frameworks that HiFGL is compared with (KDD 2024, 6.1, A.5): its program on fewer edges or federated otherwise.
 
-Restricting the edges and choosing how silos' models become one is all that tells these frameworks apart, so none of
-them has a training loop of its own. What they share follows from that:
+Restricting the edges, on which models are tested, and how silos' models become one are all that tells these frameworks
+apart, so none of them has a training loop of its own. What they share follows from that:
 
 - A round is one full-graph step of every silo.
 - One round is reported for all silos: the one with the best *pooled* accuracy on the nodes that the preset selects on,
@@ -14,15 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
+from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
+from fgl_secure.training.backbones import Degrees, MessageLayer
+from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.presets import Federation, Preset
 
@@ -35,11 +41,20 @@ class Framework:
         name: what tables call it.
         sees: from the whole federated graph to the one that messages travel on.
         federation: how the silos' models become one; None takes the preset's.
+        tested_on_all: whether models are scored on all edges, whatever they are trained on.
+        local_steps: steps of a silo between two averages.
     """
 
     name: str
     sees: Callable[[FederatedGraph], FederatedGraph]
     federation: Federation | None = None
+    tested_on_all: bool = False
+    local_steps: int = 1
+
+    @property
+    def on_all_edges(self) -> Framework:
+        """The same, with models scored on all edges."""
+        return replace(self, tested_on_all=True)
 
 
 def _everything(graph: FederatedGraph) -> FederatedGraph:
@@ -47,19 +62,107 @@ def _everything(graph: FederatedGraph) -> FederatedGraph:
 
 
 LOCAL_MLP = Framework("Local-MLP", FederatedGraph.without_edges, Federation.LOCAL)
-"""Each silo alone, on features: a layer without messages is a layer of a perceptron."""
+"""Each silo alone, on features: a layer that adds the own row is a layer of a perceptron where no message arrives."""
 LOCAL = Framework("Local", FederatedGraph.restricted_to_silos, Federation.LOCAL)
 """Each silo alone, on the edges within it."""
 FEDAVG = Framework("FedAvg", FederatedGraph.restricted_to_silos, Federation.FEDAVG)
 """Models are averaged, edges between silos are lost (McMahan et al. 2017)."""
-FEDPROX = Framework("FedProx", FederatedGraph.restricted_to_silos, Federation.FEDPROX)
-"""FedAvg with a proximal term (Li et al. 2020), which one local step a round does not feel: see `Federation`."""
+FEDPROX = Framework("FedProx", FederatedGraph.restricted_to_silos, Federation.FEDPROX, local_steps=5)
+"""FedAvg with a proximal term (Li et al. 2020), which the second local step is the first to feel."""
 FEDPER = Framework("FedPer", FederatedGraph.restricted_to_silos, Federation.FEDPER)
 """FedAvg with a last layer for each silo (Arivazhagan et al. 2019)."""
 HIFGL = Framework("HiFGL", _everything)
 """All edges, federated as the preset says."""
 GLOBAL = Framework("Global", FederatedGraph.in_one_silo)
 """One silo that has everything: centralised training."""
+
+
+class Examiner:
+    """Scores models on the whole graph, which no silo has: whoever tests a model on all edges has them all.
+
+    Args:
+        graph: who has what, with all edges.
+        heard: the graph along whose edges rows travel: the same, or its restriction to splits.
+        device: where model compute runs.
+    """
+
+    def __init__(self, graph: FederatedGraph, heard: FederatedGraph, device: torch.device) -> None:
+        self._features = torch.tensor(graph.features).to(device)
+        self._source, self._target = torch.tensor(heard.edges).to(device)
+        full, summed = (torch.tensor(each.in_degree[:, None]).to(device, torch.float32) for each in (graph, heard))
+        self._degrees = Degrees(full, summed, summed)
+
+    def __call__(self, layers: torch.nn.ModuleList) -> torch.Tensor:
+        """Logits [n, classes] of all nodes, all of them by the same model; no gradients."""
+        h = self._features
+        with torch.no_grad():
+            for number, layer in enumerate(layers):
+                assert isinstance(layer, MessageLayer)
+                kept = layer.kept(h)
+                messages = layer.message(kept, self._degrees)
+                sums = torch.zeros_like(messages).index_add(0, self._target, messages[self._source])
+                h = layer.update(kept, sums, self._degrees)
+                h = torch.relu(h) if number < len(layers) - 1 else h
+        return h
+
+
+class Examined(HiFGL):
+    """A silo's model, trained on the edges that the silo sees, and scored on its nodes by who has all of them.
+
+    Args:
+        talk: the collectives of the run.
+        preset: how to train.
+        examiner: scores models.
+        rest: as for `HiFGL`.
+    """
+
+    def __init__(self, talk: Collectives, preset: Preset, *, examiner: Examiner, **rest: Any) -> None:
+        super().__init__(talk, preset, **rest)
+        self._examiner = examiner
+
+    @property
+    def judges_apart(self) -> bool:
+        """Always: what a step computes is on the silo's edges."""
+        return True
+
+    def judged(self) -> torch.Tensor:
+        """Logits [m, classes] of the silo's nodes, by its own model on all edges."""
+        return self._examiner(self.layers)[torch.from_numpy(self.silo.nodes)]
+
+
+def framework_job(
+    framework: Framework,
+    graph: FederatedGraph,
+    preset: Preset,
+    *,
+    backbone: str,
+    seed: int,
+    scheme: Scheme | None = None,
+    device: torch.device | None = None,
+    kind: Callable[..., HiFGL] = HiFGL,
+) -> Job:
+    """A framework's silos, ready to be trained.
+
+    Args:
+        framework: what a model may see, and how it is federated.
+        graph: who has what, with all edges.
+        preset: how to train.
+        backbone: a name of `fgl_secure.backbones`.
+        seed: of initial weights and dropout.
+        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
+            default.
+        device: where model compute runs; the CPU by default.
+        kind: makes a silo's program, where models are not tested on all edges.
+    """
+    scheme = scheme or Plaintext()
+    seen = framework.sees(graph)
+    federation = framework.federation or preset.federation
+    federated = replace(preset, federation=federation, local_steps=framework.local_steps)
+    schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
+    if framework.tested_on_all:
+        heard = graph.restricted_to_split() if preset.split_restricted else graph
+        kind = partial(Examined, examiner=Examiner(graph, heard, device or torch.device("cpu")))
+    return silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device, kind=kind)
 
 
 def train_framework(
@@ -76,22 +179,17 @@ def train_framework(
     """Trains a model under a framework.
 
     Args:
-        framework: what it may see, and how it is federated.
-        graph: who has what, with all edges.
-        preset: how to train.
-        backbone: "gcn" or "sage".
-        seed: of initial weights and dropout.
-        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
-            default. Its masks come from the system.
-        device: where model compute runs; the CPU by default.
+        framework: as for `framework_job`.
+        graph: the same.
+        preset: the same.
+        backbone: the same.
+        seed: the same.
+        scheme: the same; its masks come from the system.
+        device: the same.
         progress: called after each round.
 
     Returns:
         Accuracies are of the devices' own silo models, pooled over all devices.
     """
-    scheme = scheme or Plaintext()
-    seen = framework.sees(graph)
-    federated = replace(preset, federation=framework.federation or preset.federation)
-    schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
-    silos = silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device)
-    return silos.train(progress=progress)
+    job = framework_job(framework, graph, preset, backbone=backbone, seed=seed, scheme=scheme, device=device)
+    return job.train(progress=progress)

@@ -118,7 +118,7 @@ class HiFGL(ProgramMethod):
 
         chosen = self.training(facts.name)
         widths = chosen.widths(facts.features, facts.classes)
-        made = widest(maker(self.backbone, published=chosen.published_aggregation), widths)
+        made = widest(maker(self.backbone, published=chosen.published_layers), widths)
         return max(made, facts.features if chosen.static_first_layer else 1)
 
     def assigned(self, run: Assignment) -> Assignment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from fgl_secure.training.parameters import flat, overwrite, remembered, remind, 
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
 from fgl_secure.training.rounds import Figures, Rounds
+
+UNSELECTED = -1.0
+"""The score of a round that is not to be chosen: below every accuracy."""
 
 
 class HiFGL(Rounds):
@@ -46,11 +50,12 @@ class HiFGL(Rounds):
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         self._preset, self._device, silo = preset, device or torch.device("cpu"), talk.silo
-        make = maker(backbone, published=preset.published_aggregation)
+        make = maker(backbone, published=preset.published_layers)
         self._widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, self._widths, seed).to(self._device)
         self._optimiser = torch.optim.Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
+        self._anchor = self._copied() if preset.federation is Federation.FEDPROX else []
         self._coins = torch.Generator(device=self._device).manual_seed(seed)
         self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
         self._features = unwritten(silo.features, self._device)
@@ -67,20 +72,28 @@ class HiFGL(Rounds):
     def _column(self, counts: NDArray[np.int64]) -> torch.Tensor:
         return self._placed(counts[:, None].astype(np.float32))
 
-    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+    def train(self, number: int) -> Figures:
         """One step on the mean gradient of the silo's training devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
         losses = functional.cross_entropy(logits, self._labels, reduction="none") * self._training
-        judged = self.judged() if self._preset.dropout else logits.detach()
+        judged = self.judged() if self.judges_apart else logits.detach()
         self.talk.backward(losses.sum())
         self.talk.gradients()
-        return self._step(judged, losses.detach())
+        figures = self._step(judged, losses.detach())
+        return replace(figures, score=UNSELECTED) if number % self._preset.local_steps else figures
 
-    def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
-        """Hands out the models as they are, and scores them."""
+    def judge(self, number: int) -> Figures | None:
+        """Hands out the models as they are, and scores them; not between two averages."""
+        if number % self._preset.local_steps:
+            return None
         self.talk.hand_down(self.layers)
         return self.told(_classes(self.judged()))[1]
+
+    @property
+    def judges_apart(self) -> bool:
+        """Whether models are scored in a pass of their own, and not by what the step computes."""
+        return self._preset.dropout > 0
 
     def judged(self) -> torch.Tensor:
         """Logits [m, classes] of the models as they are, without dropout."""
@@ -133,6 +146,7 @@ class HiFGL(Rounds):
         for parameter in self.layers.parameters():
             if parameter.grad is not None:
                 parameter.grad /= max(int(self.silo.train.sum()), 1)
+        self._pull()
         shared = self._preset.federation is Federation.SHARED
         if not shared:
             self._take_step()
@@ -141,13 +155,27 @@ class HiFGL(Rounds):
         overwrite(federated, mean.astype(np.float32))
         if shared:
             self._take_step()
+        elif self._anchor and federated:
+            self._anchor = self._copied()
         self._optimiser.zero_grad()
         return figures
 
+    def _pull(self) -> None:
+        """Adds the gradient of FedProx's term, which pulls the model to the server's last one."""
+        with torch.no_grad():
+            for parameter, anchor in zip(self.layers.parameters(), self._anchor, strict=bool(self._anchor)):
+                if parameter.grad is not None:
+                    parameter.grad += self._preset.proximal * (parameter - anchor)
+
+    def _copied(self) -> list[torch.Tensor]:
+        return [parameter.detach().clone() for parameter in self.layers.parameters()]
+
     @property
     def _averaged(self) -> list[torch.Tensor]:
-        """What is averaged after a step. A round is one step, so FedProx's term is 0 in it: see `Federation`."""
+        """What is averaged after a step: nothing where the next one is as local."""
         depth = len(self.layers)
+        if self._steps % self._preset.local_steps:
+            return []
         kept = {Federation.FEDAVG: depth, Federation.FEDPROX: depth, Federation.FEDPER: depth - 1}
         return list(self.layers[: kept.get(self._preset.federation, 0)].parameters())
 
@@ -171,6 +199,7 @@ class HiFGL(Rounds):
             "rate": np.array([rate, self._steps], dtype=np.float64),
             "coins": self._coins.get_state().numpy(),
             **({} if self._static is None else {"static": self._static.cpu().numpy()}),
+            **({"anchor": flat(self._anchor)} if self._anchor else {}),
             **under("optimiser", remembered(self._optimiser)),
         }
 
@@ -178,6 +207,8 @@ class HiFGL(Rounds):
         """Goes on where a state was taken."""
         super().restore(state)
         overwrite(list(self.layers.parameters()), state["values"])
+        if self._anchor:
+            overwrite(self._anchor, state["anchor"])
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])
         self._coins.set_state(torch.from_numpy(state["coins"].copy()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -24,6 +24,7 @@ def silos_of(
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
+    kind: Callable[..., HiFGL] = HiFGL,
 ) -> Job:
     """The silos; a round is selected as the preset says.
 
@@ -32,17 +33,18 @@ def silos_of(
         schemes: by topology, or one for neighbours' rows. What devices hand to their silo goes under the scheme of
             neighbours unless it has one of its own; what is left is in the clear.
         preset: how to train.
-        backbone: "gcn" or "sage".
+        backbone: a name of `fgl_secure.backbones`.
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
+        kind: makes a silo's program, as `HiFGL` does.
     """
     chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
-    rows = widest(maker(backbone, published=preset.published_aggregation), widths)
+    rows = widest(maker(backbone, published=preset.published_layers), widths)
     task = Task(
-        lambda talk, _: HiFGL(talk, preset, backbone=backbone, seed=seed, device=device),
+        lambda talk, _: kind(talk, preset, backbone=backbone, seed=seed, device=device),
         chosen,
         preset.epochs,
         width=max(rows, graph.graph.num_features if preset.static_first_layer else 1),

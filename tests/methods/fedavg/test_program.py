@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +15,10 @@ from fgl_secure.attacks.gradients.views import update_sums
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, load, partition, random_split
+from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
 from fgl_secure.methods.fedavg.noisy_updates import NoisyUpdates
 from fgl_secure.methods.fedavg.scenarios import drawn_batches, gradient_model
+from fgl_secure.methods.fedavg.subjects import local_of
 from fgl_secure.methods.fedavg.training import (
     FedAvg,
     LocalTraining,
@@ -116,6 +119,30 @@ def test_several_local_steps_go_along_several_gradients(graph: FederatedGraph) -
     np.testing.assert_allclose(updates[1], 2 * updates[0], rtol=1e-3, atol=1e-6)
 
 
+def test_fedprox_pulls_steps_to_the_servers_model(graph: FederatedGraph) -> None:
+    """The update of three steps is the sum of the gradients and of mu times the way from where the round began."""
+    rate, mu, local = 0.5, 3.0, LocalTraining(3, rate=0.5, proximal=3.0)
+    channel = channel_of(graph)
+    process = clients_of(graph, CLEAR, SMALL, local).opened(channel)
+    client = process.programs[1]
+    assert isinstance(client, FedAvg)
+    start = [each.detach().clone() for each in client.layers.parameters()]
+    model = deepcopy(client.layers)
+    places, total = np.flatnonzero(client.silo.train), [torch.zeros_like(each) for each in start]
+    for _ in range(3):
+        loss = torch.nn.functional.cross_entropy(client.scores(model)[places], client._labels[places])
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        for w, gradient, so_far, anchor in zip(model.parameters(), gradients, total, start, strict=True):
+            so_far.add_(gradient + mu * (w.detach() - anchor))
+            w.data = anchor - rate * so_far
+    process.round(0)
+    expected = torch.cat([each.flatten() for each in total]).numpy()
+    np.testing.assert_allclose(sent(channel)[1], expected, rtol=1e-4, atol=1e-5)
+    free = channel_of(graph)
+    clients_of(graph, CLEAR, SMALL, LocalTraining(3, rate=0.5)).opened(free).round(0)
+    assert np.abs(sent(free)[1] - expected).max() > 1e-3
+
+
 def test_the_loss_is_the_mean_over_all_batches(graph: FederatedGraph) -> None:
     """A round's loss counts every node of every batch once, whoever has it."""
     clients = clients_of(graph, CLEAR, SMALL).opened(channel_of(graph))
@@ -147,6 +174,7 @@ RUNS: dict[str, tuple[Preset, LocalTraining, str, Scheme, bool]] = {
     "batches, steps, decay": (
         replace(SMALL, epochs=3, decay_every=2), LocalTraining(2, batch=3), "sage", PairwiseMasking(), True,
     ),
+    "pulled": (replace(SMALL, epochs=3), LocalTraining(3, proximal=2.0), "gcn", PairwiseMasking(), True),
     "stops early": (replace(SMALL, epochs=30, patience=1), LocalTraining(), "gcn", Plaintext(), False),
 }  # fmt: skip
 
@@ -202,9 +230,17 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     channel = channel_of(graph)
     with pytest.raises(UnknownNameError, match="backbone"):
         clients_of(graph, CLEAR, SMALL, backbone="gat").opened(channel)
-    for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}):
+    for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}, {"proximal": -1.0}):
         with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
             LocalTraining(**wrong)
+    for mu, steps, message in (
+        (0.1, 1, "proximal must go with local_steps of 2 or more"),
+        (-0.1, 2, "proximal must be zero or positive; found -0.1"),
+        (float("inf"), 2, "proximal must be zero or positive; found inf"),
+    ):
+        with pytest.raises(InputError, match=message):
+            Choices(proximal=mu, local_steps=steps)
+    assert local_of(Choices(proximal=0.1, local_steps=2)).proximal == 0.1
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
     with pytest.raises(InputError, match="client 1 has none"):
         clients_of(unlabelled, CLEAR, SMALL).opened(channel)

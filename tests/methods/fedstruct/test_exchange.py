@@ -18,7 +18,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
     helpers_of,
 )
-from fgl_secure.methods.fedstruct.presets import FedStructPreset, fedstruct_preset
+from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.training import client_features, clients_of
 from fgl_secure.protocols.ckks import Ckks
@@ -80,6 +80,20 @@ def test_losses_are_those_of_the_exchange_in_the_clear(
     assert other.accuracy.test is not None
     assert clear.accuracy.test is not None
     assert abs(other.accuracy.test - clear.accuracy.test) <= 1 / 15
+
+
+@pytest.mark.parametrize("name", ["ckks", "queries", "hopwise over relays"])
+def test_filters_direct_features_and_descent_train_under_every_exchange(
+    graph: FederatedGraph, preset: FedStructPreset, name: str
+) -> None:
+    """Weights of all powers, Eq. 15 and gradient descent, as in the clear; each changes what is trained."""
+    whole = replace(
+        preset, betas=(1.0, -0.5, 0.0, 0.5), structure_hidden=None, stepping=Stepping.DESCENT, learning_rate=0.5
+    )
+    clear, other = trained(graph, whole, EXCHANGES["plaintext"]), trained(graph, whole, EXCHANGES[name])
+    assert np.allclose(other.losses, clear.losses, atol=2e-3)
+    for change in ({"betas": None}, {"structure_hidden": (8,)}, {"stepping": Stepping.ADAM}):
+        assert not np.allclose(trained(graph, replace(whole, **change), EXCHANGES["plaintext"]).losses, clear.losses)
 
 
 def test_an_audit_that_refuses_changes_the_run(graph: FederatedGraph, preset: FedStructPreset) -> None:

@@ -11,7 +11,7 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.graph.adjacency_powers import adjacency_powers
+from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency
 from fgl_secure.methods.fedstruct.exchange import HopwiseExchange
 from fgl_secure.methods.fedstruct.presets import fedstruct_preset
 from fgl_secure.methods.fedstruct.program import FedStructTask
@@ -56,6 +56,30 @@ def test_embeddings_and_gradients_are_those_of_the_power(graph: FederatedGraph, 
     assert expected.grad is not None
     assert np.allclose(found["z"], z.detach().numpy(), atol=1e-4)
     assert np.allclose(found["gradient"], expected.grad.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("scheme", [Plaintext(), RelayCoded(k_min=1, profile=Profile.SHOWN)], ids=str)
+def test_embeddings_of_all_hops_are_weighed(graph: FederatedGraph, scheme: Scheme) -> None:
+    """Forward and backward agree with the filter computed centrally; nothing more is said than for the last hop."""
+    betas = (1.0, -0.5, *[0.25] * (HOPS - 1))
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
+    found, _ = passed(
+        graph,
+        {"neighbours": scheme},
+        channel,
+        EMBEDDINGS,
+        lambda talk: Hopwise(talk, HOPS, betas=betas),
+        crossing=True,
+    )
+    expected = torch.from_numpy(EMBEDDINGS).requires_grad_()
+    z = HeldRows(combined_adjacency(adjacency_powers(graph.graph, HOPS), betas)).combine(expected)
+    torch.autograd.backward(z.pow(2).sum())
+    assert expected.grad is not None
+    assert np.allclose(found["z"], z.detach().numpy(), atol=1e-4)
+    assert np.allclose(found["gradient"], expected.grad.numpy(), atol=1e-4)
+    plain, run = hopwise(graph, scheme)
+    assert not np.allclose(found["z"], plain["z"], atol=1e-2)
+    assert channel.transcript.message_count == run.transcript.message_count
 
 
 def test_nothing_but_sums_over_foreign_neighbours_travels(graph: FederatedGraph) -> None:

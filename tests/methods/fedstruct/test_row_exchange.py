@@ -14,7 +14,7 @@ from scipy import sparse
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.graph.adjacency_powers import adjacency_powers, looped_adjacency
+from fgl_secure.graph.adjacency_powers import adjacency_powers, combined_adjacency, looped_adjacency
 from fgl_secure.methods.fedstruct import row_exchange
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
@@ -105,6 +105,34 @@ def test_rows_are_those_of_the_central_product(way: str, seed: int, clients: int
     found, _ = exchanged(graph, HopSettings(hops), WAYS[way])
     expected = adjacency_powers(graph.graph, hops)[-1].toarray()
     assert np.abs(found - expected).max() <= 1e-12 + (hops - 1) * 2.0 ** -(BITS + 1)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("pruning", [Pruning.NONE, Pruning.MATRIX])
+def test_weighted_powers_are_the_filter_of_the_whole_graph(way: str, pruning: Pruning) -> None:
+    """Also with weights below 0 and of power 0, and of powers that are pruned as they come; not of the last alone."""
+    graph, betas, kept = drawn(3, clients=4), (1.0, -0.5, 0.0, 0.25), None if pruning is Pruning.NONE else 5
+    found, channel = exchanged(graph, HopSettings(3, pruning, kept or 1, betas), WAYS[way])
+    powers = adjacency_powers(graph.graph, 3, kept)
+    assert np.abs(found - combined_adjacency(powers, betas).toarray()).max() < 1e-6
+    assert np.abs(found - powers[-1].toarray()).max() > 0.1
+    noted = [rows for rows in channel.transcript.private if rows.name == row_exchange.COMBINED_ROWS]
+    entries = np.concatenate([rows.values for rows in noted])
+    assert np.allclose(found[tuple(entries[:, :2].astype(int).T)], entries[:, 2])
+
+
+@pytest.mark.parametrize(
+    ("betas", "rule"),
+    [
+        ((1.0, 1.0), "betas must be 3, for the powers 0 to 2; found 2"),
+        ((1.0, 0.0, 0.0), "betas must be finite and not 0 for all beyond power 0"),
+        ((1.0, float("nan"), 1.0), "betas must be finite"),
+    ],
+)
+def test_weights_of_other_powers_are_refused(betas: tuple[float, ...], rule: str) -> None:
+    """Before anything is said."""
+    with pytest.raises(InputError, match=rule):
+        HopSettings(2, betas=betas)
 
 
 @pytest.mark.parametrize("pruning", list(Pruning))

@@ -20,8 +20,9 @@ from fgl_secure.graph import Data
 from fgl_secure.methods import FedStruct
 from fgl_secure.methods.fedstruct.claims import claim_of
 from fgl_secure.methods.fedstruct.exchange import FeatureSharing, GradientDelivery, HopwiseExchange, RowExchange
+from fgl_secure.methods.fedstruct.presets import Stepping
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS
-from fgl_secure.methods.fedstruct.subjects import exchange_of, name_of
+from fgl_secure.methods.fedstruct.subjects import FedStructSubject, exchange_of, name_of
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -53,6 +54,27 @@ def test_every_attack_on_structure_breaks_its_reference(name: str) -> None:
     assert guess is not None
     for found in run.score(each, guess):
         assert found.value >= each.card.minimum * found.reachable, found.metric
+
+
+def test_weights_models_and_steps_reach_the_preset() -> None:
+    """From the configuration; the hops are those of the last weight, and what does not go together is refused."""
+    made = FedStruct(
+        epochs=1, betas="1,-0.5,0.25", structure_model="none", stepping="descent", rate=0.5, structure_rate=2.0
+    )
+    plan = made.plan(two_communities(), ["clients=plaintext"])
+    subject = plan.subjects[0]
+    assert isinstance(subject, FedStructSubject)
+    preset = subject.preset
+    assert (preset.hops, preset.betas, preset.structure_hidden) == (2, (1.0, -0.5, 0.25), None)
+    assert (preset.stepping, preset.learning_rate, preset.structure_rate) == (Stepping.DESCENT, 0.5, 2.0)
+    with pytest.raises(InputError, match="betas must be 4, for the powers 0 to 3; found 2"):
+        FedStruct(epochs=1, hops=3, betas="1,1").plan(two_communities(), ["clients=plaintext"])
+    with pytest.raises(InputError, match="betas must be numbers with commas between them; found '1;1'"):
+        FedStruct(betas="1;1")
+    with pytest.raises(InputError, match=r"rate must be positive; found 0\.0"):
+        FedStruct(rate=0.0)
+    with pytest.raises(InputError, match="must go with hop2vec; found degree"):
+        FedStruct(features="degree", structure_model="none")
 
 
 @pytest.fixture(scope="module")

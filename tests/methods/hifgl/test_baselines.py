@@ -28,7 +28,7 @@ from fgl_secure.runtime import Channel, Phase, Role
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.presets import HONEST, Federation
+from fgl_secure.training.presets import HONEST, Federation, Preset
 from tests.graphs import two_communities
 
 QUICK = replace(HONEST, hidden=8, epochs=6)
@@ -127,10 +127,50 @@ def test_global_is_one_silo() -> None:
 
 
 def test_fedprox_and_fedper_on_a_graph() -> None:
-    """With one local step a round FedProx is FedAvg, and FedPer is neither FedAvg nor Local."""
+    """With one local step FedProx is FedAvg; with several, and FedPer, it is neither FedAvg nor Local."""
     losses = {each.name: train(each).losses for each in (FEDAVG, FEDPROX, FEDPER, LOCAL)}
-    assert losses["FedProx"] == losses["FedAvg"]
-    assert len(set(losses.values())) == 3
+    assert train(replace(FEDPROX, local_steps=1)).losses == losses["FedAvg"]
+    assert train(replace(FEDAVG, local_steps=FEDPROX.local_steps)).losses != losses["FedProx"]
+    assert len(set(losses.values())) == 4
+
+
+def test_rounds_between_two_averages_are_not_reported() -> None:
+    """The reported round is one whose models the server has averaged, though others would do better."""
+    for epochs in (6, 7, 8, 9, 10):
+        preset = replace(QUICK, epochs=epochs)
+        assert train_framework(FEDPROX, GRAPH, preset, backbone="gcn", seed=0).selected_round % 5 == 0
+
+
+@pytest.mark.parametrize(
+    ("backbone", "preset"),
+    [
+        ("gcn", QUICK),
+        ("gcn_without_loops", replace(QUICK, dropout=0.3)),
+        ("gcn", replace(QUICK, published_layers=True, split_restricted=True)),
+        ("sage", replace(QUICK, published_layers=True)),
+    ],
+)
+def test_who_has_all_edges_scores_as_devices_do(backbone: str, preset: Preset) -> None:
+    """Where models are trained on all edges as well, scores and the reported round are those of HiFGL."""
+    own, whole = (
+        train_framework(each, GRAPH, preset, backbone=backbone, seed=0) for each in (HIFGL, HIFGL.on_all_edges)
+    )
+    assert (own.accuracy, own.selected_round) == (whole.accuracy, whole.selected_round)
+    assert own.losses == whole.losses
+
+
+def test_models_trained_within_silos_are_tested_on_all_edges() -> None:
+    """Training is the same to the bit, and no message crosses silos; what the model scores is not the same."""
+    for framework in (LOCAL, FEDAVG, FEDPER):
+        within, tested = train(framework), train(framework.on_all_edges)
+        assert within.losses == tested.losses
+    within, tested = (
+        train(FEDAVG, backbone="gcn_without_loops"),
+        train(FEDAVG.on_all_edges, backbone="gcn_without_loops"),
+    )
+    assert within.accuracy != tested.accuracy
+    inside = int((~GRAPH.crosses_silos).sum())
+    assert messages(tested) == inside * 4 * QUICK.epochs
 
 
 def test_the_preset_federates_hifgl() -> None:

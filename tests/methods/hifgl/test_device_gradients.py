@@ -31,10 +31,12 @@ QUICK = replace(HONEST, hidden=4, epochs=2)
 MODELS = [
     ("gcn", QUICK),
     ("sage", QUICK),
-    ("gcn", replace(QUICK, published_aggregation=True)),
+    ("gcn", replace(QUICK, published_layers=True)),
     ("sage", replace(QUICK, static_first_layer=True)),
+    ("gcn_without_loops", QUICK),
+    ("sage", replace(QUICK, published_layers=True)),
 ]
-NAMES = ["gcn", "sage", "published gcn", "static sage"]
+NAMES = ["gcn", "sage", "published gcn", "static sage", "gcn without loops", "published sage"]
 models = pytest.mark.parametrize(("backbone", "preset"), MODELS, ids=NAMES)
 
 
@@ -129,7 +131,7 @@ def test_coded_sums_are_the_dense_ones_up_to_rounding(backbone: str, preset: Pre
 
 @pytest.mark.parametrize(
     ("backbone", "preset", "static"),
-    [(*model, still) for model, still in zip(MODELS, ([0], [0, 1], [0], [0, 1]), strict=True)],
+    [(*model, still) for model, still in zip(MODELS, ([0], [0, 1], [0], [0, 1], [0], [0, 1]), strict=True)],
     ids=NAMES,
 )
 def test_rows_of_the_first_layer_are_static(backbone: str, preset: Preset, static: list[int]) -> None:

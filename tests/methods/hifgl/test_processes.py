@@ -35,7 +35,14 @@ IN_THE_CLEAR: dict[str, tuple[Preset, str, int]] = {
     "local models": (replace(HIFGL, federation=Federation.LOCAL), "gcn", 1),
     "last layer stays": (replace(HIFGL, federation=Federation.FEDPER, epochs=6), "gcn", 1),
     "stops early": (replace(HIFGL, patience=1, epochs=30), "gcn", 1),
-    "published aggregation": (replace(HIFGL, published_aggregation=True), "gcn", 1),
+    "published gcn": (replace(HIFGL, published_layers=True), "gcn", 1),
+    "published sage": (replace(HIFGL, published_layers=True), "sage", 1),
+    "equations 2 and 3": (HIFGL, "gcn_without_loops", 1),
+    "pulled between averages": (
+        replace(HIFGL, federation=Federation.FEDPROX, local_steps=2, proximal=5.0, epochs=6),
+        "gcn",
+        1,
+    ),
 }
 OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "gcn": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), False),
@@ -50,6 +57,13 @@ OVER_RELAYS: dict[str, tuple[Preset, str, RelayCoded, bool]] = {
     "silos too small for sums of gradients": (HIFGL, "gcn", RelayCoded(k_min=17, profile=Profile.SHOWN), True),
     "gcn, coded": (HIFGL, "gcn", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
     "sage, coded": (HIFGL, "sage", RelayCoded(k_min=4, profile=Profile.SHOWN), True),
+    "equations 2 and 3, coded": (HIFGL, "gcn_without_loops", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
+    "averaged every second round": (
+        replace(HIFGL, local_steps=2),
+        "gcn",
+        RelayCoded(k_min=1, profile=Profile.SHOWN),
+        False,
+    ),
     "gat, coded": (replace(HIFGL, epochs=2), "gat", RelayCoded(k_min=1, profile=Profile.SHOWN), True),
     "sums of features kept, coded": (
         replace(HIFGL, static_first_layer=True),
