@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.methods.fed2gnn.preset import AveragedPreset
-from fgl_secure.training.presets import PRESETS
+from fgl_secure.training.presets import PRESETS, AveragedPreset
 
 
 @dataclass(frozen=True, slots=True)
