@@ -11,7 +11,7 @@ import pytest
 import fgl_secure
 from fgl_secure.cli.print_table import describe
 from fgl_secure.errors import InputError
-from fgl_secure.graph import Data, Graph, load
+from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import binomial_partition
 from fgl_secure.methods import FedGCN, FedPub, FedSage
 from fgl_secure.methods import table as table_of
@@ -81,11 +81,11 @@ def test_table_2_has_the_papers_rows() -> None:
 
 @pytest.mark.parametrize(("run", "method"), [(FEDGCN, FedGCN), (FEDSAGE, FedSage), (FEDPUB, FedPub)])
 def test_a_rival_is_a_run_of_the_table(run: Make, method: Any) -> None:
-    """As `train` has it: the same graph from the same seed, and so the same accuracy."""
-    measure = run(Setting(3))
+    """On the graph of the other rows, in the clear, with its own settings: as `train` has it."""
+    data, measure = load("digits"), run(Setting(3))
     assert measure is not None
-    found = measure(load("digits"), Choices(epochs=1), 0)[ACCURACY]
-    train = fgl_secure.train(method(epochs=1), Data(partition="binomial", silos=3), "plaintext", seed=0)
+    found = measure(data, Choices(epochs=1), 0)[ACCURACY]
+    train = fgl_secure.train(method(epochs=1), Setting(3).federated(data, 0), "plaintext", seed=0)
     assert train.accuracy.test is not None
     assert found == 100 * train.accuracy.test
 
