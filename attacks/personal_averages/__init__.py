@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fgl_secure.attacks.personal_averages.embeddings import FunctionalEmbeddings
-from fgl_secure.attacks.personal_averages.knowledge import AverageRules, ModelTruth
+from fgl_secure.attacks.personal_averages.knowledge import AverageRules
 from fgl_secure.attacks.personal_averages.models import AverageClasses, WeightedModels
+from fgl_secure.attacks.personal_averages.truth import ModelTruth
 
 __all__ = ["AverageClasses", "AverageRules", "FunctionalEmbeddings", "ModelTruth", "WeightedModels"]

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, Measurement
-from fgl_secure.attacks.personal_averages.knowledge import FEDPUB, PERSONAL_AVERAGES, ModelTruth, told_to_clients
+from fgl_secure.attacks.personal_averages.knowledge import FEDPUB, PERSONAL_AVERAGES, told_to_clients
+from fgl_secure.attacks.personal_averages.truth import ModelTruth
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 

@@ -1,4 +1,4 @@
-"""What clients of personal averages know of the rules, what is secret, and what they are told."""
+"""What clients of personal averages know of the rules, and what they are told."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.base import Truth
-from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Phase, ReceivedRows, Role, View
 
 Ids = NDArray[np.int64]
@@ -53,23 +51,6 @@ class AverageRules:
         unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float64).tiny)
         powers = np.exp(self.temperature * (unit @ unit[-1] - 1))
         return np.asarray((powers / powers.sum())[:-1])
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ModelTruth(Truth):
-    """What clients' models are, and what they are trained on.
-
-    Attributes:
-        models: float64 [clients, P], as they went into the averages.
-        label_shares: float64 [clients, classes], how often each label occurs among a client's training nodes.
-    """
-
-    models: Floats
-    label_shares: Floats
-
-    def permuted(self, seed: int) -> ModelTruth:  # noqa: ARG002  # clients move on by one
-        """Every client's secrets at the next client."""
-        return ModelTruth(moved_on(self.models), moved_on(self.label_shares))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

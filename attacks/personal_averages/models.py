@@ -18,10 +18,10 @@ from fgl_secure.attacks.personal_averages.knowledge import (
     FEDPUB,
     PERSONAL_AVERAGES,
     AverageRules,
-    ModelTruth,
     Told,
     told_to_clients,
 )
+from fgl_secure.attacks.personal_averages.truth import ModelTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 
@@ -135,7 +135,6 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
             auxiliary="the rules of the method, which all clients know",
             truth=ModelTruth,
             knowledge=AverageRules,
-            tells_nothing="where all begin says nothing of who has which classes",
         )
 
     def infer_with(self, view: View, public: PublicParameters, known: AverageRules) -> GuessedClasses | None:  # noqa: ARG002  # needs no parameter

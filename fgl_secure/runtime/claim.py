@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from fgl_secure.runtime.party import Role
 
@@ -119,11 +120,11 @@ class Claim:
     assumptions: tuple[str, ...]
 
     def joined(self, other: Claim) -> Claim:
-        """This claim and another one, of a run that both are about."""
+        """This claim and another one, of a run that both are about; what both say is said once."""
         return Claim(
-            (*self.guarantees, *other.guarantees),
-            (*self.leaks_by_design, *other.leaks_by_design),
-            tuple(dict.fromkeys((*self.assumptions, *other.assumptions))),
+            _once(self.guarantees, other.guarantees),
+            _once(self.leaks_by_design, other.leaks_by_design),
+            _once(self.assumptions, other.assumptions),
         )
 
     def broken_by(self, secret: Secret, coalition: Mapping[Role, int], circumstance: Circumstance) -> Guarantee | None:
@@ -147,3 +148,11 @@ class Claim:
             for leak in self.leaks_by_design
         )
         return () if declared else tuple(g for g in self.guarantees if g.secret is secret and g.covers(coalition))
+
+
+Said = TypeVar("Said")
+
+
+def _once(some: tuple[Said, ...], more: tuple[Said, ...]) -> tuple[Said, ...]:
+    """All of the first, and of the others what is not among them: coalitions are mappings, which have no hash."""
+    return (*some, *(each for each in more if each not in some))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -65,3 +66,13 @@ def test_leak_under_any_circumstance_covers_narrower_ones() -> None:
     """A leak that is declared without a condition is declared under every condition."""
     claim = Claim((BY_DEVICE,), (Leak(Secret.EMBEDDING, Role.DEVICE, Circumstance.ANY, "always"),), ())
     assert claim.broken_by(Secret.EMBEDDING, {Role.DEVICE: 1}, Circumstance.SINGLE_NEIGHBOUR) is None
+
+
+def test_two_claims_of_one_run_say_once_what_both_say() -> None:
+    """Promises, leaks and assumptions of both, in order, the second's where they are its alone."""
+    leak = Leak(Secret.SUMMAND, Role.SILO, Circumstance.ANY, "a sum")
+    other = Claim((OF_EDGES, promise(Secret.SUMMAND, {})), (leak, *CLAIM.leaks_by_design), ("keys are authentic",))
+    both = replace(CLAIM, assumptions=("no two pool",)).joined(other)
+    assert both.guarantees == (*CLAIM.guarantees, other.guarantees[1])
+    assert both.leaks_by_design == (*CLAIM.leaks_by_design, leak)
+    assert both.assumptions == ("no two pool", "keys are authentic")

@@ -7,7 +7,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from fgl_secure.attacks.personal_averages.knowledge import FEDPUB, PERSONAL_AVERAGES, AverageRules, ModelTruth
+from fgl_secure.attacks.personal_averages.knowledge import FEDPUB, PERSONAL_AVERAGES, AverageRules
+from fgl_secure.attacks.personal_averages.truth import ModelTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
