@@ -126,7 +126,7 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
         return Card(
             "average-classes",
             "a client tells by the last bias which classes other clients train on",
-            "signs of last-layer gradients, after Zhao, Mopuri and Bilen (2020)",
+            "signs of last-layer gradients, after iDLG (Zhao, Mopuri and Bilen 2020)",
             Role.SILO,
             Secret.CLASS_PRESENCE,
             PERSONAL_AVERAGES,

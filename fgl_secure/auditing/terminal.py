@@ -33,6 +33,9 @@ STYLES = {
 USUAL = 80
 """Columns from which figures stand in a table; below it they are sentences."""
 
+NARROWEST = max(len(state) for state in State)
+"""Columns that a scheme has at least."""
+
 FIGURE = 23
 """Columns of a figure with its interval, `-0.004 [-0.012, -0.001]`, which is never cut."""
 
@@ -75,15 +78,28 @@ def _print_matrix(report: Findings, console: Console, room: int) -> None:
         return
     told = [row for row in rows if not row.is_quiet] or list(rows)
     blocks = list(_blocks(schemes, console.width))
-    heading = max((-(-len(name) // _column(name)) for name in schemes), default=1) + 1
-    most = max((room - 2) // len(blocks) - heading, 1)
-    shown = sorted(sorted(told, key=_weight)[:most], key=rows.index)
+    shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
     for columns in blocks:
         console.print(_matrix_table(shown, schemes, columns))
     hidden = [row for row in rows if row not in shown]
     if hidden:
         kinds = ", ".join(dict.fromkeys(row.short for row in hidden))
         console.print(_text(f"{wording.plural(len(hidden), 'row')} more with --verbose: {kinds}", "dim"))
+
+
+def _fitting(
+    rows: Sequence[picture.Row],
+    schemes: Sequence[str],
+    blocks: Sequence[Sequence[str]],
+    console: Console,
+    room: int,
+) -> Sequence[picture.Row]:
+    """The first rows of which all blocks together take no more lines than there is room for; at least one row."""
+    for most in range(len(rows), 1, -1):
+        tables = (_matrix_table(rows[:most], schemes, columns) for columns in blocks)
+        if sum(len(console.render_lines(table, pad=False)) for table in tables) <= room:
+            return rows[:most]
+    return rows[:1]
 
 
 def _weight(row: picture.Row) -> int:
@@ -106,8 +122,8 @@ def _blocks(schemes: Sequence[str], width: int) -> Iterator[tuple[str, ...]]:
 
 
 def _column(name: str) -> int:
-    """Width of a scheme's column; a longer name takes several lines."""
-    return min(max(len(name), 14), 16)
+    """Width of a scheme's column, in which every state has room; a longer name takes several lines."""
+    return min(max(len(name), NARROWEST), 16)
 
 
 def _matrix_table(rows: Sequence[picture.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
@@ -115,7 +131,7 @@ def _matrix_table(rows: Sequence[picture.Row], schemes: Sequence[str], columns: 
     table.add_column("hidden", overflow="fold")
     table.add_column("from", overflow="fold")
     for name in columns:
-        table.add_column(_text(name), overflow="fold", min_width=min(14, _column(name)), max_width=_column(name))
+        table.add_column(_text(name), overflow="fold", min_width=NARROWEST, max_width=_column(name))
     for row in rows:
         cells = [row.cells[schemes.index(name)] for name in columns]
         table.add_row(_text(row.short), _text(row.parties), *(_cell(cell) for cell in cells))
