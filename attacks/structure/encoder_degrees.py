@@ -1,9 +1,9 @@
 """Which degrees a client's nodes have, from the structure encoder that it sends.
 
-The encoder begins with a linear map of a one-hot degree. The row of its weight for a degree that no node near a labelled
-one has gets no gradient: a first step of Adam moves each of its entries against its own sign, by weight decay, or not at
-all without any. A row with a gradient has entries that go the other way. Of the sum over all clients the same signs say
-whether most clients have the degree, which is the best that can be said of each.
+The encoder begins with a linear map of a one-hot degree. The row of its weight for a degree that no node near a
+labelled one has gets no gradient: a first step of Adam moves each of its entries against its own sign, by weight decay,
+or not at all without any. A row with a gradient has entries that go the other way. Of the sum over all clients the same
+signs say whether most clients have the degree, which is the best that can be said of each.
 """
 
 from __future__ import annotations
