@@ -18,7 +18,7 @@ from fgl_secure.attacks.truth import moved_on
 from fgl_secure.protocols.collective import output_of
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
-from fgl_secure.statistics.metrics import clustered_proportion
+from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,6 +29,9 @@ STRUCTURE_ENCODERS = "structure encoders"
 
 FEDSTAR = "fedstar in the clear, clients of regular graphs"
 """Control, as FedStar makes it."""
+
+
+TOLD = "degrees told"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,17 +103,24 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         return GuessedDegrees(np.arange(silos, dtype=np.int64), np.repeat(mean, silos, axis=0))
 
     def score(self, guess: GuessedDegrees, truth: DegreeTruth) -> tuple[Measurement, ...]:
-        """The share of degrees of which is said rightly whether a client has them, with a bootstrap over clients.
+        """How often two clients are told apart of which one has a degree, with a bootstrap over the one that has it.
 
-        The prior says of each degree what is true of most clients: one vector for all can be no better.
+        It is the share of pairs that are told the right way round less that of the wrong way round; what is said of all
+        clients alike is worth 0.
         """
-        actual = truth.present[guess.clients]
-        right = (guess.present == actual).ravel()
-        share = clustered_proportion(right, np.repeat(guess.clients, actual.shape[1]), seed=0)
-        often = actual.mean(axis=0)
-        prior = float(np.maximum(often, 1 - often).mean())
-        finding = f"{int(right.sum()):,} of {len(right):,} times the server tells whether a client has a degree."
-        return (Measurement("degrees told", share.value, share.interval, share.n, 0.5, prior, 1.0, True, finding),)
+        actual, said = truth.present[guess.clients], guess.present.astype(np.int64)
+        having, lacking, degree = np.nonzero(actual[:, None] & ~actual[None, :])
+        if not len(degree):
+            return ()
+        sign = said[having, degree] - said[lacking, degree]
+        halves = np.concatenate([sign > 0, sign >= 0])  # a pair that is not told apart is half right
+        share = clustered_proportion(halves, np.tile(guess.clients[having], 2), seed=0)
+        bounds = Interval(2 * share.interval.low - 1, 2 * share.interval.high - 1)
+        finding = (
+            f"{int((sign > 0).sum()):,} of {len(sign):,} times the server tells which of two clients has a degree that "
+            f"the other lacks, and {int((sign < 0).sum()):,} times the wrong one."
+        )
+        return (Measurement(TOLD, 2 * share.value - 1, bounds, share.n, 0.0, 0.0, 1.0, False, finding),)
 
 
 def moved(rows: Floats, known: EncoderStart) -> Marks:
