@@ -71,6 +71,7 @@ from fgl_secure.attacks.rooted_trees import (
 )
 from fgl_secure.attacks.structure import (
     CombinedColumns,
+    EncoderDegrees,
     HopFingerprint,
     HopGradientLabels,
     HopShares,
@@ -128,6 +129,7 @@ IN_TREE: tuple[Attack[Any, Any], ...] = (
     HopUnfolding(),
     HopFingerprint(),
     CombinedColumns(),
+    EncoderDegrees(),
     QueryRowSpace(),
     HopSumRows(),
     HopSumEdges(),

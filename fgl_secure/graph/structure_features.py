@@ -40,11 +40,22 @@ def return_probabilities(graph: Graph, steps: int) -> NDArray[np.float64]:
     """
     if steps < 1:
         raise InputError(f"steps must be at least 1; found {steps}")
-    diagonals = _symmetric_diagonals if graph.is_symmetric else _diagonals
     matrix = _symmetric_matrix(graph) if graph.is_symmetric else normalised_adjacency(graph)
-    found = np.empty((graph.num_nodes, steps))
-    for start in range(0, graph.num_nodes, _BLOCK):
-        nodes = np.arange(start, min(start + _BLOCK, graph.num_nodes))
+    return walk_returns(matrix, steps, symmetric=graph.is_symmetric)
+
+
+def walk_returns(matrix: sparse.csr_array, steps: int, *, symmetric: bool) -> NDArray[np.float64]:
+    """The diagonals of the powers 1 to `steps` of a matrix [n, n], float64 [n, steps].
+
+    Args:
+        matrix: of a step of the walk, or one with the same diagonals.
+        steps: the highest power, at least 1.
+        symmetric: whether it equals its transpose, which saves half the products.
+    """
+    diagonals, count = _symmetric_diagonals if symmetric else _diagonals, matrix.shape[0]
+    found = np.empty((count, steps))
+    for start in range(0, count, _BLOCK):
+        nodes = np.arange(start, min(start + _BLOCK, count))
         found[nodes] = diagonals(matrix, nodes, steps)
     return found
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fgl_secure.methods.fedpub.configuration import FedPub
     from fgl_secure.methods.fedsage.configuration import FedSage
     from fgl_secure.methods.fedspray.configuration import FedSpray
+    from fgl_secure.methods.fedstar.configuration import FedStar
     from fgl_secure.methods.fedstruct.configuration import FedStruct
     from fgl_secure.methods.fedvn.configuration import FedVN
     from fgl_secure.methods.gcfl.configuration import GCFL
@@ -45,6 +46,7 @@ _IN_TREE = (
     EntryPoint("fedgcn", "fgl_secure.methods.fedgcn.configuration:FedGCN", GROUP),
     EntryPoint("fedsage", "fgl_secure.methods.fedsage.configuration:FedSage", GROUP),
     EntryPoint("fedpub", "fgl_secure.methods.fedpub.configuration:FedPub", GROUP),
+    EntryPoint("fedstar", "fgl_secure.methods.fedstar.configuration:FedStar", GROUP),
     EntryPoint("ditto", "fgl_secure.methods.ditto.configuration:Ditto", GROUP),
     EntryPoint("gcfl", "fgl_secure.methods.gcfl.configuration:GCFL", GROUP),
     EntryPoint("fedavg", "fgl_secure.methods.fedavg.configuration:FedAvg", GROUP),
@@ -59,6 +61,7 @@ __all__ = [
     "FedPub",
     "FedSage",
     "FedSpray",
+    "FedStar",
     "FedStruct",
     "FedVN",
     "HiFGL",

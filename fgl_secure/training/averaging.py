@@ -73,17 +73,18 @@ class Learner:
     def step(self, graph: Surroundings) -> float:
         """Steps on the own graph, and the mean over the clients, weighted by labelled nodes; the loss before them.
 
-        A client without labelled nodes has nothing to learn from, and no weight.
+        The mean is of what the model shares. A client without labelled nodes has nothing to learn from, and no weight.
         """
         if not self._local.keep_moments:
             self._optimiser = self._fresh()
         self.model.train()
         losses = [self._one_step(graph) for _ in range(self._local.steps if self.labelled else 0)]
         weight = self.labelled / self._talk.silo.facts.nodes
-        row = np.append(weight * flat(self._parameters), weight)
-        parts = [parameter.numel() for parameter in self._parameters]
+        shared = self.model.shared
+        row = np.append(weight * flat(shared), weight)
+        parts = [parameter.numel() for parameter in shared]
         sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS), parts=parts)
-        overwrite(self._parameters, (sums[:-1] / sums[-1]).astype(np.float32))
+        overwrite(shared, (sums[:-1] / sums[-1]).astype(np.float32))
         return losses[0] if losses else 0.0
 
     def _one_step(self, graph: Surroundings) -> float:

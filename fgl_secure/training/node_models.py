@@ -70,6 +70,11 @@ class Surroundings:
 class NodeModel(nn.Module, ABC):
     """From features and edges to one score a class and node."""
 
+    @property
+    def shared(self) -> list[torch.Tensor]:
+        """What federated averaging averages: all parameters, unless a model keeps some with its client."""
+        return list(self.parameters())
+
     @abstractmethod
     def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
         """The scores, float [n, classes]; units are dropped in training mode alone."""

@@ -28,6 +28,7 @@ from fgl_secure.methods.fedavg.small_rounds import CONTROLS as FEDAVG
 from fgl_secure.methods.fedpub.scenarios import CONTROLS as FEDPUB
 from fgl_secure.methods.fedsage.scenarios import CONTROLS as FEDSAGE
 from fgl_secure.methods.fedspray.controls import CONTROLS as FEDSPRAY
+from fgl_secure.methods.fedstar.scenarios import CONTROLS as FEDSTAR
 from fgl_secure.methods.fedstruct.scenarios import CONTROLS as FEDSTRUCT
 from fgl_secure.methods.fedvn.controls import CONTROLS as FEDVN
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
@@ -37,7 +38,7 @@ from fgl_secure.training.parties import hierarchy_of
 
 INFORMED = [each for each in IN_TREE if isinstance(each, InformedAttack)]
 QUICK = [each for each in INFORMED if not each.card.name.startswith(("gradient-dlg", "gradient-i", "gradient-joint"))]
-MAKERS = (HIFGL, FEDSTRUCT, FED2GNN, FEDSPRAY, FEDAVG, FEDVN, FEDSAGE, FEDPUB)
+MAKERS = (HIFGL, FEDSTRUCT, FED2GNN, FEDSPRAY, FEDAVG, FEDVN, FEDSAGE, FEDPUB, FEDSTAR)
 
 
 def name_of(each: Attack[Any, Any]) -> str:

@@ -21,7 +21,20 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods import GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import (
+    GCFL,
+    Ditto,
+    Fed2GNN,
+    FedAvg,
+    FedGCN,
+    FedPub,
+    FedSage,
+    FedSpray,
+    FedStar,
+    FedStruct,
+    FedVN,
+    HiFGL,
+)
 from fgl_secure.methods.fedvn.subjects import FedVNSubject
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.runtime import Direction, Phase, PublicParameters, Role, Secret, View
@@ -136,6 +149,7 @@ SUBJECTS = {
     "ditto": Ditto(epochs=1),
     "fedpub": FedPub(epochs=1),
     "gcfl": GCFL(epochs=1),
+    "fedstar": FedStar(epochs=1),
 }
 
 

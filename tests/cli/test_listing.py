@@ -36,7 +36,7 @@ def test_a_kind_lists_all_its_names_and_no_others(kind: str) -> None:
     assert all(len(line.split()) > 3 for line in named)
 
 
-RIVALS = ("fedavg", "fedgcn", "fedsage", "fedpub", "ditto", "gcfl")
+RIVALS = ("fedavg", "fedgcn", "fedsage", "fedpub", "ditto", "gcfl", "fedstar")
 """Methods that are rows in the tables of others' papers."""
 
 

@@ -19,7 +19,20 @@ from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import (
+    GCFL,
+    Ditto,
+    Fed2GNN,
+    FedAvg,
+    FedGCN,
+    FedPub,
+    FedSage,
+    FedSpray,
+    FedStar,
+    FedStruct,
+    FedVN,
+    HiFGL,
+)
 from fgl_secure.methods.fedavg.subjects import FedAvgSubject, fedavg_plan
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
@@ -42,6 +55,7 @@ METHODS: tuple[Method, ...] = (
     Ditto(epochs=2),
     FedPub(epochs=2),
     GCFL(epochs=2),
+    FedStar(epochs=2),
 )
 OTHERS = (
     (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),

@@ -87,6 +87,7 @@ _LOOSE = {
     "fedsage": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "ditto": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "gcfl": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
+    "fedstar": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedpub": (Loose("training", ACCURACY, 0.03, UNTRAINED),),
     "fedvn": (
         Loose("training", ACCURACY, 0.3, DRAWN),
@@ -118,6 +119,7 @@ _AUDITS = {
     "fedgcn": (),
     "fedsage": ("--generator-rounds", "2"),
     "fedpub": (),
+    "fedstar": (),
     "gcfl": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "ditto": _each("--attack", ("gradient-labels", "gradient-single-row")),
     "fedavg": _each("--attack", UPDATE_ATTACKS),
@@ -132,7 +134,7 @@ _TRAININGS = {
     "fedstruct/hopwise-plaintext": ("--scheme", "neighbours=plaintext"),
     **{
         f"{method}/{name}": ("--scheme", name)
-        for method in ("fedspray", "fedvn", "fedavg", "ditto", "gcfl")
+        for method in ("fedspray", "fedvn", "fedavg", "ditto", "gcfl", "fedstar")
         for name in SERVER_SUMS
     },
     # Each protocol and each scheme, but not each pair: a run takes five seconds, for decoders before the first round.

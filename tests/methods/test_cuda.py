@@ -18,6 +18,7 @@ from fgl_secure.methods import (
     FedPub,
     FedSage,
     FedSpray,
+    FedStar,
     FedStruct,
     FedVN,
     HiFGL,
@@ -54,7 +55,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 @pytest.mark.parametrize("device", [CUDA])
 @pytest.mark.parametrize(
-    "method", [GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, FedVN, HiFGL]
+    "method", [GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStar, FedStruct, FedVN, HiFGL]
 )
 def test_a_method_trains_there(method: Any, device: str, seen: set[str]) -> None:
     """One round under the scheme that is usual for it."""

@@ -14,7 +14,19 @@ import torch
 from fgl_secure import train
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph.datasets import available, load
-from fgl_secure.methods import GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, HiFGL
+from fgl_secure.methods import (
+    GCFL,
+    Ditto,
+    Fed2GNN,
+    FedAvg,
+    FedGCN,
+    FedPub,
+    FedSage,
+    FedSpray,
+    FedStar,
+    FedStruct,
+    HiFGL,
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -33,6 +45,7 @@ METHODS: dict[str, Any] = {
     "fedpub": FedPub,
     "ditto": Ditto,
     "gcfl": GCFL,
+    "fedstar": FedStar,
 }
 DIRECTED = {("fedstruct", "Chameleon"), ("fed2gnn", "Chameleon"), ("fedgcn", "Chameleon")}
 """Methods that want every edge in both directions, and a data set whose links have one."""

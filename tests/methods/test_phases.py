@@ -13,7 +13,20 @@ from torch import nn
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph.graph_sets.catalogue import GraphSets
-from fgl_secure.methods import GCFL, Ditto, Fed2GNN, FedAvg, FedGCN, FedPub, FedSage, FedSpray, FedStruct, FedVN, HiFGL
+from fgl_secure.methods import (
+    GCFL,
+    Ditto,
+    Fed2GNN,
+    FedAvg,
+    FedGCN,
+    FedPub,
+    FedSage,
+    FedSpray,
+    FedStar,
+    FedStruct,
+    FedVN,
+    HiFGL,
+)
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
@@ -48,6 +61,7 @@ RUNS: Mapping[str, tuple[tuple[Method, str | None], ...]] = {
     "fedsage": ((FedSage(epochs=2, generator_rounds=2), None), (FedSage(epochs=1, generator_rounds=1), "ckks")),
     "fedpub": ((FedPub(epochs=2), None),),
     "gcfl": ((GCFL(epochs=2), None),),
+    "fedstar": ((FedStar(epochs=2), None),),
     "fedgcn": ((FedGCN(epochs=2), None), (FedGCN(epochs=2, hops=1), None)),
 }
 """Small runs of every method, under the default secure schemes where none is named."""

@@ -1,4 +1,4 @@
-"""What FedSpray is compared with in its Table 2: the same networks, trained alone or by federated averaging."""
+"""What FedSpray is compared with in its Table 2: the same networks, alone or with means of them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.client import adam, drawn_network
+from fgl_secure.methods.fedspray.networks import Network
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
-from fgl_secure.methods.fedspray.scoring import ChosenRounds, chosen
-from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.methods.fedspray.scoring import ChosenRounds
+from fgl_secure.methods.fedspray.structured import structured_network
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures
 
@@ -27,6 +26,10 @@ class Baseline(StrEnum):
     """Nothing: every client trains a network of its own."""
     FEDAVG = "FedAvg"
     """One network, averaged by numbers of nodes after the local epochs of a round (McMahan et al. 2017)."""
+    GCFL = "GCFL"
+    """A mean of networks for each cluster of clients, split as GCFL+ does it (Xie et al. 2021)."""
+    FEDSTAR = "FedStar"
+    """An encoder of structure beside each network, which alone is averaged (Tan et al. 2023)."""
 
 
 class PlainClient(ChosenRounds):
@@ -53,22 +56,30 @@ class PlainClient(ChosenRounds):
     ) -> None:
         place, draws = device or torch.device("cpu"), torch.Generator().manual_seed(seed)
         super().__init__(talk, preset, place)
-        self._shared = baseline is Baseline.FEDAVG
-        drawn = 0 if self._shared else talk.silo.silo
-        self.network = drawn_network(backbone, talk.silo.facts, preset, draws, drawn).to(place)
+        self._averaged: list[torch.Tensor] = []
+        if baseline is Baseline.FEDSTAR:
+            structured = structured_network(backbone, talk.silo, preset, draws)
+            self._averaged = list(structured.structure.parameters())
+            self.network: Network = structured.to(place)
+        else:
+            alone = baseline is Baseline.LOCAL
+            drawn = talk.silo.silo if alone else 0
+            self.network = drawn_network(backbone, talk.silo.facts, preset, draws, drawn).to(place)
+            self._averaged = [] if alone else list(self.network.parameters())
         self._parameters = list(self.network.parameters())
         self._steps = adam(self.network, preset.learning_rate)
 
-    def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+    def train(self, number: int) -> Figures:
         """Scores the network, trains it, and takes the mean of all where there is one."""
         self._predict()
         loss = self._train()
-        if not self._shared:
-            return self.added(loss)[1]
+        return self._federated(loss, number) if self._averaged else self.added(loss)[1]
+
+    def _federated(self, loss: float, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         weight = len(self.silo.nodes) / self.silo.facts.nodes
-        part = weight * flat(self._parameters).astype(np.float64)
+        part = weight * flat(self._averaged).astype(np.float64)
         (mean,), figures = self.added(loss, [part], np.array([weight]))
-        overwrite(self._parameters, mean)
+        overwrite(self._averaged, mean)
         return figures
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
@@ -105,26 +116,3 @@ class PlainClient(ChosenRounds):
         super().restore(state)
         overwrite(self._parameters, state["values"])
         remind(self._steps, within("optimiser", state))
-
-
-def plain_clients(
-    baseline: Baseline,
-    graph: FederatedGraph,
-    scheme: Scheme,
-    preset: FedSprayPreset,
-    *,
-    backbone: str = "gcn",
-    seed: int = 0,
-    device: torch.device | None = None,
-) -> Job:
-    """The clients of a baseline; arguments as for `clients_of`.
-
-    Raises:
-        InputError: there is no validation node.
-    """
-    return chosen(
-        graph,
-        scheme,
-        preset,
-        lambda talk, _: PlainClient(talk, preset, baseline, backbone=backbone, seed=seed, device=device),
-    )

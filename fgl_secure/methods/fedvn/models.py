@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from fgl_secure.methods.fedvn.batches import GraphBatch, pad, to_nodes, to_virtual
+from fgl_secure.methods.fedstar.structure import StructureEncoder
+from fgl_secure.methods.fedvn.batches import DEGREES, WALKS, GraphBatch, pad, to_nodes, to_virtual
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, Statistics
 from fgl_secure.training.sparse_products import multiply
 
@@ -129,11 +130,18 @@ class Linear(nn.Module):
 
 
 class GINLayer(nn.Module):
-    """Linear, batch norm, ReLU, linear of what a node hears from its neighbours and itself; batch norm."""
+    """Linear, batch norm, ReLU, linear of what a node hears from its neighbours and itself; batch norm.
 
-    def __init__(self, hidden: int, *, kept: bool, draws: torch.Generator) -> None:
+    Args:
+        hidden: width of what comes out.
+        kept: as for `BatchNorm`.
+        draws: of the initial weights.
+        inputs: width of what goes in; the same unless given.
+    """
+
+    def __init__(self, hidden: int, *, kept: bool, draws: torch.Generator, inputs: int | None = None) -> None:
         super().__init__()
-        self.first = Linear(hidden, 2 * hidden, draws)
+        self.first = Linear(inputs or hidden, 2 * hidden, draws)
         self.inner = BatchNorm(2 * hidden, kept=kept)
         self.second = Linear(2 * hidden, hidden, draws)
         self.outer = BatchNorm(hidden, kept=kept)
@@ -259,6 +267,54 @@ class Encoder(nn.Module):
         return layer
 
 
+class StructuredEncoder(nn.Module):
+    """Node embeddings of FedStar: layers that hear features and what a structure encoder makes of the layer before.
+
+    The layers are those of the other lines of the table, but for their input.
+
+    Args:
+        inputs: features of a node, the constant one included.
+        preset: widths and layers.
+        draws: of the initial weights.
+
+    Attributes:
+        structure: the structure encoder.
+    """
+
+    def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator) -> None:
+        super().__init__()
+        kept, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
+        self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
+        self.structure = StructureEncoder(WALKS + DEGREES, hidden, preset.layers, draws)
+        self.layers = nn.ModuleList(
+            GINLayer(hidden, kept=kept, draws=draws, inputs=2 * hidden) for _ in range(preset.layers)
+        )
+        self.joint = Linear(2 * hidden, hidden, draws)
+
+    def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+        """Embeddings of all nodes, float32 [n, hidden]."""
+        assert batch.structure is not None
+        encoded = self.structure(batch.structure, _Symmetric(batch.convolution))
+        h = batch.features @ self.input.T
+        for number, (layer, s) in enumerate(zip(self.layers, encoded, strict=False)):
+            assert isinstance(layer, GINLayer)
+            told = torch.cat([active(h, drop) if number else h, s], dim=1)
+            h = layer(layer.first(multiply(batch.reach, batch.reach, told)))
+        found: torch.Tensor = self.joint(torch.cat([dropped(h, drop), encoded[-1]], dim=1))
+        return found
+
+
+class _Symmetric:
+    """The product with a symmetric CSR matrix, differentiable."""
+
+    def __init__(self, matrix: torch.Tensor | None) -> None:
+        assert matrix is not None
+        self._matrix = matrix
+
+    def __matmul__(self, values: torch.Tensor) -> torch.Tensor:
+        return multiply(self._matrix, self._matrix, values)
+
+
 class GraphModel(nn.Module):
     """The model theta that the server averages: encoder, mean pooling, and a head of two layers.
 
@@ -268,13 +324,22 @@ class GraphModel(nn.Module):
         preset: widths and layers.
         virtual: whether there are virtual nodes.
         draws: of the initial weights.
+        structured: whether the encoder is FedStar's, which has no virtual nodes.
     """
 
     def __init__(
-        self, inputs: int, outputs: int, preset: FedVNPreset, *, virtual: bool, draws: torch.Generator
+        self,
+        inputs: int,
+        outputs: int,
+        preset: FedVNPreset,
+        *,
+        virtual: bool,
+        draws: torch.Generator,
+        structured: bool = False,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(inputs, preset, virtual=virtual, draws=draws)
+        plain = None if structured else Encoder(inputs, preset, virtual=virtual, draws=draws)
+        self.encoder: Encoder | StructuredEncoder = plain or StructuredEncoder(inputs, preset, draws)
         self.hidden = Linear(preset.hidden, preset.hidden, draws)
         self.output = Linear(preset.hidden, outputs, draws)
 
@@ -286,6 +351,7 @@ class GraphModel(nn.Module):
         self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor, drop: Dropout | None = None
     ) -> torch.Tensor:
         """Outputs of all graphs with virtual nodes; arguments as for the encoder."""
+        assert isinstance(self.encoder, Encoder)
         return self._head(self.encoder.augmented(batch, virtual, scores, drop), batch, drop)
 
     def _head(self, nodes: torch.Tensor, batch: GraphBatch, drop: Dropout | None) -> torch.Tensor:

@@ -17,6 +17,8 @@ class Shared(StrEnum):
     ALL = "all"
     ALL_BUT_NORMS = "all but norms"
     """Scale and shift of batch normalisation stay with their client (FedBN, Li et al. 2021)."""
+    STRUCTURE = "structure"
+    """The encoder of structure, and nothing that is learnt on features (FedStar, Tan et al. 2023)."""
     NOTHING = "nothing"
 
 
@@ -32,6 +34,7 @@ class GraphMethod:
         proximal: whether clients are held near the server's model (FedProx, Li et al. 2020).
         personal: whether each client predicts with a model of its own, held near the server's (Ditto, Li et al. 2021).
         clustered: whether there is a model for each cluster of clients (GCFL+, Xie et al. 2021).
+        structured: whether layers also hear an encoder of structure (FedStar, Tan et al. 2023).
     """
 
     name: str
@@ -41,6 +44,7 @@ class GraphMethod:
     proximal: bool = False
     personal: bool = False
     clustered: bool = False
+    structured: bool = False
 
 
 FEDVN = GraphMethod("FedVN", virtual=True, generated=True)
@@ -53,7 +57,9 @@ SELF_TRAINING = GraphMethod("Self-training", shared=Shared.NOTHING)
 
 DITTO = GraphMethod("Ditto", personal=True)
 
-METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, DITTO, FEDVN)
+FEDSTAR = GraphMethod("FedStar", shared=Shared.STRUCTURE, structured=True)
+
+METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, DITTO, FEDSTAR, FEDVN)
 GCFL = GraphMethod("GCFL+", clustered=True)
 """A line of the table whose clients do not all have one model."""
 

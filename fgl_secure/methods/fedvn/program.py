@@ -25,7 +25,7 @@ from fgl_secure.methods.fedvn.losses import (
     pulled,
     task_loss,
 )
-from fgl_secure.methods.fedvn.models import BatchNorm, Dropout, EdgeGenerator, GraphModel, collecting
+from fgl_secure.methods.fedvn.models import BatchNorm, Dropout, EdgeGenerator, GraphModel, StructuredEncoder, collecting
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, GraphMethod, LocalScore, Shared, Statistics
 from fgl_secure.runtime.packing import Array, Arrays, under
 from fgl_secure.training.collectives import Collectives
@@ -113,7 +113,7 @@ class FedVN(Rounds):
         self._held, self._method, self._preset, place = held, method, preset, device or torch.device("cpu")
         sets, less = held.own, not held.own.num_classes
         self._scores, self._last = (Scores(preset.selection, less=less) for _ in range(2))
-        self._store = GraphStore(sets, place, held.types)
+        self._store = GraphStore(sets, place, held.types, structured=method.structured)
         trains = sets.train | sets.validation if preset.validation_trains else sets.train
         self._training, self._test = np.flatnonzero(trains), np.flatnonzero(sets.test)
         self._validation = np.flatnonzero(sets.validation & ~trains)
@@ -321,13 +321,17 @@ def _units(value: float) -> int:
 
 def first_model(inputs: int, outputs: int, method: GraphMethod, preset: FedVNPreset, seed: int) -> GraphModel:
     """The model that all clients start from; arguments as for `GraphModel`."""
-    return GraphModel(inputs, outputs, preset, virtual=method.virtual, draws=torch.Generator().manual_seed(seed))
+    draws = torch.Generator().manual_seed(seed)
+    return GraphModel(inputs, outputs, preset, virtual=method.virtual, draws=draws, structured=method.structured)
 
 
 def shared_parameters(model: GraphModel, shared: Shared) -> tuple[nn.Parameter, ...]:
-    """The parameters of a model that the server averages, the bias of its last layer at the end."""
+    """The parameters of a model that the server averages; where it has the last layer, that one's bias at the end."""
     if shared is Shared.NOTHING:
         return ()
+    if shared is Shared.STRUCTURE:
+        assert isinstance(model.encoder, StructuredEncoder)
+        return tuple(model.encoder.structure.parameters())
     own = {id(parameter) for part in model.modules() if isinstance(part, BatchNorm) for parameter in part.parameters()}
     kept = own if shared is Shared.ALL_BUT_NORMS else set()
     return tuple(parameter for parameter in model.parameters() if id(parameter) not in kept)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
-from fgl_secure.methods.fedspray.baselines import Baseline, PlainClient, plain_clients
+from fgl_secure.methods.fedspray.baselines import Baseline, PlainClient
+from fgl_secure.methods.fedspray.clustered import ClusteredClient, plain_clients
 from fgl_secure.methods.fedspray.networks import NETWORKS
+from fgl_secure.methods.fedspray.structured import StructuredNetwork
+from fgl_secure.methods.gcfl.clusters import ClusterRule
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Phase, Recording
 from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parameters import flat
 from tests.methods.fedspray.runs import SMALL, channel_of, digits, sent, tiny
 
 CLEAR = Plaintext(threshold=1)
@@ -67,3 +73,47 @@ def test_alone_means_figures_and_no_model() -> None:
     assert {rows.shape for rows in sent(channel)} == {(2, 4 + 6)}
     down = [batch for batch in channel.transcript.messages if batch.phase is Phase.MODEL]
     assert {batch.item_bytes for batch in down} == {4 * (2 + 6)}
+
+
+def test_clusters_have_the_mean_of_their_networks() -> None:
+    """One cluster is FedAvg; clusters of one client have a network each, which nobody averages."""
+    graph = digits()
+    averaging = plain_clients(Baseline.FEDAVG, graph, CLEAR, SMALL).train()
+    assert plain_clients(Baseline.GCFL, graph, CLEAR, SMALL).train().losses == averaging.losses
+    channel = channel_of(graph, Recording.everything())
+    splitting = partial(ClusteredClient, rule=ClusterRule(100.0, 0.0, 1, 1, 1))
+    process = OneProcess(graph, {}, channel, lambda talk: splitting(talk, SMALL, Baseline.GCFL))
+    for number in range(3):
+        process.round(number)
+    reports = [program.report for program in process.programs]
+    models, of = np.stack([each["theta"] for each in reports]), reports[0]["clusters"]
+    assert of.any()
+    same = (models[:, None] == models[None, :]).all(axis=2)
+    assert np.array_equal(same, of[:, None] == of[None, :])
+
+
+@pytest.mark.parametrize("backbone", NETWORKS)
+def test_fedstar_averages_the_structure_encoder_alone(backbone: str) -> None:
+    """It begins alike and is the mean; the networks beside it begin apart, and hear it."""
+    graph = digits()
+    channel = channel_of(graph, Recording.everything())
+    process = OneProcess(graph, {}, channel, lambda talk: PlainClient(talk, SMALL, Baseline.FEDSTAR, backbone=backbone))
+    clients = [each for each in process.programs if isinstance(each, PlainClient)]
+    networks = [each.network for each in clients]
+    assert all(isinstance(each, StructuredNetwork) for each in networks)
+    starts = [flat(list(each.structure.parameters())) for each in networks if isinstance(each, StructuredNetwork)]
+    assert all(np.array_equal(each, starts[0]) for each in starts)
+    process.round(0)
+    (rows,), size = sent(channel), len(starts[0])
+    assert rows.shape[1] == size + 2 + 3 + 6
+    mean = rows[:, :size].sum(axis=0)
+    for network in networks:
+        assert isinstance(network, StructuredNetwork)
+        assert flat(list(network.structure.parameters())) == pytest.approx(mean.astype(np.float32), abs=1e-6)
+    one, other, *_ = (flat(list(each.parameters())) for each in networks)
+    assert not np.array_equal(one[size:], other[size:])
+    network, subgraph = networks[0], clients[0].subgraph
+    before = network.scores(subgraph)
+    assert isinstance(network, StructuredNetwork)
+    network.rows += 1
+    assert not torch.allclose(network.scores(subgraph), before)
