@@ -118,8 +118,8 @@ TABLE_5 = PaperTable(
     ),
     metrics=(OVERALL, MINORITY),
     notes=(
-        "The paper's table is of WikiCS, which can't be had here: FedSpray is better than FedAvg by 1 point of accuracy "
-        "and 12 of minority accuracy whatever the number of local epochs, and neither changes by a point with it.",
+        "The paper's table is of WikiCS, which can't be had here: FedSpray is better than FedAvg by 1 point of "
+        "accuracy and 12 of minority accuracy whatever the number of local epochs, and neither changes by a point with it.",
         _CLIENTS_NOTE,
         _SPLIT_NOTE,
         _METRIC_NOTE,
@@ -180,8 +180,8 @@ FIGURE_5 = PaperTable(
     cases=_varied("width", (16, 32, 64, 128, 256), "gcn", lambda value: f"GCN, d_s {value:g}"),
     metrics=(OVERALL, MINORITY),
     notes=(
-        "The paper prints no numbers for this figure: 32 is about as good as 64, and more gain nothing. Its part (a) is "
-        "WikiCS, which can't be had here. Feature embeddings are as wide as proxies, for they are added up.",
+        "The paper prints no numbers for this figure: 32 is about as good as 64, and more gain nothing. Its part (a) "
+        "is WikiCS, which can't be had here. Feature embeddings are as wide as proxies, for they are added up.",
         _CLIENTS_NOTE,
         _SPLIT_NOTE,
         _METRIC_NOTE,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import Graph
 from fgl_secure.methods.fedsage.preset import fedsage_preset
 from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
@@ -18,10 +17,9 @@ from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask
 from fgl_secure.methods.fedstruct.table_runs import Setting, chosen, undirected
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.protocols.topology import CLIENTS, SERVER
-from fgl_secure.runtime.packing import Arrays
 from fgl_secure.schemes import parse
 from fgl_secure.tables.table import Case, Choices, Metric, PaperTable
-from fgl_secure.training.job import Job
+from fgl_secure.tables.traffic import MEGA, Sent, sent
 
 BEFORE, TRAINING = Metric("before training (MB)", 2), Metric("training (MB)", 2)
 """Bytes of all messages between parties, in units of 10^6."""
@@ -30,8 +28,8 @@ BEFORE_TERMS, TRAINING_TERMS = Metric("its terms, before (MB)", 2), Metric("its 
 GRADIENTS = Metric("gradients (MB)", 2)
 DERIVATIVES = Metric("embeddings and derivatives, counted (MB)", 0)
 """Where the server knows the graph: the first is sent in the run, the second would have to be."""
-NUMBER, MEGA = 4, 1e6
-"""Bytes of a number, and of a megabyte."""
+NUMBER = 4
+"""Bytes of a number."""
 DEGREE = "degree"
 
 
@@ -105,23 +103,23 @@ class StructureCost:
         federated = self.setting.federated(graph, seed)
         exchange = RowExchange(*(parse(self.scheme, (topology,))[1] for topology in (CLIENTS, SERVER)))
         task = FedStructTask(preset, replace(exchange, k_min=1), self.features, seed)
-        before, training, report = _sent(clients_of(federated, task, device=choices.place), seed)
+        run = sent(clients_of(federated, task, device=choices.place), seed)
         sizes = Sizes(preset.epochs, self.setting.clients, graph.num_nodes, preset.structure_width,
-                      len(report["theta"]), preset.hops, preset.kept or graph.num_nodes)  # fmt: skip
-        return self._known(training, sizes) if self.known else self._exchanged(before, training, sizes)
+                      len(run.result.report["theta"]), preset.hops, preset.kept or graph.num_nodes)  # fmt: skip
+        return self._known(run, sizes) if self.known else self._exchanged(run, sizes)
 
-    def _exchanged(self, before: int, training: int, sizes: Sizes) -> Mapping[Metric, float]:
+    def _exchanged(self, run: Sent, sizes: Sizes) -> Mapping[Metric, float]:
         learns = self.features == HOP2VEC
         told = 0 if learns else sizes.clients * sizes.width * sizes.nodes
         terms = sizes.powers + told, sizes.models + (sizes.features if learns else 0)
-        return _figures(before, training, *terms)
+        return _figures(run, *terms)
 
-    def _known(self, training: int, sizes: Sizes) -> Mapping[Metric, float]:
+    def _known(self, run: Sent, sizes: Sizes) -> Mapping[Metric, float]:
         """Nothing is exchanged before; gradients are those of the run, embeddings and derivatives are counted."""
         counted = sizes.derivatives
         if self.features == HOP2VEC:
             counted += sizes.feature_derivatives
-        return {GRADIENTS: training / MEGA, DERIVATIVES: counted * NUMBER / MEGA}
+        return {GRADIENTS: run.training / MEGA, DERIVATIVES: counted * NUMBER / MEGA}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,24 +139,17 @@ class GeneratorCost:
         graph, preset = undirected(data), fedsage_preset(choices.preset).with_epochs(choices.epochs)
         schemes = {topology: parse(self.scheme, (topology,))[1] for topology in (CLIENTS, SERVER)}
         federated = self.setting.federated(graph, seed)
-        before, training, report = _sent(fedsage_clients(federated, schemes, preset, seed=seed), seed)
-        parameters = len(report["theta"]) + len(report["generator"])
+        run = sent(fedsage_clients(federated, schemes, preset, seed=seed), seed)
+        parameters = len(run.result.report["theta"]) + len(run.result.report["generator"])
         sizes = Sizes(preset.epochs + preset.rounds_together, self.setting.clients, graph.num_nodes,
                       graph.num_features, parameters)  # fmt: skip
-        return _figures(before, training, 0, sizes.clients * sizes.models + sizes.features)
+        return _figures(run, 0, sizes.clients * sizes.models + sizes.features)
 
 
-def _sent(job: Job, seed: int) -> tuple[int, int, Arrays]:
-    """Bytes before the first round, bytes since, and what the first client reports."""
-    channel, seen = job.channel(SimulationCoins(seed)), list[int]()
-    result = replace(job, shown=lambda _: seen.append(channel.transcript.byte_count)).train(channel)
-    return seen[0], seen[-1] - seen[0], result.report
-
-
-def _figures(before: int, training: int, terms_before: int, terms_training: int) -> Mapping[Metric, float]:
+def _figures(run: Sent, terms_before: int, terms_training: int) -> Mapping[Metric, float]:
     return {
-        BEFORE: before / MEGA,
-        TRAINING: training / MEGA,
+        BEFORE: run.before / MEGA,
+        TRAINING: run.training / MEGA,
         BEFORE_TERMS: terms_before * NUMBER / MEGA,
         TRAINING_TERMS: terms_training * NUMBER / MEGA,
     }
@@ -167,13 +158,13 @@ def _figures(before: int, training: int, terms_before: int, terms_training: int)
 _TEN = Setting(10)
 _SCHEMES = ("plaintext", "pairwise-masking")
 _TERMS_NOTE = (
-    "The paper prints orders, no numbers. Its terms are those orders with the sizes of the run, four bytes a number and "
-    "every constant 1; |theta| counts all of a client's parameters, d structure features of a node (for FedSage+ "
+    "The paper prints orders, no numbers. Its terms are those orders with the sizes of the run, four bytes a number "
+    "and every constant 1; |theta| counts all of a client's parameters, d structure features of a node (for FedSage+ "
     "features)."
 )
 _RUN_NOTE = (
-    "10 clients at random, run s with seed s; bytes are payloads of all messages of the run, both ways, counts of right "
-    "predictions among them. All numbers of a run are sent: with fewer --epochs there is less."
+    "10 clients at random, run s with seed s; bytes are payloads of all messages of the run, both ways, counts of "
+    "right predictions among them. All numbers of a run are sent: with fewer --epochs there is less."
 )
 
 COSTS = PaperTable(

@@ -91,7 +91,8 @@ class FedStructRun:
         setting: who has what.
         pruned: whether powers of the adjacency are pruned as the preset says.
         hops: L_s; None takes the preset's.
-        model: of own features and edges; GraphSAGE is one of structure features, too, on the graph that the server knows.
+        model: of own features and edges; GraphSAGE is one of structure features, too, on a graph that the server
+            knows.
         known: whether the server knows the graph (App. H), so that structure features are those of the whole graph
             whatever the preset.
     """
