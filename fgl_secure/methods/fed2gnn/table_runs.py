@@ -166,7 +166,7 @@ class Course:
         return {loss_after(after): losses[min(after, len(losses)) - 1] for after in LOSS_AFTER}
 
 
-BEFORE, TRAINING = Metric("before training (MB)", 2), Metric("training (MB)", 2)
+AMONG, BEFORE, TRAINING = (Metric(f"{name} (MB)", 2) for name in ("among clients", "before training", "training"))
 SECONDS_BEFORE, SECONDS = Metric("before training (s)", 2), Metric("time per round (s)", 4)
 
 
@@ -199,14 +199,13 @@ class FedGCNCost:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear."""
         preset = fedgcn_preset(choices.preset).with_epochs(choices.epochs)
-        found = sent(
-            fedgcn_clients(self.setting.federated(data, seed), {}, preset, seed=seed, device=choices.place), seed
-        )
+        graph = self.setting.federated(data, seed)
+        found = sent(fedgcn_clients(graph, {}, preset, seed=seed, device=choices.place), seed)
         return {**_megabytes(found), **_seconds(found.result)}
 
 
 def _megabytes(found: Sent) -> Mapping[Metric, float]:
-    return {BEFORE: found.before / MEGA, TRAINING: found.training / MEGA}
+    return {AMONG: found.among / MEGA, BEFORE: found.before / MEGA, TRAINING: found.training / MEGA}
 
 
 def _seconds(found: TrainingResult) -> Mapping[Metric, float]:

@@ -119,7 +119,8 @@ TABLE_5 = PaperTable(
     metrics=(OVERALL, MINORITY),
     notes=(
         "The paper's table is of WikiCS, which can't be had here: FedSpray is better than FedAvg by 1 point of "
-        "accuracy and 12 of minority accuracy whatever the number of local epochs, and neither changes by a point with it.",
+        "accuracy and 12 of minority accuracy whatever the number of local epochs, and neither changes by a point "
+        "with it.",
         _CLIENTS_NOTE,
         _SPLIT_NOTE,
         _METRIC_NOTE,
