@@ -13,6 +13,7 @@ from fgl_secure.graph import describe
 from fgl_secure.graph.graph_sets import describe_sets
 from fgl_secure.methods import method
 from fgl_secure.methods import names as method_names
+from fgl_secure.tables.numbered import NUMBERED
 
 
 def lines_of(each: type[Method]) -> Rows:
@@ -70,10 +71,18 @@ def _methods() -> Rows:
     return [line for name in method_names() for line in lines_of(method(name))]
 
 
+def _tables() -> Rows:
+    """All that the five papers number; then what `reproduce` has beside it, of methods from outside."""
+    known = {name for each in NUMBERED for name in each.tables}
+    others = [table for name in method_names() for table in method(name).tables() if table.name not in known]
+    return [(each.name, each.says) for each in NUMBERED] + [(table.name, table.title) for table in others]
+
+
 TABLES: Mapping[str, Callable[[], Rows]] = MappingProxyType({
     "datasets": _datasets,
     "schemes": _schemes,
     "attacks": _attacks,
     "methods": _methods,
+    "tables": _tables,
 })  # fmt: skip
 """By kind, what lists it: a name and words for each; the first column is empty where words go on."""

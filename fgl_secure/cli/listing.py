@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fgl_secure.cli.kept import Rows, kept
 
-KINDS = ("datasets", "schemes", "attacks", "methods")
+KINDS = ("datasets", "schemes", "attacks", "methods", "tables")
 
 
 def listing(kind: str | None = None) -> str:

@@ -231,7 +231,8 @@ def _add_museum(parser: argparse.ArgumentParser) -> None:
 
 def _add_listing(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.list_)
-    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods"), help="one kind only")
+    parser.add_argument("what", nargs="?", choices=("datasets", "schemes", "attacks", "methods", "tables"),
+                        help="one kind only; tables are those of papers, with why some can't be run again")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(verbose=False)
 
@@ -239,9 +240,8 @@ def _add_listing(parser: argparse.ArgumentParser) -> None:
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=commands.reproduce)
     add = parser.add_argument
-    add("table", help="hifgl-table3, -table4, -table5, -table6 or -fig5; fedstruct-table2, -table7 or -fig4; "
-                      "fedspray-table2; fed2gnn-table1, -table2, -fig3 or -fig4; fedvn-table1, "
-                      "-table1-zinc, -table2, -fig3a or -fig3b")  # fmt: skip
+    add("table", help="as hifgl-table3 or fedstruct-fig4d; `fgl-secure list tables` has all, and those that papers "
+                      "number and that can't be run again, with the reason")  # fmt: skip
     add("--seeds", type=int, default=5, metavar="N", help="runs of each case, with seeds 0 to N - 1")
     add("--preset", default="honest", metavar="NAME", action=OneOf, known=("honest", "paper"),
         help="honest (chosen on validation data, FedAvg) or paper (as in the public code)")  # fmt: skip

@@ -37,12 +37,13 @@ class Scores:
     Attributes:
         best: int64 [COUNTS or more], the sums of all silos' counts at the best round.
         best_round: how many rounds it was after; -1 before any.
+        own: int64 as `best`, this silo's counts at the best round, which nobody else is told.
     """
 
     def __init__(self, selection: Selection | None, *, less: bool = False) -> None:
         self._selection, self._sign = selection, -1.0 if less else 1.0
         self.best: Counts = np.zeros(COUNTS, dtype=np.int64)
-        self._own: Counts = np.zeros(COUNTS, dtype=np.int64)
+        self.own: Counts = np.zeros(COUNTS, dtype=np.int64)
         self._top = 0.0
         self.best_round = -1
 
@@ -58,7 +59,7 @@ class Scores:
         found = self._score(counts) if score is None else score
         if self.best_round < 0 or found > self._top:
             self.best, self.best_round, self._top = counts.copy(), number, found
-            self._own = counts.copy() if own is None else own.copy()
+            self.own = counts.copy() if own is None else own.copy()
 
     def _score(self, counts: Counts) -> float:
         validation, test = _share(counts[:2]), _share(counts[2:COUNTS])
@@ -70,7 +71,7 @@ class Scores:
 
         "own test" is of the silo's own nodes, which nobody else is told.
         """
-        counts = {"validation": self.best[:2], "test": self.best[2:COUNTS], "own test": self._own[2:COUNTS]}
+        counts = {"validation": self.best[:2], "test": self.best[2:COUNTS], "own test": self.own[2:COUNTS]}
         return {
             "selected round": np.asarray(self.best_round, dtype=np.int64),
             **{name: share_of(found) for name, found in counts.items()},
@@ -78,13 +79,13 @@ class Scores:
 
     def state(self) -> dict[str, Array]:
         """The best so far."""
-        best = np.array([self.best_round, *self.best, *self._own], dtype=np.int64)
+        best = np.array([self.best_round, *self.best, *self.own], dtype=np.int64)
         return {"best": best, "top": np.asarray(self._top, dtype=np.float64)}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         self.best_round, self._top = int(state["best"][0]), float(state["top"])
-        self.best, self._own = np.split(state["best"][1:], 2)
+        self.best, self.own = np.split(state["best"][1:], 2)
 
 
 def share_of(counts: Counts) -> Array:

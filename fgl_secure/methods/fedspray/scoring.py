@@ -102,6 +102,11 @@ class ChosenRounds(Rounds):
         """As of all training, and the accuracy over test nodes that are not of their client's majority class."""
         return {**super().report, "minority": share_of(self._scores.best[COUNTS:])}
 
+    @property
+    def own_minority(self) -> float:
+        """The same over this client's nodes, which nobody else is told; NaN without any."""
+        return float(share_of(self._scores.own[COUNTS:]))
+
 
 def chosen(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: Make) -> Job:
     """Rounds of all clients, of which one is reported for all of them.

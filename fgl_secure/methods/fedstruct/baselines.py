@@ -27,6 +27,8 @@ class Sharing(Enum):
     """One party has all nodes and edges (Central)."""
     GRADIENTS = "gradients"
     """One model, trained on the sum of the clients' gradients on their local subgraphs (FedSGD)."""
+    MODELS = "models"
+    """Every client takes a step of its own in a round, and the models are averaged (FedAvg)."""
     NOTHING = "nothing"
     """Every client trains a model of its own (Local)."""
 
@@ -47,10 +49,16 @@ class FedStructBaseline:
 
 
 CENTRAL_GNN = FedStructBaseline("Central GNN", FeatureModelKind.SAGE, Sharing.EVERYTHING)
+CENTRAL_DGCN = FedStructBaseline("Central DGCN", FeatureModelKind.DGCN, Sharing.EVERYTHING)
 CENTRAL_MLP = FedStructBaseline("Central MLP", FeatureModelKind.MLP, Sharing.EVERYTHING)
+FEDAVG_GNN = FedStructBaseline("FedAvg GNN", FeatureModelKind.SAGE, Sharing.MODELS)
+FEDAVG_DGCN = FedStructBaseline("FedAvg DGCN", FeatureModelKind.DGCN, Sharing.MODELS)
+FEDAVG_MLP = FedStructBaseline("FedAvg MLP", FeatureModelKind.MLP, Sharing.MODELS)
 FEDSGD_GNN = FedStructBaseline("FedSGD GNN", FeatureModelKind.SAGE, Sharing.GRADIENTS)
 FEDSGD_DGCN = FedStructBaseline("FedSGD DGCN", FeatureModelKind.DGCN, Sharing.GRADIENTS)
+FEDSGD_MLP = FedStructBaseline("FedSGD MLP", FeatureModelKind.MLP, Sharing.GRADIENTS)
 LOCAL_GNN = FedStructBaseline("Local GNN", FeatureModelKind.SAGE, Sharing.NOTHING)
+LOCAL_DGCN = FedStructBaseline("Local DGCN", FeatureModelKind.DGCN, Sharing.NOTHING)
 LOCAL_MLP = FedStructBaseline("Local MLP", FeatureModelKind.MLP, Sharing.NOTHING)
 
 
@@ -75,7 +83,7 @@ def train_baseline(
     """
     chosen = replace(preset, feature_model=baseline.kind)
     seen = graph.in_one_silo() if baseline.sharing is Sharing.EVERYTHING else graph
-    exchange = NoExchange(together=baseline.sharing is not Sharing.NOTHING)
+    exchange = NoExchange(baseline.sharing is not Sharing.NOTHING, averaged=baseline.sharing is Sharing.MODELS)
     if not exchange.together:
         _check_labelled(seen)
     channel = Channel(hierarchy_of(seen), SimulationCoins(seed))

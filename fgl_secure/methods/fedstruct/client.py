@@ -9,17 +9,27 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import nn
 from torch.nn import functional
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.structure_features import hop2vec_start
-from fgl_secure.methods.fedstruct.models import FixedRows, LearntRows, Perceptron, Rows, feature_model
+from fgl_secure.methods.fedstruct.models import (
+    FixedRows,
+    LearntRows,
+    NodeModel,
+    Perceptron,
+    Rows,
+    Sage,
+    feature_model,
+)
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
+from fgl_secure.training.sparse_products import SparseMatrix
 
 Reals = NDArray[np.floating[Any]]
 
@@ -43,6 +53,8 @@ class ClientModel:
         device: where the models live.
         owner: whether the client steps on the features of its own nodes alone, and is told the others.
         alone: whether it is trained on its own loss alone.
+        known: CSR [n, n], means over the neighbours of all nodes, where g is a GraphSAGE on the whole graph (App. H);
+            None has a perceptron for it.
     """
 
     def __init__(
@@ -56,13 +68,14 @@ class ClientModel:
         device: torch.device,
         owner: bool = False,
         alone: bool = False,
+        known: sparse.csr_array | None = None,
     ) -> None:
         self._silo, self._preset, self._device = silo, preset, device
         self._rows = None if features is None else _rows(features, preset, device, learnt=learnt)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             f = feature_model(silo.alone, preset, device, silo.facts.classes)
-            g = None if self._rows is None else _structure_model(self._rows, silo.facts.classes, preset, device)
+            g = None if self._rows is None else _structure_model(self._rows, silo.facts.classes, preset, device, known)
         self._models = nn.ModuleList(model for model in (f, g) if model is not None)
         self._features = FixedRows(silo.features, device)
         members = torch.tensor(silo.nodes, device=device)
@@ -165,6 +178,10 @@ class ClientModel:
         own = self.own_features
         return {"theta": flat(self.theta), **({} if own is None else {"structure": own})}
 
+    def take(self, theta: Reals) -> None:
+        """Goes on with other parameters theta [|theta|], such as the mean over clients."""
+        overwrite(self.theta, theta)
+
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and where dropout's coins are."""
         values = {"values": flat(self._leaves), "coins": self._dropout.position}
@@ -185,8 +202,12 @@ def _rows(features: NDArray[np.float32], preset: FedStructPreset, device: torch.
     return FixedRows(features, device)
 
 
-def _structure_model(rows: Rows, classes: int, preset: FedStructPreset, device: torch.device) -> Perceptron | None:
+def _structure_model(
+    rows: Rows, classes: int, preset: FedStructPreset, device: torch.device, known: sparse.csr_array | None
+) -> NodeModel | None:
     """The model g with initial weights from torch's generator; None where it is the identity."""
+    if known is not None:
+        return Sage((rows.width, *preset.sage_widths), classes, SparseMatrix(known, device))
     if preset.structure_hidden is None:
         return None
     return Perceptron((rows.width, *preset.structure_hidden, classes)).to(device)

@@ -93,9 +93,11 @@ class NoExchange:
 
     Attributes:
         together: whether they train one model on the sum of their gradients, or each its own.
+        averaged: whether each takes a step of its own, and models are averaged after it; goes with `together`.
     """
 
     together: bool = True
+    averaged: bool = False
 
     @property
     def schemes(self) -> dict[str, Scheme]:

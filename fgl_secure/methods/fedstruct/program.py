@@ -27,7 +27,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
 )
 from fgl_secure.methods.fedstruct.gradients import RowSums, SumsByOwners, SumsByServer
-from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset
+from fgl_secure.methods.fedstruct.presets import Averaging, FedStructPreset, Weighting
 from fgl_secure.methods.fedstruct.queries import Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
@@ -96,10 +96,13 @@ class Given:
     Attributes:
         rows: CSR [m, n], its rows of the combined adjacency; None has them exchanged.
         features: float32 [m, d_s], fixed structure features of own nodes; None computes them from what it knows.
+        known: CSR [n, n], means over the neighbours of all nodes, where the server knows the graph and g is a GraphSAGE
+            on it (App. H); None has a perceptron for g.
     """
 
     rows: sparse.csr_array | None = None
     features: Table | None = None
+    known: sparse.csr_array | None = None
 
 
 class FedStruct(Rounds):
@@ -138,6 +141,10 @@ class FedStruct(Rounds):
     @property
     def _alone(self) -> bool:
         return isinstance(self._task.exchange, NoExchange) and not self._task.exchange.together
+
+    @property
+    def _averaged(self) -> bool:
+        return isinstance(self._task.exchange, NoExchange) and self._task.exchange.averaged
 
     def begin(self) -> None:
         """The exchange of structure, and of structure features."""
@@ -202,7 +209,8 @@ class FedStruct(Rounds):
             seed=task.seed,
             device=self._device,
             owner=task.owners_step,
-            alone=self._alone,
+            alone=self._alone or self._averaged,
+            known=self._given.known,
         )
 
     def _structure(self) -> Structure | None:
@@ -237,11 +245,25 @@ class FedStruct(Rounds):
             self.structure.backward(loss)
         theta = self.model.gradient()
         given = theta[:0] if self._alone else theta
+        if self._averaged:
+            self.model.step(theta, None)
+            given = self._share * self.model.parameters()["theta"]
         row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
         told, sums = self.talk.server(row, own, parts=parts)
-        self.model.step(theta if self._alone else told[:-1], self._structure_step())
-        total = float(told[-1]) / (self.silo.facts.silos if self._alone else 1)
+        if self._averaged:
+            self.model.take(told[:-1])
+        else:
+            self.model.step(theta if self._alone else told[:-1], self._structure_step())
+        total = float(told[-1]) / (self.silo.facts.silos if self._alone or self._averaged else 1)
         return Figures(total, sums, own, self._score(sums, number))
+
+    @property
+    def _share(self) -> float:
+        """What the client's model weighs in the mean over clients."""
+        facts = self.silo.facts
+        if self._preset.weighting is Weighting.LABELLED:
+            return int(self.silo.train.sum()) / max(facts.labelled, 1)
+        return len(self.silo.nodes) / facts.nodes
 
     def _structure_step(self) -> Array | None:
         """The gradient of the structure features that this client steps on; None where it learns none."""
