@@ -17,12 +17,14 @@ from fgl_secure.cli.listing import listing
 from fgl_secure.graph import available
 from fgl_secure.graph.graph_sets import available_sets
 from fgl_secure.methods import method, names
+from fgl_secure.tables.numbered import NUMBERED
 
 EVERYTHING = {
     "datasets": (*available(), *available_sets()),
     "schemes": schemes.names(),
     "attacks": attacks(),
     "methods": names(),
+    "tables": tuple(each.name for each in NUMBERED),
 }
 
 

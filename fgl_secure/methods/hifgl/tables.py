@@ -366,8 +366,8 @@ STATISTICS = PaperTable(
     metrics=(CLIENTS, NODES_EACH, EDGES_EACH, CROSSING),
     printed="hifgl_table2.csv",
     notes=(
-        "Run s draws the silos with seed s. Clients are silos. Edges have no direction; the paper's 431 inside a silo of "
-        "Cora counts both.",
+        "Run s draws the silos with seed s. Clients are silos. Edges have no direction; the paper's 431 inside a silo "
+        "of Cora counts both.",
     ),
 )
 

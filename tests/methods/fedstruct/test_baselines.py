@@ -13,6 +13,8 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fedstruct.baselines import (
     CENTRAL_GNN,
     CENTRAL_MLP,
+    FEDAVG_GNN,
+    FEDAVG_MLP,
     FEDSGD_DGCN,
     FEDSGD_GNN,
     LOCAL_GNN,
@@ -20,7 +22,7 @@ from fgl_secure.methods.fedstruct.baselines import (
     train_baseline,
 )
 from fgl_secure.methods.fedstruct.exchange import NoExchange
-from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset
+from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, FedStructPreset, Weighting
 from fgl_secure.methods.fedstruct.program import FedStructTask
 from fgl_secure.methods.fedstruct.training import clients_of
 from fgl_secure.runtime import Channel
@@ -32,7 +34,7 @@ GRAPH = two_communities()
 QUICK = FedStructPreset("quick", 4, 0.02, 0.02, 1e-3, 0.0, (6,), 2, (6, 5), (7,), 3)
 
 
-@pytest.mark.parametrize("baseline", [CENTRAL_GNN, CENTRAL_MLP, FEDSGD_GNN, FEDSGD_DGCN, LOCAL_GNN])
+@pytest.mark.parametrize("baseline", [CENTRAL_GNN, CENTRAL_MLP, FEDAVG_GNN, FEDSGD_GNN, FEDSGD_DGCN, LOCAL_GNN])
 def test_baselines_train(baseline: FedStructBaseline) -> None:
     """Every baseline runs its rounds and has an accuracy."""
     result = train_baseline(baseline, GRAPH, QUICK)
@@ -69,7 +71,12 @@ def test_local_models_know_their_own_client_alone() -> None:
 
 
 def _local_parameters(graph: FederatedGraph) -> list[Array]:
-    task = FedStructTask(replace(QUICK, feature_model=FeatureModelKind.SAGE), NoExchange(together=False))
+    return _parameters(graph, NoExchange(together=False))
+
+
+def _parameters(graph: FederatedGraph, exchange: NoExchange, preset: FedStructPreset = QUICK) -> list[Array]:
+    """Of all clients after one round."""
+    task = FedStructTask(replace(preset, feature_model=FeatureModelKind.SAGE), exchange)
     process = clients_of(graph, task).opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
     process.begin()
     process.round(0)
@@ -95,3 +102,30 @@ def test_a_client_without_labelled_nodes_is_refused() -> None:
     with pytest.raises(InputError, match="client 1 has none"):
         train_baseline(LOCAL_GNN, idle, QUICK)
     assert train_baseline(FEDSGD_GNN, idle, QUICK).rounds == QUICK.epochs
+
+
+def test_fedavg_is_the_mean_of_what_clients_learn_alone() -> None:
+    """After one round: each client's own step from the same start, weighed by labelled nodes."""
+    alone = [_parameters(GRAPH, NoExchange(together=False))[silo] for silo in range(GRAPH.num_silos)]
+    weights = np.bincount(GRAPH.silo_of[GRAPH.train_mask], minlength=GRAPH.num_silos) / GRAPH.train_mask.sum()
+    together = _parameters(GRAPH, NoExchange(averaged=True))
+    expected = sum(weight * own for weight, own in zip(weights, alone, strict=True))
+    for own in together:
+        np.testing.assert_allclose(own, expected, atol=1e-6)
+    assert not np.allclose(together[0], alone[0], atol=1e-4)
+
+
+def test_fedavg_weighs_clients_by_nodes_where_the_preset_does() -> None:
+    """As the public code."""
+    preset = replace(QUICK, weighting=Weighting.NODES)
+    alone = _parameters(GRAPH, NoExchange(together=False), preset)
+    weights = np.bincount(GRAPH.silo_of) / GRAPH.num_devices
+    expected = sum(weight * own for weight, own in zip(weights, alone, strict=True))
+    np.testing.assert_allclose(_parameters(GRAPH, NoExchange(averaged=True), preset)[0], expected, atol=1e-6)
+
+
+def test_central_and_fedavg_agree_for_one_client() -> None:
+    """With one client there is nothing to average."""
+    one = two_communities(silos=1)
+    ours, theirs = train_baseline(FEDAVG_MLP, one, QUICK), train_baseline(CENTRAL_MLP, one, QUICK)
+    np.testing.assert_allclose(ours.losses, theirs.losses, atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -15,29 +16,52 @@ from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import binomial_partition
 from fgl_secure.methods import FedGCN, FedPub, FedSage
 from fgl_secure.methods import table as table_of
+from fgl_secure.methods.fedstruct import table_runs
 from fgl_secure.methods.fedstruct.baselines import FEDSGD_GNN, LOCAL_GNN
+from fgl_secure.methods.fedstruct.communication import (
+    BEFORE,
+    BEFORE_TERMS,
+    COSTS,
+    COSTS_KNOWN,
+    DERIVATIVES,
+    GRADIENTS,
+    TRAINING,
+    TRAINING_TERMS,
+    Sizes,
+    StructureCost,
+)
+from fgl_secure.methods.fedstruct.models import neighbour_means
+from fgl_secure.methods.fedstruct.presets import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
-from fgl_secure.methods.fedstruct.tables import (
-    ACCURACIES,
+from fgl_secure.methods.fedstruct.table_runs import (
     ACCURACY,
-    CURVES,
-    DATASETS,
     FEDGCN,
     FEDPUB,
     FEDSAGE,
-    PRUNING,
     BaselineRun,
     FedStructRun,
     Make,
     Setting,
     undirected,
 )
-from fgl_secure.tables.reproduce import reproduce
+from fgl_secure.methods.fedstruct.tables import (
+    ACCURACIES,
+    BARS,
+    CURVES,
+    DATASETS,
+    KNOWN_GRAPH,
+    LABELS,
+    PARTITION_BARS,
+    PARTITIONS,
+    PRUNING,
+    TABLES,
+)
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices, PaperTable
+from tests.tables.small import NODES, run_small, small_graph
 
 QUICK = Choices(seeds=1, epochs=2)
-OURS = (ACCURACIES, PRUNING, CURVES)
+OURS = (ACCURACIES, PARTITIONS, PRUNING, KNOWN_GRAPH, BARS, CURVES, PARTITION_BARS, LABELS)
 
 
 @pytest.mark.parametrize("table", OURS, ids=lambda each: each.name)
@@ -50,20 +74,20 @@ def test_every_printed_number_has_its_row(table: PaperTable) -> None:
     assert table_of(table.name) == table
 
 
-@pytest.mark.parametrize(("table", "number"), [(ACCURACIES, "Table 2"), (PRUNING, "Table 7"), (CURVES, "Figure 4")])
-def test_printed_numbers_say_where_they_are_from(table: PaperTable, number: str) -> None:
-    """The first line of every file names the paper and the table."""
-    assert table.printed is not None
-    text = (files("fgl_secure") / "paper_tables" / table.printed).read_text(encoding="utf-8")
-    assert text.startswith(f"# FedStruct (ICLR 2025), {number}")
+@pytest.mark.parametrize("table", [each for each in TABLES if each.printed], ids=lambda each: each.name)
+def test_printed_numbers_say_where_they_are_from(table: PaperTable) -> None:
+    """The first line of every file names the paper and the table, as the title does."""
+    text = (files("fgl_secure") / "paper_tables" / str(table.printed)).read_text(encoding="utf-8")
+    assert text.startswith(f"# {table.title.split(':')[0]}")
 
 
 def test_the_tables_that_share_rows_share_their_numbers() -> None:
     """Rows of Table 7 with random partitioning, and of Figure 4 where it has numbers, are those of Table 2."""
-    two, seven = printed_figures(ACCURACIES.printed), printed_figures(PRUNING.printed)
-    for (data, setting, method, metric), figure in seven.items():
+    two, six, seven = (printed_figures(table.printed) for table in (ACCURACIES, PARTITIONS, PRUNING))
+    for (data, setting, method, metric), figure in (*six.items(), *seven.items()):
         if setting == "random" and (key := (data, "clients 10", method, metric)) in two:
             assert figure == two[key]
+    assert all(six[key] == figure for key, figure in seven.items() if key in six)
     for (data, setting, method, metric), figure in printed_figures(CURVES.printed).items():
         if setting.startswith("clients") and figure.mean is not None:
             assert figure == two[data, setting, method, metric]
@@ -103,7 +127,9 @@ def test_numbers_of_clients_choose_cases() -> None:
 
 def test_a_table_runs_for_chosen_clients() -> None:
     """Rows of the chosen numbers alone, all with a figure where there is a run, and the method in the heading."""
-    done = reproduce(table_of("fedstruct-table2"), Choices(seeds=1, epochs=1, clients=(5,)), ("digits",))
+    done = run_small(
+        ACCURACIES, lambda case: case.method not in RUN_ELSEWHERE, Choices(seeds=1, epochs=1, clients=(5,))
+    )
     assert {row.setting for row in done.rows} == {"central", "clients 5"}
     assert all(row.ours.mean is not None for row in done.rows)
     assert "FedStruct under plaintext" in describe(done)
@@ -163,3 +189,96 @@ def test_the_tables_run_in_the_clear(run: FedStructRun | BaselineRun) -> None:
     """A protocol is refused rather than ignored."""
     with pytest.raises(InputError, match="scheme must be plaintext for FedStruct's tables; found secmp"):
         run(load("digits"), Choices(seeds=1, scheme="secmp"), 0)
+
+
+def test_table_6_has_all_baselines() -> None:
+    """FedAvg, FedSGD and training alone, each with three models, and the rivals; all of them run."""
+    names = {case.method for case in PARTITIONS.cases}
+    assert {
+        f"{how} {model}" for how in ("Central", "FedAvg", "FedSGD", "Local") for model in ("GNN", "DGCN", "MLP")
+    } < names
+    assert {"FedSage+", "FedPub", "FedGCN-1hop", "FedGCN-2hop"} < names
+    assert all(case.measure is not None for table in OURS for case in table.cases)
+
+
+RUN_ELSEWHERE = ("FedSage+", "FedPub", "FedGCN-1hop", "FedGCN-2hop", "FedGCN")
+"""Rivals are run by tests of their own, and take longer."""
+
+
+@pytest.mark.parametrize(
+    ("table", "setting"), [(PARTITIONS, "random"), (KNOWN_GRAPH, "random"), (LABELS, "labelled 50 %")]
+)
+def test_new_tables_run(table: PaperTable, setting: str) -> None:
+    """One partition of each; every line has an accuracy. Random walks, which take seconds, have a test of their own."""
+    done = run_small(
+        table,
+        lambda case: case.setting == setting and case.method not in RUN_ELSEWHERE and "N2V" not in case.method,
+    )
+    assert len(done.rows) > 3
+    assert all(row.ours.mean is not None and 0 <= row.ours.mean <= 100 for row in done.rows)
+
+
+def test_a_server_that_knows_the_graph_sends_features_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under either preset, with walks that the seed draws; other runs have what each client knows."""
+    asked: list[tuple[int, int]] = []
+
+    def noted(_name: str, graph: Graph, _width: int, seed: int) -> np.ndarray:
+        asked.append((graph.num_nodes, seed))
+        return np.ones((graph.num_nodes, 4), dtype=np.float32)
+
+    monkeypatch.setattr(table_runs, "structure_features", noted)
+    for preset in ("honest", "paper"):
+        run = FedStructRun("node2vec", Setting(3), pruned=False, known=True, hops=1)
+        run(small_graph(preset), Choices(preset, seeds=1, epochs=1), 5)
+    assert asked == [(NODES, 5), (NODES, 5)]
+
+
+def test_a_graphsage_of_structure_is_on_the_whole_graph() -> None:
+    """A node's structure embedding hears its neighbours at other clients; f's hears none of them."""
+    graph = Setting(3).federated(small_graph(), 0)
+    means = neighbour_means(graph)
+    assert means.nnz == graph.edges.shape[1]
+    assert graph.crosses_silos.any()
+    run = FedStructRun(HOP2VEC, Setting(3), model=FeatureModelKind.SAGE, known=True)
+    whole = run(small_graph(), QUICK, 0)
+    apart = FedStructRun("degree", Setting(3), model=FeatureModelKind.SAGE, known=True)(small_graph(), QUICK, 0)
+    assert set(whole) == set(apart) == {ACCURACY}
+
+
+def test_terms_are_the_papers() -> None:
+    """E, K, n, d, |theta|, L_s and p of a run in the orders of Tables 1 and 9."""
+    sizes = Sizes(rounds=2, clients=3, nodes=5, width=7, parameters=11, hops=13, kept=17)
+    assert sizes.models == 2 * 3 * 11
+    assert sizes.features == 2 * 3 * 7 * 5
+    assert sizes.powers == 13 * 3 * 17 * 5
+    assert sizes.derivatives == 2 * 5 * 7 * 11
+    assert sizes.feature_derivatives == 2 * 5**2 * 7**2
+
+
+def test_what_is_sent_is_counted_off_the_run() -> None:
+    """Twice the rounds send twice as much and exchange the same; learnt features cost in training, others before."""
+    graph, few = small_graph(), replace(QUICK, epochs=1)
+    one, two = (StructureCost("degree", Setting(4))(graph, choices, 0) for choices in (few, QUICK))
+    learnt = StructureCost(HOP2VEC, Setting(4))(graph, few, 0)
+    assert one[BEFORE] == two[BEFORE] > 0
+    assert one[TRAINING] < two[TRAINING] < 2.1 * one[TRAINING]
+    assert learnt[TRAINING] > one[TRAINING]
+    assert learnt[BEFORE_TERMS] < one[BEFORE_TERMS]
+    assert two[TRAINING_TERMS] == 2 * one[TRAINING_TERMS]
+
+
+def test_where_the_server_knows_the_graph_derivatives_are_counted() -> None:
+    """Gradients are sent in a run; what the server would send is far more."""
+    found = StructureCost("degree", Setting(4), known=True)(small_graph(), QUICK, 0)
+    assert set(found) == {GRADIENTS, DERIVATIVES}
+    assert found[DERIVATIVES] > 100 * found[GRADIENTS] > 0
+
+
+def test_cost_tables_have_every_algorithm() -> None:
+    """In the clear and under masks."""
+    assert [(case.setting, case.method) for case in COSTS.cases] == [
+        (scheme, method)
+        for scheme in ("plaintext", "pairwise-masking")
+        for method in ("FedStruct", "FedStruct + Hop2Vec", "FedSage+")
+    ]
+    assert [case.method for case in COSTS_KNOWN.cases] == ["FedStruct", "FedStruct + Hop2Vec"]
