@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
+from fgl_secure.attacks.gradients.views import SERVER_SUM
 from fgl_secure.attacks.truth import moved_on
-from fgl_secure.protocols.collective import output_of
-from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
 
@@ -96,7 +95,7 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
             rows = np.concatenate([np.asarray(batch.payload, dtype=np.float64) for batch in sent])
             weighed = rows[:, -1] > 0
             return GuessedDegrees(clients[weighed], moved(rows[weighed], known))
-        sums = [rows for rows in view.own(output_of(SERVER)) if rows.step.round == 0 and not rows.step.evaluation]
+        sums = [rows for rows in view.own(SERVER_SUM) if rows.step.round == 0 and not rows.step.evaluation]
         if not sums:
             return None
         mean = moved(np.asarray(sums[0].values, dtype=np.float64), known)
