@@ -90,7 +90,7 @@ NUMBERED: tuple[Numbered, ...] = (
     *_of(
         "FedSpray",
         table1=("fedspray-table1",),
-        table2=("fedspray-table2", f"APFL, GCFL, FedStar and FedLit are not implemented; {_WIKI}, nor is Flickr"),
+        table2=("fedspray-table2", f"APFL and FedLit are not implemented; {_WIKI}, nor is Flickr"),
         table3=("fedspray-table3",),
         table4=("fedspray-table4", f"{_WIKI}, nor is Flickr"),
         table5=("fedspray-table5", f"on PubMed, for {_WIKI}"),
@@ -122,7 +122,7 @@ NUMBERED: tuple[Numbered, ...] = (
         table1=(
             "fedvn-table1",
             "fedvn-table1-zinc",
-            "FedRep, FedALA and FedStar are not implemented; of SST2 there are no sentence features",
+            "FedRep and FedALA are not implemented; of SST2 there are no sentence features",
         ),
         table2=("fedvn-table2",),
         table3=_SETTINGS,
