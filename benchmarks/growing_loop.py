@@ -8,7 +8,8 @@ accuracy of its training, validation and test nodes. What OpenFGL prints is left
 Two buffers are beyond OpenFGL: one grows by a half with each local training, past every range that is found, and in
 another one client has a number of 2^40, beside which the others' there are nothing. The first convolution has no bias:
 its gradient is 0 before a batch norm, and Adam makes steps of the rounding errors, which differ from one plain mean to
-the next. Threads are as the libraries take them: that is what it is about.
+the next. Threads are as the libraries take them: that is what it is about. Beside the time there is the processor's,
+which says more on a busy machine, and with several threads counts those that wait for work.
 
 With `--control` there is a third loop, plain, whose means are added up in float32: by how much two runs differ that
 differ in the last bits alone.
@@ -122,19 +123,19 @@ def plain(states: Sequence[State], weights: Sequence[int], dtype: torch.dtype = 
 
 
 class Loop:
-    """Rounds of training, evaluation included, and the seconds that they have taken."""
+    """Rounds of training, evaluation included, and the seconds and the processor's seconds that they have taken."""
 
     def __init__(self, clients: Sequence[Client], classes: int, mean: Mean, seed: int) -> None:
         torch.manual_seed(seed)
         self._clients, self._mean, self._seed = clients, mean, seed
         self._draw, self._model = torch.Generator().manual_seed(seed), Network(clients[0].x.shape[1], classes)
         self.state: State = {name: value.clone() for name, value in self._model.state_dict().items()}
-        self.rounds, self.seconds, self.accuracy = 0, 0.0, 0.0
+        self.rounds, self.seconds, self.processor, self.accuracy = 0, 0.0, 0.0, 0.0
 
     def run(self) -> None:
         """One round; dropout in it is that of all loops with this seed."""
         torch.manual_seed(2**32 * self._seed + self.rounds)
-        start, clients, model = time.perf_counter(), self._clients, self._model
+        start, used, clients, model = time.perf_counter(), time.process_time(), self._clients, self._model
         drawn = sorted(torch.randperm(len(clients), generator=self._draw)[:DRAWN].tolist())
         states = [clients[index].trained(model, self.state) for index in drawn]
         self.state = self._mean(states, [clients[index].num_samples for index in drawn])
@@ -142,6 +143,7 @@ class Loop:
         nodes = sum(client.num_samples for client in clients)
         self.accuracy = sum(client.evaluated(model) * client.num_samples for client in clients) / nodes
         self.rounds, self.seconds = self.rounds + 1, self.seconds + time.perf_counter() - start
+        self.processor += time.process_time() - used
 
 
 def main() -> None:
@@ -168,7 +170,7 @@ def main() -> None:
                 loops.setdefault(name, []).append(loop)
     seconds = {name: [round(loop.seconds, 2) for loop in found] for name, found in loops.items()}
     accuracies = {name: [round(loop.accuracy, 4) for loop in found] for name, found in loops.items()}
-    ratios = [b.seconds / a.seconds for a, b in zip(loops["plain"], loops["secured"], strict=True)]
+    pairs = list(zip(loops["plain"], loops["secured"], strict=True))
     found = {
         "threads": {"torch": torch.get_num_threads(), "numba": numba.get_num_threads()},
         "grows to": {name: float(found[0].state["grows"][0]) for name, found in loops.items()},
@@ -176,7 +178,8 @@ def main() -> None:
         "accuracy": accuracies,
         "differences": _differences(accuracies),
         "seconds": seconds,
-        "ratio": round(statistics.median(ratios), 3),
+        "ratio": round(statistics.median(b.seconds / a.seconds for a, b in pairs), 3),
+        "ratio of processor time": round(statistics.median(b.processor / a.processor for a, b in pairs), 3),
     }
     print(json.dumps(found, indent=1))
 

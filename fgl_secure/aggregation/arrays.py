@@ -65,7 +65,8 @@ def dtype_of(value: Array, name: str) -> str:
 def reals_of(value: Array) -> NDArray[np.float64]:
     """All entries in row-major order, float64 [size]; exact for every float type and for integers below 2^53."""
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().to(torch.float64).resolve_neg().numpy().reshape(-1)
+        here = value.detach().cpu().resolve_neg()
+        value = (here.float() if here.dtype is torch.bfloat16 else here).numpy()  # torch would wake threads to convert
     return np.asarray(value, dtype=np.float64).reshape(-1)
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arrays import (
@@ -41,6 +42,7 @@ class Entry:
         dtype: name of its type, one of `arrays.DTYPES`.
         kind: torch or numpy; clients may differ in it.
         device: where a torch tensor lives; clients may differ in it.
+        name: the keys joined by dots.
     """
 
     path: tuple[str, ...]
@@ -48,11 +50,10 @@ class Entry:
     dtype: str
     kind: Kind = field(default=Kind.NUMPY, compare=False)
     device: str = field(default="cpu", compare=False)
+    name: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def name(self) -> str:
-        """The keys joined by dots."""
-        return ".".join(self.path)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", ".".join(self.path))
 
     @property
     def size(self) -> int:
@@ -118,7 +119,13 @@ class Layout:
         Raises:
             InputError: names the key that is missing or too many, or whose shape or type differs, and both values.
         """
-        found, wanted = {e.name: e for e in Layout.of(mapping).entries}, {e.name: e for e in self.entries}
+        self._check_members(list(_walk(mapping, ())), who)
+
+    def _check_members(self, members: list[tuple[tuple[str, ...], Array]], who: str) -> None:
+        entries = _ascending([_entry(path, value) for path, value in members])
+        if entries == self.entries:
+            return
+        found, wanted = {e.name: e for e in entries}, {e.name: e for e in self.entries}
         for name in [*wanted, *found]:
             if name not in found:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is missing")
@@ -135,8 +142,9 @@ class Layout:
         Raises:
             InputError: it has another layout.
         """
-        self.check(mapping, who)
-        return {".".join(path): value for path, value in _walk(mapping, ())}
+        members = list(_walk(mapping, ()))
+        self._check_members(members, who)
+        return {".".join(path): value for path, value in members}
 
     def flatten(self, mapping: Tree) -> NDArray[np.float64]:
         """All numbers of a mapping of this layout, float64 [P]; integers beyond 2^53 are rounded."""
@@ -210,26 +218,36 @@ class Layout:
 
 
 def _layout(entries: list[Entry], frame: Tree | None = None) -> Layout:
-    names = [entry.name for entry in entries]
-    if not names:
+    names = tuple(entry.name for entry in entries)
+    return Layout(_ascending(entries), names, _nested(entries) if frame is None else frame)
+
+
+def _ascending(entries: list[Entry]) -> tuple[Entry, ...]:
+    """Entries by name, if they can be told apart by it."""
+    if not entries:
         raise InputError("mapping must hold at least one array; found none")
-    by_name = dict(sorted(zip(names, entries, strict=True), key=lambda named: named[0]))
-    if len(by_name) < len(names):
-        twice = next(name for name, after in pairwise(sorted(names)) if name == after)
+    ascending = sorted(entries, key=lambda entry: entry.name)
+    twice = next((entry.name for entry, after in pairwise(ascending) if entry.name == after.name), None)
+    if twice is not None:
         raise InputError(f"names must differ, nested ones joined by dots; found {twice!r} twice")
     paths = sorted(entry.path for entry in entries)  # one that others begin with stands before the first of them
     if any(below[: len(path)] == path for path, below in pairwise(paths)):
         raise InputError("names must not be those of nested mappings too; one is")
-    return Layout(tuple(by_name.values()), tuple(names), _nested(entries) if frame is None else frame)
+    return tuple(ascending)
 
 
 def _walk(tree: object, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Array]]:
     for key, value in _members(tree):
         path = (*above, key)
-        if isinstance(value, Mapping | list | tuple):
+        if _is_nested(value):
             yield from _walk(value, path)
         elif value is not None:
             yield path, value
+
+
+def _is_nested(value: object) -> bool:
+    """Whether a value is a mapping, list or tuple; most are arrays, which are quickly told from these."""
+    return not isinstance(value, torch.Tensor | np.ndarray) and isinstance(value, Mapping | list | tuple)
 
 
 def _members(tree: object) -> Iterator[tuple[str, Any]]:
@@ -249,7 +267,7 @@ def _frame(tree: Any, path: tuple[str, ...]) -> Any:
     """Mappings, lists, tuples and None as they are, with names in place of arrays."""
     if tree is None:
         return None
-    if not isinstance(tree, Mapping | list | tuple):
+    if not _is_nested(tree):
         return ".".join(path)
     return _alike(tree, {key: _frame(value, (*path, key)) for key, value in _members(tree)})
 

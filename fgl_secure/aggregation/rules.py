@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any
 
 from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout, Tree
@@ -204,7 +205,7 @@ class Rules:
         if self.scheme.modulus is None:
             raise InputError(f"ranges must be given under {self.scheme.name}; found none")
         if self.scheme.precision is None:
-            return RangeLevels(layout, self.scheme.modulus, known)
+            return _levels(layout, self.scheme.modulus, None if known is None else _items(known))
         spare = 0 if self.watched else HEADROOM_BITS
         weight_bits = max(math.ceil(math.log2(self.weighing.bound)), 0)
         return RangeLevels(layout, self.scheme.modulus, None, _FINE_STEP, spare, weight_bits)
@@ -249,9 +250,9 @@ class Rules:
                 coins=coins,
                 kept=kept,
             )
-        return Encoding.for_sums(
+        made = _encoding(
             layout,
-            bounds,
+            _items(bounds),
             limit=self.scheme.limit(self.clients) or LARGEST_SUM,
             clients=self.clients,
             weighing=self.weighing,
@@ -259,6 +260,7 @@ class Rules:
             integers=self.integers,
             clip=self.clip,
         )
+        return replace(made, layout=layout)  # that which was kept may be of other devices, and in another order
 
     def perturbation(self, layout: Layout) -> Perturbation:
         """Clip, grid and noise for mappings of a layout, under privacy."""
@@ -367,6 +369,26 @@ class Rules:
         rounded = () if self.scheme.precision is None else (self.scheme.precision, self.scheme.rounding)
         stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex(), *rounded])
         return hashlib.sha256(b"fgl-secure vectors/v3" + stated.encode()).digest()
+
+
+Ranges = tuple[tuple[str, float], ...]
+"""Largest magnitudes of floats, by name."""
+
+
+def _items(bounds: Mapping[str, float]) -> Ranges:
+    return tuple(bounds.items())
+
+
+@lru_cache(maxsize=4)
+def _levels(layout: Layout, modulus: int, known: Ranges | None) -> RangeLevels:
+    """Each client of a round needs them, and the server does twice."""
+    return RangeLevels(layout, modulus, None if known is None else dict(known))
+
+
+@lru_cache(maxsize=4)
+def _encoding(layout: Layout, bounds: Ranges, **chosen: Any) -> Encoding:
+    """The same."""
+    return Encoding.for_sums(layout, dict(bounds), **chosen)
 
 
 @lru_cache(maxsize=16)

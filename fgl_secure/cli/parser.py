@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fgl_secure.cli.output import BAD_INPUT
+from fgl_secure.cli.output import BAD_INPUT, say
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,6 +21,13 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Leaves with one line on the standard error stream."""
         self.exit(BAD_INPUT, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Help and the version go where all else is printed: argparse would not say that they could not be written."""
+        if message and file is sys.stdout:
+            say(message.removesuffix("\n"))
+        else:
+            super()._print_message(message, file)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         known = [str(each) for each in action.choices or ()]

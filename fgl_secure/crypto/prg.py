@@ -171,6 +171,8 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
 
 def _add_one_by_one(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[int], modulus: int) -> None:
     """The same, with words outside the field replaced by fresh ones."""
+    if not keys:
+        return
     streams, buffer = [FieldStream(key) for key in keys], bytearray(BUFFER_BYTES)
     for start in range(0, len(total), CHUNK):
         part = total[start : start + CHUNK]

@@ -163,6 +163,8 @@ class OneSumClients(OneSumMachine):
         Raises:
             InputError: vectors are asked for and were not provided; turn again when they are.
         """
+        if not self._pending.any():
+            return ()
         ready = {stage: np.flatnonzero(self._pending & (self._due == stage)) for stage in self.stages}
         if len(ready[Stage.VECTORS]) and self._rows is None:
             raise InputError("rows must be provided to clients before they are asked for them; they were not")

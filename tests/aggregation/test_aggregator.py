@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fgl_secure
 from fgl_secure import SecureAggregator
+from fgl_secure.aggregation.arrays import reals_of
 from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.rules import Purpose
@@ -319,6 +320,24 @@ def test_inputs_stay_as_they_are_and_results_are_apart() -> None:
     mean = aggregator_of("plaintext", 3).mean(mappings)
     mean["w"].zero_()
     assert all(torch.equal(a[name], b[name]) for a, b in zip(before, mappings, strict=True) for name in a)
+
+
+def test_each_mean_looks_like_the_first_mapping_of_its_own_round() -> None:
+    """Rounds of equal layouts share how vectors are written, and neither order nor kind of what is built of them."""
+    aggregator = SecureAggregator.for_clients(2, bound=4.0, coins=SimulationCoins(5))
+    one = {"a": np.ones(2, dtype=np.float32), "b": np.zeros(1, dtype=np.float32)}
+    other = {"b": torch.zeros(1), "a": torch.ones(2)}
+    for first, second in ((one, other), (other, one)):
+        mean = aggregator.mean([first, second])
+        assert [(name, type(value)) for name, value in mean.items()] == [(k, type(v)) for k, v in first.items()]
+
+
+def test_bits_of_any_float_type_are_read_exactly() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        values = torch.tensor([1.0, -2.5, 2.0**-14, 0.333], dtype=dtype)
+        negative = torch.complex(values.float(), values.float()).conj().imag  # lazily negated
+        assert reals_of(values).tolist() == values.tolist()
+        assert reals_of(negative).tolist() == negative.tolist()
 
 
 def test_parameters_that_ask_for_gradients_are_taken() -> None:
