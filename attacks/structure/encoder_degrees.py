@@ -134,8 +134,7 @@ def moved(rows: Floats, known: EncoderStart) -> Marks:
     """
     weights = (rows[:, :-1] / rows[:, -1:])[:, known.place].reshape(len(rows), *known.start.shape)
     along = (weights - known.start) * np.sign(known.start)
-    found: Marks = (along > ROUNDING).any(axis=2)
-    return found
+    return np.asarray((along > ROUNDING).any(axis=2))
 
 
 ROUNDING = 1e-6

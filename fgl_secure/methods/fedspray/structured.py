@@ -54,15 +54,18 @@ class StructuredNetwork(Network):
         """Layer by layer, with ReLU between them."""
         encoded = self.structure(self.rows, _Convolution(subgraph.convolution))
         h = self._layer(0, subgraph.features, encoded[0], subgraph)
-        return h if len(self.layers) == 1 else self._layer(1, functional.relu(h).matmul, encoded[1], subgraph)
+        if len(self.layers) == 1:
+            return h
+        hidden = functional.relu(h)
+        return self._layer(1, lambda weight: hidden @ weight, encoded[1], subgraph)
 
     def _layer(self, number: int, rows: Product, s: torch.Tensor, subgraph: Subgraph) -> torch.Tensor:
         layer = self.layers[number]
         assert isinstance(layer, Affine)
-        sent = rows(layer.weight) + s @ self.told[number]
+        sent: torch.Tensor = rows(layer.weight) + s @ self.told[number]
         if self._backbone == "sage":
             at = len(layer.weight)
-            kept = rows(self.own[number][:at]) + s @ self.own[number][at:]
+            kept: torch.Tensor = rows(self.own[number][:at]) + s @ self.own[number][at:]
             return subgraph.neighbour_mean(sent) + kept + layer.bias
         once = subgraph.convolution(sent)
         return (subgraph.convolution(once) if self._backbone == "sgc" else once) + layer.bias

@@ -112,7 +112,7 @@ def test_structure_is_common_and_features_are_personal() -> None:
     """After rounds all have one structure encoder, the mean of what they sent; nothing else is alike, nor ever was."""
     process = opened()
     first = models(process)
-    begun = [flat(each.first.weight[None]) for each in first]
+    begun = [flat([each.first.weight]) for each in first]
     assert not np.array_equal(begun[0], begun[1])
     assert np.array_equal(flat(first[0].shared), flat(first[1].shared))
     process.round(0)

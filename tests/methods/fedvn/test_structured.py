@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
@@ -27,9 +28,10 @@ SETS = random_set()
 SMALL = replace(fedvn_preset("honest", "random"), hidden=6, epochs=2, batch=4, learning_rate=0.1)
 
 
-def edges_of(sets: GraphSet, graph: int) -> np.ndarray:
+def edges_of(sets: GraphSet, graph: int) -> NDArray[np.int64]:
     """Int64 [2, m], of one graph, its nodes from 0."""
-    return sets.edges[:, sets.edge_starts[graph] : sets.edge_starts[graph + 1]] - sets.node_starts[graph]
+    found: NDArray[np.int64] = sets.edges[:, sets.edge_starts[graph] : sets.edge_starts[graph + 1]]
+    return found - int(sets.node_starts[graph])
 
 
 @pytest.mark.parametrize("together", [1, 3, 100])
