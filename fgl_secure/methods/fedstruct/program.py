@@ -244,7 +244,7 @@ class FedStruct(Rounds):
         else:
             self.structure.backward(loss)
         theta = self.model.gradient()
-        given = theta[:0] if self._alone else theta
+        given: Array = theta[:0] if self._alone else theta
         if self._averaged:
             self.model.step(theta, None)
             given = self._share * self.model.parameters()["theta"]
