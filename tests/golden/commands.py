@@ -96,6 +96,7 @@ _LOOSE = {
             Loose(f"findings: {rows}", ("n", "prior", "detectable"), 0.02, "rows that differ by rounding may be one")
             for rows in ("secmp | shared-mask", "relay-coded | share-differences")
         ),
+        Loose("findings", ("prior", "interval", "detectable"), 0.02, "the same: the likeliest row is guessed"),
         Loose("findings: secmp | containment-silo", ("prior",), 1e-4, "one pair more or less in some millions"),
     ),
     "fedstruct": (
