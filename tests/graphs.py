@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
+from fgl_secure.graph.digits import load_digits_graph
 
 
 def two_communities(devices: int = 40, silos: int = 2, seed: int = 0) -> FederatedGraph:
@@ -24,3 +25,10 @@ def two_communities(devices: int = 40, silos: int = 2, seed: int = 0) -> Federat
     part = node // (2 * silos) % 4
     masks = SplitMasks(part < 2, part == 2, part == 3)
     return FederatedGraph.from_assignment(graph, node // 2 % silos, masks)
+
+
+def first_digits(count: int) -> Graph:
+    """The embedded digits that come first, and the edges between them, under the same name."""
+    whole = load_digits_graph()
+    edges = whole.edges[:, (whole.edges < count).all(axis=0)]
+    return Graph.from_arrays("digits", whole.features[:count], whole.labels[:count], edges, image_shape=(8, 8))

@@ -21,8 +21,7 @@ def _graph(source: nx.Graph) -> Graph:
     return graph_from_pairs(source.number_of_nodes(), list(source.edges))
 
 
-@pytest.mark.parametrize("chance", [0.15, 0.35, 0.6, 0.85])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("chance", "seed"), [(0.15, 0), (0.35, 1), (0.6, 0), (0.85, 1)])
 def test_counts_are_those_of_brute_force(chance: float, seed: int) -> None:
     """On random graphs from sparse to dense all 73 counts are those of looking at every set of nodes."""
     random = nx.gnp_random_graph(10, chance, seed=seed)

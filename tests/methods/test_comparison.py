@@ -17,7 +17,7 @@ from fgl_secure.auditing.report import Report
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.cli.print_comparison import describe
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.graph import Data
+from fgl_secure.graph import Data, datasets
 from fgl_secure.graph.graph_sets import GraphSets
 from fgl_secure.ledger import Ledger
 from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL, names
@@ -27,15 +27,17 @@ from fgl_secure.methods.comparison.lines import side_of
 from fgl_secure.methods.comparison.page import plot, render_html, render_markdown, rows, summary
 from fgl_secure.methods.comparison.runs import fitting_scheme, source_of
 from fgl_secure.methods.fedspray import scenarios
+from tests.graphs import first_digits
 
 DATA, ATTACKS, MASKED = Data(partition="louvain", silos=3), ("proxy-counts", "clear-values"), ("pairwise-masking",)
 QUICK = (FedSpray(epochs=1), FedVN(epochs=1), HiFGL(epochs=1))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _few_rounds() -> Iterator[None]:
-    """FedSpray's audits are of the first round and one more, as what its other rounds tell is not compared here."""
+def _small() -> Iterator[None]:
+    """A third of the digits; FedSpray's audits are of the first round and one more, as no other is compared here."""
     with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(datasets, "load_digits_graph", lambda: first_digits(600))
         patched.setattr(scenarios, "ADDITIONS", 1)
         yield
 

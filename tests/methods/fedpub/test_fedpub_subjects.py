@@ -13,6 +13,7 @@ from fgl_secure.protocols.ckks import Ckks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Role, Secret
+from tests.methods.fed2gnn.small import some_digits
 
 METHOD = FedPub(epochs=1)
 
@@ -20,7 +21,7 @@ METHOD = FedPub(epochs=1)
 @pytest.fixture(scope="module")
 def report() -> Report:
     """An audit of both demonstrated schemes, one round."""
-    return audit(METHOD, device="cpu", command="fgl-secure audit fedpub")
+    return audit(METHOD, some_digits(300, 4), device="cpu", command="fgl-secure audit fedpub")
 
 
 def _figures(report: Report, protocol: str) -> dict[str, float]:

@@ -37,8 +37,10 @@ ATTACKS = (
 
 @cache
 def report() -> Report:
-    """Summands in the clear and under masks, read by all attacks on them."""
-    return audit(QUICK, DATA, attacks=ATTACKS)
+    """Summands in the clear and under masks, read by all attacks on them; ten rounds follow the first."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scenarios, "ADDITIONS", 10)
+        return audit(QUICK, DATA, attacks=ATTACKS)
 
 
 def found(protocol: str, attack: str, metric: str = "") -> list[Record]:
@@ -173,9 +175,10 @@ def test_lonely_clients_are_refused() -> None:
         QUICK.plan(Data(silos=1))
 
 
-def test_a_graph_without_edges_is_audited() -> None:
+def test_a_graph_without_edges_is_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     """Isolated nodes, a class that nobody has labelled, another that one client has a single node of: the audit runs,
     and that node's proxy shows in the sum, which is declared."""
+    monkeypatch.setattr(scenarios, "ADDITIONS", 1)
     labels = np.tile([0, 0, 1, 1], 15)
     clients = np.repeat(np.arange(3), 20)
     train = np.arange(60) % 4 < 3

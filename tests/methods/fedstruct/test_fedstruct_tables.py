@@ -125,6 +125,7 @@ def test_numbers_of_clients_choose_cases() -> None:
         table_of("hifgl-table3").chosen_cases((5,))
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_a_table_runs_for_chosen_clients() -> None:
     """Rows of the chosen numbers alone, all with a figure where there is a run, and the method in the heading."""
     done = run_small(
@@ -135,6 +136,7 @@ def test_a_table_runs_for_chosen_clients() -> None:
     assert "FedStruct under plaintext" in describe(done)
 
 
+@pytest.mark.usefixtures("few_digits")
 @pytest.mark.parametrize("preset", ["honest", "paper"])
 @pytest.mark.parametrize("features", ["degree", "fedstar", HOP2VEC])
 def test_a_run_of_fedstruct_is_an_accuracy(features: str, preset: str) -> None:

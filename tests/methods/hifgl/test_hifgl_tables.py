@@ -143,6 +143,7 @@ def test_deeper_models_are_measured_in_a_process_of_their_own() -> None:
     )
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_algorithms_that_are_missing_are_rows_without_our_figure() -> None:
     """Table 4 names what is not implemented."""
     rows = reproduce(ALGORITHMS, QUICK, ("digits",)).rows
@@ -186,6 +187,7 @@ def test_fedpub_is_a_run_of_table_4() -> None:
     assert found == fgl_secure.train(FedPub(epochs=1), federated(data, 3, 0), "plaintext", seed=0).accuracy.test
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_command_prints_json_and_nothing_else(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -201,6 +203,7 @@ def test_command_prints_json_and_nothing_else(
     assert {(row["paper_mean"], row["paper_std"], row["within"]) for row in data["rows"]} == {(None, None, None)}
 
 
+@pytest.mark.usefixtures("few_digits")
 def test_command_prints_a_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -37,9 +37,18 @@ def scheme_for(choice: EmbeddingPrivacy, preset: Preset = QUICK) -> Perturbed:
     return perturbed(Plaintext(), choice, preset, GRAPH)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
-@pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize("layers", [1, 2, 3])
+def wide_graph(folder: Path) -> str:
+    """Writes a ring of 60 devices with four neighbours each and 80 words, and says where."""
+    rng = np.random.default_rng(0)
+    edges = np.array([(v, (v + step) % 60) for v in range(60) for step in (1, 2, 58, 59)]).T
+    words = (rng.random((60, 80)) < 0.1).astype(np.float32)
+    np.savez(folder / "wide.npz", x=words, y=np.arange(60) % 2, edge_index=edges)
+    return str(folder / "wide.npz")
+
+
+@pytest.mark.parametrize(
+    ("layers", "static", "dropout"), [(1, False, 0.0), (1, True, 0.5), (2, True, 0.0), (3, False, 0.5), (3, True, 0.5)]
+)
 def test_releases_are_those_that_a_run_makes(dropout: float, static: bool, layers: int) -> None:
     """A whole run, scoring passes and the last models included, spends the budget to the last release."""
     preset = replace(QUICK, dropout=dropout, static_first_layer=static, layers=layers)
@@ -115,11 +124,12 @@ def test_impossible_budgets_are_refused_before_training(
 
 
 def test_train_prints_epsilon_its_accountant_the_lower_bound_and_the_price(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The claimed epsilon is the one asked for, the measured one lies below it, and both accuracies are there."""
     monkeypatch.setattr(privacy_cost, "CANARIES", 300)
-    assert main([*TRAIN, "--dp-epsilon", "4", "--dp-unit", "edge", "--json"]) == OK
+    words = [*TRAIN, "--dataset", wide_graph(tmp_path), "--silos", "2", "--dp-epsilon", "4", "--dp-unit", "edge"]
+    assert main([*words, "--json"]) == OK
     privacy = json.loads(capsys.readouterr().out)["privacy"]
     assert privacy["epsilon"] == pytest.approx(4.0, abs=0.01)
     assert 0.5 < privacy["epsilon_lower_bound"] < privacy["epsilon"]
@@ -127,7 +137,7 @@ def test_train_prints_epsilon_its_accountant_the_lower_bound_and_the_price(
     assert privacy["relation"] == "one undirected edge, present or all zero"
     assert privacy["releases"] == releases(replace(HONEST, epochs=2), 2)
     assert 0 <= privacy["test_accuracy_without_noise"] <= 1
-    assert main([*TRAIN, "--dp-epsilon", "4"]) == OK
+    assert main(words) == OK
     said = capsys.readouterr().out
     for word in ("privacy", "measured", "price", "without noise", "epsilon is at least"):
         assert word in said
@@ -135,11 +145,7 @@ def test_train_prints_epsilon_its_accountant_the_lower_bound_and_the_price(
 
 def test_a_noisy_protocol_can_be_audited(tmp_path: Path) -> None:
     """A budget of fewer releases than an attack's rounds, and rows wider than the hidden layer, are no obstacle."""
-    rng = np.random.default_rng(0)
-    edges = np.array([(v, (v + step) % 60) for v in range(60) for step in (1, 2, 58, 59)]).T
-    words = (rng.random((60, 80)) < 0.1).astype(np.float32)
-    np.savez(tmp_path / "wide.npz", x=words, y=np.arange(60) % 2, edge_index=edges)
-    data = Data(str(tmp_path / "wide.npz"), silos=2)
+    data = Data(wide_graph(tmp_path), silos=2)
     report = audit(HiFGL(epochs=1, privacy=EmbeddingPrivacy(4.0)), data, "relay-coded", device="cpu")
     assert report.run["protocol"] == "relay-coded[graph-shown]+dp"
     read = [r.value for r in report.records if r.attack in ("fingerprint-device", "differencing-device")]

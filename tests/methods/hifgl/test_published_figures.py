@@ -8,14 +8,30 @@ import pytest
 
 from fgl_secure.auditing import Record, Report, Verdict, contradictions
 from fgl_secure.auditing.audit import audit
-from fgl_secure.graph import Data, degree_one_share, load
+from fgl_secure.graph import Data, boundary_nodes, degree_one_share, load
 from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl import subjects
+from fgl_secure.methods.hifgl.scenarios import static_run
+
+ATTACKS = (
+    "one-code-and-mu",
+    "all-codes",
+    "small-field",
+    "visible-devices",
+    "visible-edges",
+    "single-neighbour-device",
+    "single-neighbour-silo",
+    "containment-silo",
+)
+"""What is asked about here; the golden figures of an audit have all attacks."""
 
 
 @pytest.fixture(scope="module")
 def cora(data_root: Path) -> Report:
-    """The published scheme on Cora, five random silos."""
-    return audit(HiFGL(epochs=2), Data("Cora", root=data_root), "secmp", device="cpu")
+    """The published scheme on Cora, five random silos; of runs for attacks alone, those that are asked about."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(subjects, "special_runs", lambda *held: iter([static_run(*held)]))
+        return audit(HiFGL(epochs=1), Data("Cora", root=data_root), "secmp", ATTACKS, device="cpu")
 
 
 def _one(report: Report, name: str, metric: str) -> Record:
@@ -78,7 +94,5 @@ def test_cora_contradicts_all_four_promises(cora: Report) -> None:
 
 def test_boundary_of_citeseer(data_root: Path) -> None:
     """eps_p of CiteSeer in five random silos is .892."""
-    data = Data("CiteSeer", root=data_root)
-    (boundary, *_) = audit(HiFGL(epochs=1), data, "plaintext", "clear-values", device="cpu").records
-    assert boundary.metric == "eps_p"
-    assert boundary.value == pytest.approx(0.892, abs=0.01)
+    graph = Data("CiteSeer", root=data_root).federated(0)
+    assert boundary_nodes(graph).mean() == pytest.approx(0.892, abs=0.01)
