@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import ssl
@@ -63,22 +62,31 @@ def run(command: list[str], folder: Path, home: Path) -> subprocess.CompletedPro
     return subprocess.CompletedProcess(command, process.returncode, printed, "")
 
 
-def test_simulation_engine_gives_the_weighted_mean(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two runs in Flower's simulation engine print, one after the other in one process."""
+    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
+    home = tmp_path_factory.mktemp("flower")
+    return run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, home).stdout
+
+
+def figures(printed: str, name: str) -> dict[str, list[object]]:
+    """The line of figures that begins with a name."""
+    found = next((json.loads(line) for line in printed.splitlines() if line.startswith(f'{{"{name}"')), None)
+    assert found is not None, printed
+    return dict(found)
+
+
+def test_simulation_engine_gives_the_weighted_mean(simulated: str) -> None:
     """Mod and strategy run unchanged in the simulation engine, where actors keep contexts between messages."""
-    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
-    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.simulated"], ROOT, tmp_path)
-    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"model"')), None)
-    assert found is not None, done.stdout
+    found = figures(simulated, "model")
     assert found["included"] == [4, 4]
-    np.testing.assert_allclose(found["model"], [2.0, 2.0, 2.0], atol=1e-6)
+    np.testing.assert_allclose(np.array(found["model"], dtype=float), [2.0, 2.0, 2.0], atol=1e-6)
 
 
-def test_the_simulation_engine_trains_what_one_process_trains(tmp_path: Path) -> None:
+def test_the_simulation_engine_trains_what_one_process_trains(simulated: str) -> None:
     """With sums under masks, and relays as SuperNodes: losses, round and accuracies are those of one process."""
-    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
-    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, tmp_path)
-    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"found"')), None)
-    assert found is not None, done.stdout
+    found = figures(simulated, "found")
     assert found["found"] == found["expected"]
 
 
@@ -95,21 +103,16 @@ def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
     assert left_behind(tmp_path) == []
 
 
-def test_silos_bear_supernodes_that_are_late_or_restarted_and_name_one_that_is_gone(tmp_path: Path) -> None:
-    """Of three silos one comes late; another is killed in a round, started again with its state, and killed for good.
+def test_silos_bear_supernodes_that_are_late_or_restarted(tmp_path: Path) -> None:
+    """Of three silos one comes late, and another is killed in a round and started again with its state.
 
-    The run goes on until then, and ends by name; rounds that were over are those of one process. There are more of them
-    than the run can come to, so that it does not matter in which of them, and in which turn, a process ends.
+    All rounds are those of one process. A node that is gone for good is named in `test_mailbox`.
     """
-    command = [sys.executable, "run_here.py", "--method", "fedavg", "--rounds", "60", "--scheme", "plaintext"]
-    done = run([*command, "--trouble", "late", "restart", "dead"], ROOT / "examples" / "flower_silos", tmp_path)
-    assert done.returncode == 1, done.stdout
-    for said in ("SuperNode 1 came late", "SuperNode 2 was started again"):
+    command = [sys.executable, "run_here.py", "--method", "fedavg", "--rounds", "3", "--scheme", "plaintext"]
+    done = run([*command, "--trouble", "late", "restart"], ROOT / "examples" / "flower_silos", tmp_path)
+    assert done.returncode == 0, done.stdout
+    for said in ("SuperNode 1 came late", "SuperNode 2 was started again", "RIGHT: the run is that of one process"):
         assert said in done.stdout, done.stdout
-    assert re.search(r"in which sum of server in round \d+ is due; silent: \[2\];", done.stdout), done.stdout
-    over = re.search(r"STOPPED: (\d+) of 60 rounds are over, as in one process", done.stdout)
-    assert over is not None, done.stdout
-    assert int(over[1]) >= 1, done.stdout
 
 
 def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
