@@ -1,8 +1,7 @@
-"""The same code in Flower's simulation engine, and as processes that talk over TLS."""
+"""The same code as processes that talk over TLS; a file for each run of many processes, which wait for each other."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -10,10 +9,8 @@ import ssl
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
@@ -21,73 +18,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.flower import local_processes
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 420.0
-"""Seconds; a minute suffices where nothing else runs."""
-
-
-MARK = "FGL_SECURE_TEST"
-
-
-def left_behind(home: Path) -> list[int]:
-    """Processes that inherited the mark of a test, where the system shows their variables."""
-    found = []
-    for variables in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if f"{MARK}={home}".encode() in variables.read_bytes():
-                found.append(int(variables.parent.name))
-    return found
-
-
-def run(command: list[str], folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
-    """What a command prints, with Flower's files in a folder of the test; its processes end with it."""
-    variables = {
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "OMP_NUM_THREADS": "1",
-        MARK: str(home),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
-    process = subprocess.Popen(
-        command, cwd=folder, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        printed, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-    return subprocess.CompletedProcess(command, process.returncode, printed, "")
-
-
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What two runs in Flower's simulation engine print, one after the other in one process."""
-    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
-    home = tmp_path_factory.mktemp("flower")
-    return run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, home).stdout
-
-
-def figures(printed: str, name: str) -> dict[str, list[object]]:
-    """The line of figures that begins with a name."""
-    found = next((json.loads(line) for line in printed.splitlines() if line.startswith(f'{{"{name}"')), None)
-    assert found is not None, printed
-    return dict(found)
-
-
-def test_simulation_engine_gives_the_weighted_mean(simulated: str) -> None:
-    """Mod and strategy run unchanged in the simulation engine, where actors keep contexts between messages."""
-    found = figures(simulated, "model")
-    assert found["included"] == [4, 4]
-    np.testing.assert_allclose(np.array(found["model"], dtype=float), [2.0, 2.0, 2.0], atol=1e-6)
-
-
-def test_the_simulation_engine_trains_what_one_process_trains(simulated: str) -> None:
-    """With sums under masks, and relays as SuperNodes: losses, round and accuracies are those of one process."""
-    found = figures(simulated, "found")
-    assert found["found"] == found["expected"]
+from tests.flower.processes import PATIENCE, ROOT, left_behind, run
 
 
 def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
@@ -101,18 +32,6 @@ def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
     while left_behind(tmp_path) and time.monotonic() < end:
         time.sleep(0.2)  # what watches its parent needs a moment to see that it is gone
     assert left_behind(tmp_path) == []
-
-
-def test_silos_bear_supernodes_that_are_late_or_restarted(tmp_path: Path) -> None:
-    """Of three silos one comes late, and another is killed in a round and started again with its state.
-
-    All rounds are those of one process. A node that is gone for good is named in `test_mailbox`.
-    """
-    command = [sys.executable, "run_here.py", "--method", "fedavg", "--rounds", "3", "--scheme", "plaintext"]
-    done = run([*command, "--trouble", "late", "restart"], ROOT / "examples" / "flower_silos", tmp_path)
-    assert done.returncode == 0, done.stdout
-    for said in ("SuperNode 1 came late", "SuperNode 2 was started again", "RIGHT: the run is that of one process"):
-        assert said in done.stdout, done.stdout
 
 
 def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:
