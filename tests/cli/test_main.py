@@ -69,7 +69,7 @@ def _separate(folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess
     """The command line as a process of its own whose output goes into pipes."""
     quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
     command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=240)
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,7 @@ def check(method: Method, scheme: str | None) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
 def test_every_method_is_that_of_one_process(method: Method, scheme: str | None) -> None:
     """Under its default secure schemes, and in the clear."""
-    check(replace(method, epochs=1) if method.name in SLOW and scheme is None else method, scheme)  # type: ignore[call-arg]
+    check(replace(method, epochs=1) if method.name in SLOW and scheme is None else method, scheme)  # type: ignore[type-var]  # a dataclass
 
 
 @pytest.mark.parametrize(("method", "scheme"), OTHERS, ids=lambda each: getattr(each, "name", each))
