@@ -56,7 +56,7 @@ docs: $(DEVELOPMENT)
 
 tests: $(DEVELOPMENT)
 	$(if $(SEEDED),@echo "== tests: to repeat the drawn examples: make tests ARGS=$(SEEDED)")
-	$(call step,tests,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist loadfile --ignore tests/repository/test_notebooks.py $(SEEDED) $(ARGS))
+	$(call step,tests,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/repository/test_notebooks.py $(SEEDED) $(ARGS))
 
 notebooks: $(DEVELOPMENT)
 	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load --maxschedchunk 1 tests/repository/test_notebooks.py)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.cli import progress
-
-if TYPE_CHECKING:
-    from fgl_secure.auditing import Report
 
 # Compiled kernels make first examples slow, and a conformance suite runs inherited tests from several classes.
 _EXPECTED = (HealthCheck.too_slow, HealthCheck.differing_executors)
@@ -26,6 +22,22 @@ settings.register_profile("ci", settings.get_profile("quick"), max_examples=15, 
 # For an installed wheel, which is not the place to find new examples.
 settings.register_profile("brief", settings.get_profile("ci"), max_examples=6, derandomize=True, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "quick"))
+
+LONG = (
+    "flower/test_trouble.py",
+    "golden/test_golden.py",
+    "flower/test_processes.py",
+    "methods/test_data_sets.py",
+    "flower/test_engine.py",
+    "cli/test_runs.py",
+)
+"""Files that begin first where files run side by side, so that none is left over; every other one mostly waits."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, all others as they are."""
+    place = {Path(__file__).parent / name: at for at, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.path, len(LONG)))
 
 
 @pytest.fixture
@@ -43,18 +55,6 @@ def _silence() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def demonstration() -> Report:
-    """What an audit of the embedded data set says after one round when no scheme is named."""
-    return _audited(())
-
-
-@pytest.fixture(scope="session")
-def audited() -> Report:
-    """What such an audit of the published scheme says."""
-    return _audited(("secmp",))
-
-
-@pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of the raw public data, parsed into a cache of its own; tests that need it are skipped without."""
     folder = os.environ.get("FGL_SECURE_DATA")
@@ -63,11 +63,3 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FGL_SECURE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield Path(folder)
-
-
-def _audited(schemes: tuple[str, ...]) -> Report:
-    from fgl_secure import audit
-    from fgl_secure.methods import HiFGL
-
-    named = "".join(f" --scheme {name}" for name in schemes)
-    return audit(HiFGL(epochs=1), schemes=schemes, device="cpu", command=f"fgl-secure audit --epochs 1{named}")

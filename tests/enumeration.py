@@ -16,6 +16,10 @@ from numpy.typing import NDArray
 Secret = tuple[int, ...]
 View = NDArray[np.signedinteger[Any]]
 
+PRIMES = (5, 7, 11, 13)
+GRID = [*((p, 1) for p in PRIMES), (5, 2), (7, 2)]
+"""Fields and degrees T that are enumerated; with T = 2 a run on all tapes takes p^2 times as long."""
+
 
 def counts_of(view: View) -> Counter[tuple[int, ...]]:
     """How many tapes show each view: view [tapes, ...]."""

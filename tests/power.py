@@ -27,7 +27,7 @@ Shown = Callable[[MessageBatch], Sequence[Array]]
 ADVANTAGE = 0.05
 """The largest that may stay unseen at production size."""
 VARIABLE = "FGL_SECURE_ENTRIES"
-ENTRIES = int(os.environ.get(VARIABLE, "64"))
+ENTRIES = int(os.environ.get(VARIABLE, "256"))
 """How many samples one run gives: entries of its vectors."""
 
 seeing = pytest.mark.parametrize("advantage", [ADVANTAGE], ids=[f"advantage={ADVANTAGE},entries_a_run={ENTRIES}"])

@@ -11,9 +11,7 @@ import pytest
 from fgl_secure.algebra import LagrangeCode, PrimeField
 from fgl_secure.coins import TapeCoins
 from fgl_secure.errors import InputError
-from tests.enumeration import Secret, View, counts_of, largest_distance, smallest_distance
-
-PRIMES = (5, 7, 11, 13)
+from tests.enumeration import GRID, PRIMES, Secret, View, counts_of, largest_distance, smallest_distance
 
 
 def all_blocks(p: int, K: int) -> list[Secret]:
@@ -37,8 +35,7 @@ def test_t_shares_are_independent_of_the_blocks(p: int, K: int, T: int) -> None:
         assert all(counts == first for counts in others)
 
 
-@pytest.mark.parametrize("p", PRIMES)
-@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize(("p", "T"), GRID)
 def test_t_shares_are_uniform(p: int, T: int) -> None:
     """Each tuple of T shares is seen on exactly one tape (Lemma 5.1 of HiFGL: the masks' block is invertible)."""
     code = LagrangeCode(PrimeField(p), 1, T, p - 1 - T)
@@ -48,8 +45,7 @@ def test_t_shares_are_uniform(p: int, T: int) -> None:
         assert set(counts.values()) == {1}
 
 
-@pytest.mark.parametrize("p", PRIMES)
-@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize(("p", "T"), GRID)
 def test_one_share_more_tells_the_block(p: int, T: int) -> None:
     """The broken twin with T + 1 shares at one party: views of different blocks never coincide."""
     code = LagrangeCode(PrimeField(p), 1, T, min(p - 1 - T, 4))
@@ -67,8 +63,7 @@ def pair_view(p: int, T: int, secrets: Secret, *, shared: bool) -> View:
     return np.concatenate([first[:, :T], second[:, :T]], axis=1)
 
 
-@pytest.mark.parametrize("p", PRIMES)
-@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize(("p", "T"), GRID)
 def test_masks_shared_between_encodings_are_rejected(p: int, T: int) -> None:
     """With the same masks T shares of each of two encodings tell the blocks' difference; fresh masks tell nothing."""
     secrets = [(0, h) for h in range(p)]

@@ -9,7 +9,6 @@ from fgl_secure.attacks.registry import attack, attacks
 from fgl_secure.auditing import picture
 from fgl_secure.auditing.matrix import Cell, State, matrix
 from fgl_secure.auditing.records import Record, Verdict
-from fgl_secure.auditing.report import Report
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.statistics.intervals import Interval
@@ -109,19 +108,6 @@ def test_pooled_promises_have_rows_where_somebody_looks() -> None:
     says = Claim((pooled,), (), ())
     assert [cell.role for cell in matrix({"one": {"one": says}}, (QUIETLY,), CARDS)] == ["device"]
     assert [cell.role for cell in matrix({"one": {"one": says}}, (), CARDS)] == ["relay"]
-
-
-def test_a_real_audit_fills_it(demonstration: Report) -> None:
-    """Of the published scheme four promises fall, of its repair none, and plaintext promises nothing."""
-    of = {name: [c for c in demonstration.matrix if c.scheme == name] for name in ("secmp", "relay-coded", "plaintext")}
-    states = {name: picture.tally(cells) for name, cells in of.items()}
-    assert len({len(cells) for cells in of.values()}) == 1
-    assert states["secmp"][State.CONTRADICTED] == 4
-    assert State.CONTRADICTED not in states["relay-coded"]
-    assert {State.KEPT, State.ADMITTED, State.UNREAD} <= set(states["relay-coded"])
-    assert set(states["plaintext"]) == {State.NO_CLAIM}
-    fell = {attack for cell in picture.fallen(demonstration) for attack in cell.attacks}
-    assert fell == {record.attack for record in demonstration.records if record.contradicts_claim}
 
 
 def test_every_secret_has_a_short_name() -> None:

@@ -9,67 +9,13 @@ import pytest
 
 from fgl_secure.attacks.base import Alone
 from fgl_secure.attacks.registry import attack
-from fgl_secure.auditing import wording
 from fgl_secure.auditing.audit import _tested
 from fgl_secure.auditing.html import render_html
 from fgl_secure.auditing.records import Record, Verdict
-from fgl_secure.auditing.report import Report
 from fgl_secure.errors import InputError
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
 from tests.auditing.test_terminal import printed
-
-
-def found(report: Report, name: str, protocol: str) -> list[Record]:
-    """The measured figures of one attack under one protocol."""
-    both = (name, protocol)
-    return [each for each in report.records if (each.attack, each.protocol) == both and each.verdict.is_measured]
-
-
-def test_nothing_in_the_clear_makes_nothing_found_mean_nothing(demonstration: Report) -> None:
-    """Digits have no weights to tell apart: fingerprinting finds nothing there, whatever the protocol."""
-    for protocol in ("secmp", "relay-coded", "plaintext"):
-        (record,) = found(demonstration, "fingerprint-device", protocol)
-        assert (record.verdict, record.in_the_clear_verdict) == (Verdict.NOT_DETECTED, Verdict.NOT_DETECTED)
-        assert not record.has_power
-        assert not record.could_tell
-        assert wording.limits(record) == "Says nothing: in the clear, too, it finds nothing on this subject (0.000)."
-
-
-def test_something_in_the_clear_makes_it_mean_something(demonstration: Report) -> None:
-    """Where silos read neighbours' rows in the clear they see every one of them, and under the repair none."""
-    for record in found(demonstration, "visible-devices", "relay-coded"):
-        assert record.verdict is Verdict.NOT_DETECTED
-        assert record.in_the_clear == 1
-        assert record.could_tell
-        assert wording.limits(record).startswith("Would have caught")
-
-
-def test_what_reads_one_scheme_alone_has_no_counterpart(demonstration: Report) -> None:
-    """Codes and shares exist under their scheme only, and the report says so."""
-    for name, protocol in (("all-codes", "secmp"), ("single-shares", "relay-coded")):
-        for record in found(demonstration, name, protocol):
-            assert record.in_the_clear is None
-            assert record.in_the_clear_verdict is None
-            assert wording.in_the_clear(record) == "nothing compares with what it reads"
-            assert record.has_power
-
-
-def test_runs_in_the_clear_are_made_where_none_is_audited(audited: Report, demonstration: Report) -> None:
-    """An audit of one scheme compares with the same figures as one that has plaintext in it."""
-    for name in ("containment-device", "fingerprint-device", "visible-devices"):
-        alone, together = (found(report, name, "secmp") for report in (audited, demonstration))
-        assert [each.in_the_clear for each in alone] == [each.in_the_clear for each in together]
-        assert None not in [each.in_the_clear for each in alone]
-    assert audited.run["protocols"] == ["secmp"]
-
-
-def test_plaintext_is_compared_with_itself(demonstration: Report) -> None:
-    """What is in the clear finds as much as there is to be found, by either way."""
-    for record in demonstration.records:
-        if record.protocol == "plaintext" and record.verdict.is_measured:
-            assert record.in_the_clear is not None
-            assert record.in_the_clear >= record.value
 
 
 def test_an_attack_without_power_tests_no_claim() -> None:

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.terminal import LINES, print_report
-from fgl_secure.auditing.wording import figure, with_interval
+from fgl_secure.auditing.terminal import print_report
 from tests.auditing.samples import CELLS, CLAIM, COST, RECORD, REPORT
 
 
@@ -45,24 +44,6 @@ def test_a_terminal_gets_colour() -> None:
     stream = io.StringIO()
     print_report(REPORT, Console(file=stream, force_terminal=True, color_system="standard", width=80))
     assert "\x1b[" in stream.getvalue()
-
-
-def test_the_picture_is_short_and_whole(demonstration: Report) -> None:
-    """In 80 columns a real audit of three schemes takes 25 lines with those on its files, and says what fell."""
-    lines = printed(demonstration).splitlines()
-    assert len(lines) <= LINES - 2
-    assert lines[1].split() == ["hidden", "from", "secmp", "relay-coded", "plaintext"]
-    assert any(line.startswith("secmp: 4 promises contradicted, by ") for line in lines)
-    assert not any("relay-coded" in line and "contradicted" in line for line in lines)
-
-
-def test_figures_are_never_cut(demonstration: Report) -> None:
-    """In 80 columns and in a pipe each figure stands on one line with its metric, its interval and prior."""
-    text = printed(demonstration, verbose=True)
-    assert text.count("prior") >= len(demonstration.run["protocols"])  # type: ignore[arg-type]
-    for record in demonstration.records:
-        figures = (f"  {record.verdict}", record.metric.split()[0], with_interval(record), figure(record.prior))
-        assert any(all(each in line for each in figures) for line in text.splitlines())
 
 
 def test_many_schemes_stand_below_each_other() -> None:

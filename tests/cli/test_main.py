@@ -19,11 +19,15 @@ from fgl_secure import __version__, schemes
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli.main import BAD_INPUT, CONTRADICTED, OK, main
 from fgl_secure.graph import available
+from fgl_secure.graph.digits import load_digits_graph
 from fgl_secure.runtime import Channel
+from tests.cli.processes import started
 
 INSTALLED = Path(sys.executable).with_name("fgl-secure")
 AUDIT = ("audit", "--epochs", "1", "--device", "cpu")
 FILES = {"report.html", "report.json", "report.md", "report.xml", "run.toml"}
+FEW = 300
+"""Nodes."""
 CHEAP = ("--scheme", "plaintext", "--attack", "clear-values")
 TRAIN = ("train", "hifgl", "--epochs", "2", "--device", "cpu")
 
@@ -65,7 +69,7 @@ def _separate(folder: Path, words: Sequence[str]) -> subprocess.CompletedProcess
     """The command line as a process of its own whose output goes into pipes."""
     quiet = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "TTY_COMPATIBLE")}
     command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=quiet, check=False, timeout=240)
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +83,19 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Path]:
     return Result(status, out.getvalue(), err.getvalue()), folder / "here/a folder"
 
 
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Options that name a sixth of the embedded data set, as a graph of one's own."""
+    digits, file = load_digits_graph(), tmp_path_factory.mktemp("few") / "few.npz"
+    kept = digits.edges[:, (digits.edges < FEW).all(axis=0)]
+    np.savez(file, x=digits.features[:FEW], y=digits.labels[:FEW], edge_index=kept)
+    return "--dataset", str(file)
+
+
 class TestAudit:
-    def test_demonstration_finds_breaks_and_exits_0(self, cli: Cli, tmp_path: Path) -> None:
+    def test_demonstration_finds_breaks_and_exits_0(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
         """Without --scheme what is found is the finding: the report names contradictions, and the status is 0."""
-        result = cli(*AUDIT, "--attack", "visible-devices")
+        result = cli(*AUDIT, *few, "--attack", "visible-devices")
         assert (result.status, result.err) == (OK, "")
         assert "secmp: 1 promise contradicted, by visible-devices" in result.out
         assert {path.name for path in (tmp_path / "fgl-secure-report").iterdir()} == FILES
@@ -113,16 +126,16 @@ class TestAudit:
         assert not re.search(r"<script[^>]*\bsrc\b", page)
         assert "all-codes" in page
 
-    def test_scheme_without_a_claim_exits_0(self, cli: Cli) -> None:
+    def test_scheme_without_a_claim_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
         """Plaintext promises nothing, so reading it completely contradicts nothing."""
-        result = cli(*AUDIT, *CHEAP)
+        result = cli(*AUDIT, *few, *CHEAP)
         assert (result.status, result.err) == (OK, "")
         assert "no claim 1.000" in result.out
 
-    def test_contradiction_of_one_among_several_exits_3(self, cli: Cli) -> None:
+    def test_contradiction_of_one_among_several_exits_3(self, cli: Cli, few: tuple[str, ...]) -> None:
         """One contradicted scheme among those named is enough for status 3."""
         names = ("--scheme", "secmp", "--scheme", "plaintext")
-        assert cli(*AUDIT, *names, "--attack", "visible-devices").status == CONTRADICTED
+        assert cli(*AUDIT, *few, *names, "--attack", "visible-devices").status == CONTRADICTED
 
     def test_scheme_that_is_not_contradicted_exits_0(self, cli: Cli) -> None:
         """Attacks that find nothing leave the status 0: where there is one silo, it sees no foreign device."""
@@ -131,17 +144,17 @@ class TestAudit:
         assert "kept so far" not in result.out  # in the clear, too, there is nothing to find
         assert "contradicted" not in result.out
 
-    def test_scheme_with_nothing_measured_says_so(self, cli: Cli) -> None:
+    def test_scheme_with_nothing_measured_says_so(self, cli: Cli, few: tuple[str, ...]) -> None:
         """An attack that reads one scheme of two and nothing of the other leaves the other's claims untested."""
-        result = cli(*AUDIT, *CHEAP, "--scheme", "secmp")
+        result = cli(*AUDIT, *few, *CHEAP, "--scheme", "secmp")
         assert (result.status, result.err) == (OK, "")
         told = " ".join(result.out.split())
         assert "Nothing was measured under secmp, which says nothing of its 4 claims." in told
         assert "No finding contradicts" not in told
 
-    def test_declared_leak_exits_0(self, cli: Cli) -> None:
+    def test_declared_leak_exits_0(self, cli: Cli, few: tuple[str, ...]) -> None:
         """What a protocol says of itself contradicts nothing, however completely it is read."""
-        result = cli(*AUDIT, "--preset", "paper", "--scheme", "secmp", "--attack", "single-neighbour-device")
+        result = cli(*AUDIT, *few, "--preset", "paper", "--scheme", "secmp", "--attack", "single-neighbour-device")
         assert (result.status, result.err) == (OK, "")
         assert "admitted 1.000" in result.out
 
@@ -159,21 +172,21 @@ class TestAudit:
         assert "secmp" in {record["protocol"] for record in found}
         assert {(record["value"], record["n"], record["contradicts_claim"]) for record in found} == {(1, 10, True)}
 
-    def test_report_is_replaced(self, cli: Cli, tmp_path: Path) -> None:
+    def test_report_is_replaced(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
         """A second audit into the same folder replaces the report and leaves other files alone."""
         folder = tmp_path / "fgl-secure-report"
         folder.mkdir()
         (folder / "notes.txt").write_text("mine", encoding="utf-8")
         (folder / "report.json").write_text("old", encoding="utf-8")
-        assert cli(*AUDIT, *CHEAP).status == OK
+        assert cli(*AUDIT, *few, *CHEAP).status == OK
         assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["schema"] == 3
         assert {path.name for path in folder.iterdir()} == {"notes.txt", *FILES}
 
 
 class TestTrain:
-    def test_prints_figures(self, cli: Cli) -> None:
+    def test_prints_figures(self, cli: Cli, few: tuple[str, ...]) -> None:
         """Accuracy pooled and per silo, validation accuracy, rounds, messages, bytes and seconds are printed."""
-        result = cli(*TRAIN)
+        result = cli(*TRAIN, *few)
         assert (result.status, result.err) == (OK, "")
         for word in (
             "test accuracy",
@@ -198,15 +211,16 @@ class TestTrain:
         assert data["cost"]["rounds"] == 2
         assert min(data["cost"][key] for key in ("messages", "bytes", "seconds")) > 0
 
-    def test_secured_and_plain_training_agree(self, cli: Cli) -> None:
+    def test_secured_and_plain_training_agree(self, cli: Cli, few: tuple[str, ...]) -> None:
         """With one seed both protocols reach the same accuracy within .2 points, and codes cost more bytes."""
-        secured, plain = (json.loads(cli(*TRAIN, "--json", "--scheme", name).out) for name in ("secmp", "plaintext"))
+        schemes = ("secmp", "plaintext")
+        secured, plain = (json.loads(cli(*TRAIN, *few, "--json", "--scheme", name).out) for name in schemes)
         assert abs(secured["accuracy"]["test"] - plain["accuracy"]["test"]) <= 0.002
         assert secured["cost"]["bytes"] > plain["cost"]["bytes"]
 
-    def test_writes_nothing(self, cli: Cli, tmp_path: Path) -> None:
+    def test_writes_nothing(self, cli: Cli, tmp_path: Path, few: tuple[str, ...]) -> None:
         """Training leaves no files behind."""
-        cli(*TRAIN, "--silos", "2")
+        assert cli(*TRAIN, *few, "--silos", "2").status == OK
         assert not list(tmp_path.iterdir())
 
 
@@ -446,6 +460,10 @@ class TestBadInput:
         assert (folder / "report.json").read_text(encoding="utf-8") == "{}"
 
 
+FULL = re.compile(r"fgl-secure: error: standard output must take [^\n]*No space left[^\n]*\n")
+"""One line, and no traceback."""
+
+
 def _without_progress(said: str) -> str:
     """Standard error without the line that a command in a pipe prints every 30 seconds, on a machine that is slow."""
     return re.sub(r"^fgl-secure: (training|attacking) [^\n]* so far[^\n]*\n", "", said, flags=re.MULTILINE)
@@ -466,45 +484,48 @@ class TestProcess:
 
     @pytest.mark.parametrize(
         ("words", "status"),
-        [
-            (("list",), OK),
-            ((*TRAIN, "--json"), OK),
-            ((*AUDIT, "--scheme", "secmp", "--attack", "all-codes"), CONTRADICTED),
-        ],
-        ids=["list", "train", "audit"],
+        [(("list",), OK), ((*AUDIT, "--scheme", "secmp", "--attack", "all-codes"), CONTRADICTED)],
+        ids=["list", "audit"],
     )
     def test_closed_pipe_keeps_the_status(self, tmp_path: Path, words: tuple[str, ...], status: int) -> None:
         """A reader who has gone away changes neither the exit status nor what is written, and is not complained of."""
-        reading, writing = os.pipe()
-        os.close(reading)
-        command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
-        with open(writing, "wb") as closed:
-            done = subprocess.run(
-                command, stdout=closed, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False, timeout=120
-            )
-        assert (done.returncode, _without_progress(done.stderr)) == (status, "")
+        assert started(tmp_path, words, heard=False).ended() == (status, "", "")
         assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-    @pytest.mark.parametrize(
-        ("words", "unbuffered"),
-        [(("list", "methods"), ""), ((*AUDIT, *CHEAP), ""), (("list", "--help"), ""), (("list", "--help"), "1")],
-    )
-    def test_a_full_disk_is_said_in_one_line(self, tmp_path: Path, words: tuple[str, ...], unbuffered: str) -> None:
+    @pytest.mark.parametrize("words", [("list", "methods"), (*AUDIT, *CHEAP), ("list", "--help")])
+    def test_a_full_disk_is_said_in_one_line(self, tmp_path: Path, words: tuple[str, ...]) -> None:
         """Where nothing can be printed there is no traceback, and an audit's files are written all the same."""
-        command = [sys.executable, "-W", "error", "-m", "fgl_secure", *words]
+        status, _, err = started(tmp_path, words, out=Path("/dev/full")).ended()
+        assert status == BAD_INPUT
+        assert FULL.fullmatch(err)
+        assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+    def test_a_full_disk_is_said_where_output_is_unbuffered(self, tmp_path: Path) -> None:
+        """Help that could not be printed is not taken for printed."""
+        command = [sys.executable, "-W", "error", "-m", "fgl_secure", "list", "--help"]
         with open("/dev/full", "w", encoding="utf-8") as full:
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path, check=False,
-                                  timeout=120, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})  # fmt: skip
+                                  timeout=120, env={**os.environ, "PYTHONUNBUFFERED": "1"})  # fmt: skip
         assert done.returncode == BAD_INPUT
-        assert re.fullmatch(r"fgl-secure: error: standard output must take [^\n]*No space left[^\n]*\n", done.stderr)
-        assert "Traceback" not in done.stderr
-        assert (tmp_path / "fgl-secure-report/report.json").is_file() is (words[0] == "audit")
+        assert FULL.fullmatch(done.stderr)
+
+    def test_list_into_a_closed_pipe_in_a_process_of_its_own(self, tmp_path: Path) -> None:
+        """The interpreter, too, has nothing to complain of when it ends."""
+        reading, writing = os.pipe()
+        os.close(reading)
+        command = [sys.executable, "-W", "error", "-m", "fgl_secure", "list", "--help"]
+        with open(writing, "wb") as closed:
+            done = subprocess.run(
+                command, stdout=closed, stderr=subprocess.PIPE, cwd=tmp_path, check=False, timeout=120
+            )
+        assert (done.returncode, done.stderr) == (OK, b"")
 
     def test_bad_input_in_a_pipe(self, tmp_path: Path) -> None:
         """A mistake gives status 2 and one line, no traceback."""
-        done = _separate(tmp_path, ("train", "hifgl", "--dataset", "Imagenet"))
-        _check_refused(Result(done.returncode, done.stdout, done.stderr), tmp_path)
+        status, out, err = started(tmp_path, ("train", "hifgl", "--dataset", "Imagenet")).ended()
+        _check_refused(Result(-1 if status is None else status, out, err), tmp_path)
 
     def test_help_loads_no_torch(self, tmp_path: Path) -> None:
         """Help answers before torch is loaded."""

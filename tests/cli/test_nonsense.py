@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fgl_secure.cli.main import BAD_INPUT, OK, main
+from tests.cli.processes import started
 
 RING = np.stack([np.arange(4), (np.arange(4) + 1) % 4])
 ONES, ALTERNATE = np.ones((4, 2)), np.arange(4) % 2
@@ -118,9 +116,8 @@ AUDIT = ("audit", "--epochs", "1", "--device", "cpu", "--scheme", "plaintext", "
 
 def test_two_audits_into_one_folder_leave_whole_files(tmp_path: Path) -> None:
     """Each file is one of the two's, from beginning to end, and nothing else is left."""
-    words = [sys.executable, "-m", "fgl_secure", *AUDIT, "--out", "both"]
-    seeds = [subprocess.Popen([*words, "--seed", seed], cwd=tmp_path, stdout=subprocess.DEVNULL) for seed in "01"]
-    assert [process.wait(240) for process in seeds] == [OK, OK]
+    both = [started(tmp_path, [*AUDIT, "--out", "both", "--seed", seed]) for seed in "01"]
+    assert [each.ended()[0] for each in both] == [OK, OK]
     assert {path.name for path in (tmp_path / "both").iterdir()} == {
         "report.html", "report.json", "report.md", "report.xml", "run.toml",
     }  # fmt: skip
@@ -131,18 +128,13 @@ def test_two_audits_into_one_folder_leave_whole_files(tmp_path: Path) -> None:
     assert re.search(r"^seed = [01]$", text[".toml"], re.MULTILINE)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="limits of file sizes are POSIX's")
 def test_a_disk_too_small_for_the_report_loses_no_finding_and_no_older_report(tmp_path: Path) -> None:
     """What was found is printed; one line says why nothing was written, and the files of before are still there."""
     (tmp_path / "old").mkdir()
     (tmp_path / "old/report.json").write_text("{}", encoding="utf-8")
-    lines = ["import resource, sys", "from fgl_secure.cli.main import main",
-             "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))",
-             f"sys.exit(main({[*AUDIT, '--out', 'old']!r}))"]  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, cwd=tmp_path,
-                          check=False, timeout=240)  # fmt: skip
-    assert done.returncode == BAD_INPUT
-    assert done.stdout.strip()
-    assert re.fullmatch(r"fgl-secure: error: folder must be a directory that can be written to; [^\n]*\n", done.stderr)
+    status, out, err = started(tmp_path, [*AUDIT, "--out", "old"], most=2000).ended()
+    assert status == BAD_INPUT
+    assert out.strip()
+    assert re.fullmatch(r"fgl-secure: error: folder must be a directory that can be written to; [^\n]*\n", err)
     assert [path.name for path in (tmp_path / "old").iterdir()] == ["report.json"]
     assert (tmp_path / "old/report.json").read_text(encoding="utf-8") == "{}"

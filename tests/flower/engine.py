@@ -1,4 +1,4 @@
-"""HiFGL with a SuperNode for each silo in Flower's simulation engine, in a process of its own; prints JSON."""
+"""Two runs in Flower's simulation engine: FedGCN with silos and relays, then secure aggregation; prints JSON."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import json
 
 import fgl_secure
 from fgl_secure.flower.training import train_on_flower
-from fgl_secure.methods import HiFGL
+from fgl_secure.methods import FedGCN
 from fgl_secure.training.loop import TrainingResult
+from tests.flower import simulated
 from tests.graphs import two_communities
 
 
@@ -16,6 +17,7 @@ def figures(result: TrainingResult) -> list[object]:
 
 
 if __name__ == "__main__":
-    method, graph = HiFGL(epochs=1), two_communities(devices=36, silos=3)
+    method, graph = FedGCN(epochs=1), two_communities(devices=36, silos=4)
     found = figures(train_on_flower(method, graph, timeout=300.0).result)
     print(json.dumps({"found": found, "expected": figures(fgl_secure.train(method, graph).result)}), flush=True)
+    simulated.run()

@@ -1,9 +1,8 @@
-"""A run in Flower's simulation engine, in a process of its own; prints the last model as JSON."""
+"""A run of secure aggregation in Flower's simulation engine; prints the last model as JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 from flwr.app import Context, Message, RecordDict
@@ -32,7 +31,8 @@ def serve(grid: Grid, _context: Context) -> None:
     print(json.dumps({"model": result.arrays["w"].numpy().tolist(), "included": included}), flush=True)
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Mod and strategy, with a SuperNode a client."""
     server = ServerApp()
     server.main()(serve)
     run_simulation(
@@ -44,4 +44,3 @@ if __name__ == "__main__":
             "init_args": {"num_cpus": 1, "include_dashboard": False, "log_to_driver": False},
         },
     )
-    sys.exit(0)

@@ -1,20 +1,16 @@
-"""The same code in Flower's simulation engine, and as processes that talk over TLS."""
+"""The same code as processes that talk over TLS; a file for each run of many processes, which wait for each other."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import shutil
 import signal
 import ssl
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
@@ -22,64 +18,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.flower import local_processes
 from fgl_secure.flower.local_processes import LocalFederation, LocalProcessError
 from fgl_secure.flower.process_settings import as_toml, make_certificates, offline_variables
-
-ROOT = Path(__file__).parents[2]
-PATIENCE = 420.0
-"""Seconds; a minute suffices where nothing else runs."""
-
-
-MARK = "FGL_SECURE_TEST"
-
-
-def left_behind(home: Path) -> list[int]:
-    """Processes that inherited the mark of a test, where the system shows their variables."""
-    found = []
-    for variables in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if f"{MARK}={home}".encode() in variables.read_bytes():
-                found.append(int(variables.parent.name))
-    return found
-
-
-def run(command: list[str], folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
-    """What a command prints, with Flower's files in a folder of the test; its processes end with it."""
-    variables = {
-        "FLWR_HOME": str(home),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "OMP_NUM_THREADS": "1",
-        MARK: str(home),
-        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-    }
-    process = subprocess.Popen(
-        command, cwd=folder, env=os.environ | variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        printed, _ = process.communicate(timeout=PATIENCE)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(30)
-    return subprocess.CompletedProcess(command, process.returncode, printed, "")
-
-
-def test_simulation_engine_gives_the_weighted_mean(tmp_path: Path) -> None:
-    """Mod and strategy run unchanged in the simulation engine, where actors keep contexts between messages."""
-    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
-    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.simulated"], ROOT, tmp_path)
-    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"model"')), None)
-    assert found is not None, done.stdout
-    assert found["included"] == [4, 4]
-    np.testing.assert_allclose(found["model"], [2.0, 2.0, 2.0], atol=1e-6)
-
-
-def test_the_simulation_engine_trains_what_one_process_trains(tmp_path: Path) -> None:
-    """With sums under masks, and relays as SuperNodes: losses, round and accuracies are those of one process."""
-    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
-    done = run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, tmp_path)
-    found = next((json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"found"')), None)
-    assert found is not None, done.stdout
-    assert found["found"] == found["expected"]
+from tests.flower.processes import PATIENCE, ROOT, left_behind, run
 
 
 def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
@@ -93,23 +32,6 @@ def test_killed_supernode_is_left_out_over_tls(tmp_path: Path) -> None:
     while left_behind(tmp_path) and time.monotonic() < end:
         time.sleep(0.2)  # what watches its parent needs a moment to see that it is gone
     assert left_behind(tmp_path) == []
-
-
-def test_silos_bear_supernodes_that_are_late_or_restarted_and_name_one_that_is_gone(tmp_path: Path) -> None:
-    """Of three silos one comes late; another is killed in a round, started again with its state, and killed for good.
-
-    The run goes on until then, and ends by name; rounds that were over are those of one process. There are more of them
-    than the run can come to, so that it does not matter in which of them, and in which turn, a process ends.
-    """
-    command = [sys.executable, "run_here.py", "--method", "fedavg", "--rounds", "60", "--scheme", "plaintext"]
-    done = run([*command, "--trouble", "late", "restart", "dead"], ROOT / "examples" / "flower_silos", tmp_path)
-    assert done.returncode == 1, done.stdout
-    for said in ("SuperNode 1 came late", "SuperNode 2 was started again"):
-        assert said in done.stdout, done.stdout
-    assert re.search(r"in which sum of server in round \d+ is due; silent: \[2\];", done.stdout), done.stdout
-    over = re.search(r"STOPPED: (\d+) of 60 rounds are over, as in one process", done.stdout)
-    assert over is not None, done.stdout
-    assert int(over[1]) >= 1, done.stdout
 
 
 def test_certificates_are_of_this_machine_only(tmp_path: Path) -> None:

@@ -57,11 +57,13 @@ METHODS: tuple[Method, ...] = (
     GCFL(epochs=2),
     FedStar(epochs=2),
 )
+SLOW = ("hifgl", "fedstruct", "fed2gnn")
+"""Methods of a hundred turns a round under their secure schemes; their second round is had in the clear."""
 OTHERS = (
     (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),
-    (HiFGL(epochs=2, preset="paper"), "relay-coded[k_min=1]"),
-    (HiFGL(epochs=2), "relay-coded[max_degree=12]"),
-    (HiFGL(epochs=2), "relay-coded[max_degree=12,tags=sealed]"),
+    (HiFGL(epochs=1, preset="paper"), "relay-coded[k_min=1]"),
+    (HiFGL(epochs=1), "relay-coded[max_degree=12]"),
+    (HiFGL(epochs=1), "relay-coded[max_degree=12,tags=sealed]"),
     (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
     (FedSpray(epochs=1, preset="paper"), "lightsecagg"),
     (FedStruct(epochs=1, features="degree", preset="paper"), "ckks"),
@@ -97,7 +99,7 @@ def check(method: Method, scheme: str | None) -> None:
 @pytest.mark.parametrize("method", METHODS, ids=lambda each: each.name)
 def test_every_method_is_that_of_one_process(method: Method, scheme: str | None) -> None:
     """Under its default secure schemes, and in the clear."""
-    check(method, scheme)
+    check(replace(method, epochs=1) if method.name in SLOW and scheme is None else method, scheme)  # type: ignore[type-var]  # a dataclass
 
 
 @pytest.mark.parametrize(("method", "scheme"), OTHERS, ids=lambda each: getattr(each, "name", each))

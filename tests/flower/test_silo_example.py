@@ -66,3 +66,7 @@ def test_the_check_of_the_example_holds(
     found["0/losses"] = found["0/losses"] + np.array([0.0, 1e-3])
     assert script._verdict(found, expected) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "WRONG"
+    for right, words in ((True, "as in one process"), (False, "and they are not those of one process")):
+        stopped = {"0/losses": np.array(expected.losses[:1]) + (not right)}
+        assert script._verdict(stopped, expected) == 1
+        assert capsys.readouterr().out == f"STOPPED: 1 of 2 rounds are over, {words}\n"

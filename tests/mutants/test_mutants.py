@@ -53,21 +53,27 @@ def test_edits_that_fit_nothing_are_refused() -> None:
             replace(SOUND, edits=(Edit("fgl_secure/errors.py", before, after),)).texts(ROOT)
 
 
+def test_mutants_are_applied_to_a_copy_of_the_source(tmp_path: Path) -> None:
+    """All of them fit it, and it has their tests with what these stand on."""
+    copy = copy_of_the_source(tmp_path)
+    for mutant in MUTANTS.values():
+        assert list(mutant.texts(copy).values()) == list(mutant.texts(ROOT).values())
+        assert all((copy / test.split("::")[0]).is_file() for test in mutant.tests)
+    assert (copy / "tests/conftest.py").is_file()
+
+
 def test_a_mutant_that_no_test_sees_survives(tmp_path: Path) -> None:
     """A change of words is noticed by no test and survives; a broken one is killed, and both are taken back."""
-    copy = copy_of_the_source(tmp_path)
-    path = copy / "fgl_secure" / "algebra" / "quantization.py"
-    before = path.read_text(encoding="utf-8")
-    first = before.splitlines()[0]
-    tests = ("tests/mutants/test_mutants.py::test_there_are_enough",)
-    words = Mutant("words", "", tests, (Edit("fgl_secure/algebra/quantization.py", first, f"{first}\n"),))
-    assert not tried(words, copy).killed
-    fewer = Edit("tests/mutants/test_mutants.py", "MUTANTS = " + "load()", "MUTANTS = dict(list(load().items())[:3])")
-    found = tried(replace(words, edits=(fewer,)), copy)
-    assert found == Outcome(1, tests[0])
-    assert path.read_text(encoding="utf-8") == before
-    assert failing_anyway([found.by], copy) == set()
-    assert (copy / fewer.file).read_text(encoding="utf-8").count("[:3]") == Path(__file__).read_text().count("[:3]")
+    source, test = tmp_path / "squares.py", "test_squares.py::test_square"
+    source.write_text('"""Squares."""\n\n\ndef square(x):\n    return x * x\n', "utf-8")
+    lines = "from squares import square\n\n\ndef test_square():\n    assert square(3) == 9\n"
+    (tmp_path / "test_squares.py").write_text(lines, "utf-8")
+    before = source.read_text("utf-8")
+    words = Mutant("words", "", (test,), (Edit(source.name, "Squares.", "Powers."),))
+    assert not tried(words, tmp_path).killed
+    assert tried(replace(words, edits=(Edit(source.name, "x * x", "x + x"),)), tmp_path) == Outcome(1, test)
+    assert source.read_text("utf-8") == before
+    assert failing_anyway([test], tmp_path) == set()
 
 
 def test_a_test_that_fails_anyway_kills_nothing(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from fgl_secure.testing import (
 )
 from fgl_secure.testing.arms import Arm, aligned
 from fgl_secure.testing.protocol import Inputs
+from tests.enumeration import GRID, PRIMES
 from tests.testing.mutations import (
     Shape,
     Sharing,
@@ -35,8 +36,6 @@ from tests.testing.mutations import (
     shared_across,
     short_range,
 )
-
-PRIMES = (5, 7, 11, 13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,7 @@ def distance_of(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party
     return compare_exactly(views.a, views.b).total_variation
 
 
-@pytest.mark.parametrize("p", PRIMES)
-@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize(("p", "T"), GRID)
 @pytest.mark.parametrize("mutation", [*BROKEN_AT_ANY_SIZE, *ONLY_SMALL], ids=lambda m: m.name)
 def test_enumeration_passes_the_sharing_and_rejects_the_mutation(mutation: Mutation, p: int, T: int) -> None:
     """The proof for the sharing holds because the same proof fails for the mutation, by the predicted distance."""

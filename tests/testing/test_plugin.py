@@ -73,28 +73,37 @@ def test_a_users_protocol_passes_in_four_lines(tmp_path: Path) -> None:
     assert "exact privacy, share, server 0: no difference found (total variation 0 (0)" in done.stdout
     assert "detectable advantage: any" in done.stdout
     assert "detectable advantage: 0.1 in one bit" in done.stdout
-    quiet = pytest_on(tmp_path, PASSING, "-q")
-    assert "1 privacy checks; without -q each says what it detects" in quiet.stdout
 
 
 def test_a_users_broken_protocol_fails_with_a_readable_message(tmp_path: Path) -> None:
-    """The failure points at the user's line and names coalition, statistic and detectable advantage."""
-    done = pytest_on(tmp_path, FAILING)
+    """The failure points at the user's line and names coalition, statistic and advantage; -q counts checks."""
+    done = pytest_on(tmp_path, FAILING + PASSING, "-q")
     assert done.returncode == 1
+    assert "2 privacy checks; without -q each says what it detects" in done.stdout
     for part in ("coalition: server 0", "statistic: total variation 1 (1)", "detectable advantage: any"):
         assert part in done.stdout
     assert ">       assert_exactly_private(twin" in done.stdout
     assert "twins.py" not in done.stdout
 
 
+TWICE = (
+    STATISTICAL
+    + """
+@pytest.mark.parametrize("time", range(2))
+def test_it_repeats(time):
+    test_one_server_learns_nothing_at_production_size()
+"""
+)
+
+
 def test_options_set_sample_and_seed(tmp_path: Path) -> None:
-    """A seed repeats a run to the digit, and a larger sample detects less."""
-    options = "--privacy-seed", "4", "--privacy-samples", "20000"
-    first, second = (pytest_on(tmp_path, STATISTICAL, *options) for _ in range(2))
-    assert first.returncode == 0, first.stdout + first.stderr
-    lines = [[line for line in run.stdout.splitlines() if "statistical privacy" in line] for run in (first, second)]
-    assert lines[0] == lines[1] != []
-    assert "detectable advantage: 0.0318 in one bit" in lines[0][0]
+    """A seed repeats a test to the digit, and a larger sample detects less."""
+    done = pytest_on(tmp_path, "import pytest\n" + TWICE, "--privacy-seed", "4", "--privacy-samples", "20000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = [line.partition(", share")[2] for line in done.stdout.splitlines() if "statistical privacy" in line]
+    assert len(lines) == 3
+    assert len(set(lines)) == 1
+    assert "detectable advantage: 0.0318 in one bit" in lines[0]
 
 
 def test_a_sample_that_is_too_small_is_refused(tmp_path: Path) -> None:

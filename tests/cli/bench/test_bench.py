@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,11 +47,19 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(bench_secagg, name, value)
 
 
-@pytest.mark.parametrize("part", bench.PARTS)
+ELSEWHERE = ("secagg", "secmp")
+"""Parts that are run below, or in `test_secagg`."""
+
+
+@pytest.mark.parametrize("part", [part for part in bench.PARTS if part not in ELSEWHERE])
 def test_json_holds_every_timing_with_its_spread(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     """The object names the command and the machine; each median lies between its extremes."""
     assert main(["bench", part, "--json"]) == OK
-    report = json.loads(capsys.readouterr().out)
+    _check(part, json.loads(capsys.readouterr().out))
+
+
+def _check(part: str, report: dict[str, Any]) -> None:
+    """What every part's object has."""
     assert report["command"] == f"fgl-secure bench {part} --json"
     assert report["machine"]["cores"] >= 1
     assert report["copy_bytes_per_second"] > 0
@@ -129,6 +138,7 @@ def test_secured_epochs_are_held_against_plain_pyg(
     monkeypatch.setattr(bench_secmp, "_prepared", _without("Cora", bench_secmp._prepared))
     assert main(["bench", "secmp", "--json"]) == OK
     report = json.loads(capsys.readouterr().out)
+    _check("secmp", report)
     figures = {figure["name"]: figure for figure in report["figures"]}
     for protocol in ("relay-coded", "relay-coded[graph-shown]", "secmp", "plaintext"):
         assert figures[f"digits: epoch under {protocol} over plain PyG"]["value"] > 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pytest
@@ -21,6 +21,8 @@ from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Messages, OwnDraws, Recording, Role, Step, Strength
 from fgl_secure.runtime.channel import Loss
 from tests.protocols.one_sum.rounds import NOW, SESSION, Ints, Sum, directory_of, messages_in, topology_of, vectors_of
+
+Way = TypeVar("Way")
 
 
 def channel_of(clients: int, loss: Loss | None = None, seed: int = 0) -> Channel:
@@ -43,16 +45,23 @@ class SumsConformance(ABC):
         make: the scheme under test from a threshold; None takes its default.
         splits: whether the receiver may be, and whether it may not be, who adds up.
         signs: whether keys can be signed.
+        alike: whether another suite tries the same machines with other parameters in every way that clients may vanish,
+            so that here two of five of the ways suffice.
     """
 
     make: ClassVar[Callable[..., OneSumScheme]]
     splits: ClassVar[tuple[bool, ...]] = (False, True)
     signs: ClassVar[bool] = True
+    alike: ClassVar[bool] = False
 
     @property
     def three(self) -> OneSumScheme:
         """The scheme with a threshold of three: for five clients."""
         return type(self).make(3)
+
+    def ways(self, every: Iterable[Way]) -> list[Way]:
+        """All of some ways to vanish, or two of five that meet every stage."""
+        return [way for at, way in enumerate(every) if not self.alike or at % 5 in (0, 3)]
 
     def five(
         self,

@@ -38,6 +38,8 @@ named = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.lab
 class TestPairwiseMaskingAtAPrecision(OneSumConformance):
     """Summed modulo 2^k."""
 
+    alike = True
+
     @staticmethod
     def make(threshold: int | None) -> PairwiseMasking:
         """At 8 bits."""
@@ -46,6 +48,8 @@ class TestPairwiseMaskingAtAPrecision(OneSumConformance):
 
 class TestLightSecAggAtAPrecision(OneSumConformance):
     """Summed in a small prime field."""
+
+    alike = True
 
     @staticmethod
     def make(threshold: int | None) -> LightSecAgg:

@@ -32,6 +32,7 @@ def x25519_alone(threshold: int | None) -> PairwiseMasking:
 class TestX25519Alone(OneSumConformance):
     """With keys of one kind."""
 
+    alike = True
     make = staticmethod(x25519_alone)
 
 

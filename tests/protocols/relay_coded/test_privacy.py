@@ -33,16 +33,16 @@ from fgl_secure.testing import (
 )
 from fgl_secure.testing.arms import Arm, aligned
 from fgl_secure.testing.protocol import Inputs
+from tests.enumeration import GRID, PRIMES
 from tests.power import sampled_by_entries, seeing
 from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.twins import Twin, kept_by, under, with_devices, with_relays
 from tests.strategies import Parties, grouping_over
 
-PRIMES = (5, 7, 11, 13)
 SENT = (-1, 0, 1)  # what one coordinate can be at bound 1 without fraction bits, in sums of two over five elements
 ONE_SUM = (Step(0),)
-SHAPES = [(p, T, R) for p in PRIMES for T in (1, 2) for R in (T + 1, T + 2) if (p == 5 or R < 4)]
+SHAPES = [(p, T, R) for p, T in GRID for R in (T + 1, T + 2) if (p == 5 or R < 4)]
 
 
 def small(p: int, T: int, R: int | None = None, k_min: int = 1) -> RelayCoded:
@@ -128,8 +128,7 @@ def test_one_relay_more_learns_everything(p: int, T: int, R: int) -> None:
         assert distance(protocol, inputs(0), inputs(1), relays(*some)) == 1
 
 
-@pytest.mark.parametrize("p", PRIMES)
-@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize(("p", "T"), GRID)
 def test_a_target_with_T_relays_learns_the_sum_and_no_more(p: int, T: int) -> None:  # noqa: N802
     """Equal sums look the same to the target with T relays and all silos; unequal sums never do."""
     protocol = enumerable(small(p, T), TO_ONE)
@@ -244,8 +243,7 @@ FLAWS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("p", PRIMES)
-@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize(("p", "T"), GRID)
 @pytest.mark.parametrize("flaw", FLAWS, ids=lambda flaw: flaw.name)
 def test_enumeration_passes_the_scheme_and_rejects_the_flaw(flaw: Flaw, p: int, T: int) -> None:
     """The proof for the scheme holds because the same proof fails for the flaw, by the predicted distance."""

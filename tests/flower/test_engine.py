@@ -1,0 +1,39 @@
+"""The same code in Flower's simulation engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from tests.flower.processes import ROOT, run
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What two runs in Flower's simulation engine print, one after the other in one process."""
+    pytest.importorskip("ray", reason="ray is not installed: it comes with fgl-secure[flower]")
+    home = tmp_path_factory.mktemp("flower")
+    return run([sys.executable, "-W", "ignore", "-m", "tests.flower.engine"], ROOT, home).stdout
+
+
+def figures(printed: str, name: str) -> dict[str, list[object]]:
+    """The line of figures that begins with a name."""
+    found = next((json.loads(line) for line in printed.splitlines() if line.startswith(f'{{"{name}"')), None)
+    assert found is not None, printed
+    return dict(found)
+
+
+def test_simulation_engine_gives_the_weighted_mean(simulated: str) -> None:
+    """Mod and strategy run unchanged in the simulation engine, where actors keep contexts between messages."""
+    found = figures(simulated, "model")
+    assert found["included"] == [4, 4]
+    np.testing.assert_allclose(np.array(found["model"], dtype=float), [2.0, 2.0, 2.0], atol=1e-6)
+
+
+def test_the_simulation_engine_trains_what_one_process_trains(simulated: str) -> None:
+    """With sums under masks, and relays as SuperNodes: losses, round and accuracies are those of one process."""
+    found = figures(simulated, "found")
+    assert found["found"] == found["expected"]
