@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from fgl_secure.algebra.reduction import (
     MERSENNE_31,
     MERSENNE_61,
-    canonical,
     compiled,
     fold_31,
     inlined,
@@ -206,5 +205,15 @@ def _weigh(weights: Array, held: Array, modulus: int, total: Array) -> None:
         else:
             for k in range(len(total)):
                 total[k] = total[k] + (a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]) % np.uint64(modulus)
-    for k in range(len(total)):
-        total[k] = reduce_31(total[k]) if modulus == MERSENNE_31 else np.uint64(canonical(np.int64(total[k]), modulus))
+    _reduce(total, modulus)
+
+
+@inlined
+def _reduce(total: Array, modulus: int) -> None:
+    """Sums of products as elements."""
+    if modulus == MERSENNE_31:
+        for k in range(len(total)):
+            total[k] = reduce_31(total[k])
+    elif modulus != MERSENNE_61:  # there they are elements
+        for k in range(len(total)):
+            total[k] = np.uint64(remainder(np.int64(total[k]), modulus))

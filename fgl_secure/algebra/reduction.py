@@ -1,8 +1,8 @@
 """Scalar arithmetic modulo a prime, inlined into the compiled loops.
 
 Three kinds of modulus: 2^31 - 1 and 2^61 - 1, where reduction is a shift and an add because 2^k = 1 modulo 2^k - 1,
-and any other prime below 2^31, by a quotient of floats. Products are unsigned: four products of elements of 31 bits
-fit 64.
+and any other prime below 2^31, by division, or by a quotient of floats where `remainder` is called. Products are
+unsigned: four products of elements of 31 bits fit 64.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def canonical(value: Any, modulus: int) -> Any:
         value = (value & MERSENNE_61) + (value >> 61)
         value = value + MERSENNE_61 if value < 0 else value
         return value - MERSENNE_61 if value >= MERSENNE_61 else value
-    return remainder(value, modulus)
+    return value % modulus
 
 
 @inlined
