@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.reduction import canonical, compiled, multiply
+from fgl_secure.algebra.reduction import MERSENNE_31, canonical, compiled, multiply, remainder
 
 Array = NDArray[Any]
 
@@ -19,8 +19,12 @@ Array = NDArray[Any]
 @compiled
 def reduce_each(a: Array, modulus: int, out: Array) -> None:
     """out[i] = a[i]."""
-    for i in numba.prange(out.size):
-        out[i] = canonical(np.int64(a[i]), modulus)
+    if modulus < MERSENNE_31:
+        for i in numba.prange(out.size):
+            out[i] = remainder(np.int64(a[i]), modulus)
+    else:
+        for i in numba.prange(out.size):
+            out[i] = canonical(np.int64(a[i]), modulus)
 
 
 @compiled

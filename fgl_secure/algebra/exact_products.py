@@ -14,15 +14,22 @@ from typing import Any
 
 import numba
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.prime_field import Elements, PrimeField
-from fgl_secure.algebra.reduction import compiled
+from fgl_secure.algebra.reduction import compiled, remainder
 from fgl_secure.errors import FieldRangeError
 
 MOST_BITS = 23
 ROWS = 2 ** (53 - 2 * (MOST_BITS - 1))
 """Rows that are added up before sums are reduced."""
+
+_HELD, _LEAST_ROWS = 2**17, 64
+"""Numbers that are multiplied at a time, so that they stay in cache; but no fewer rows."""
+
+_COLUMNS = 64
+"""Of a product that are reduced side by side."""
 
 _PIECES = 64
 """In which integers are put together, for threads."""
@@ -82,13 +89,14 @@ class Side:
 def _centre(
     elements: NDArray[Any], members: Integers, first: int, terms: int, start: int, modulus: int, out: Reals
 ) -> None:
-    half, width = modulus // 2, out.shape[2]
+    whole, half, width = np.int32(modulus), np.int32(modulus // 2), out.shape[2]  # narrow numbers take wide steps
     for row in numba.prange(out.shape[1]):
         source, left = members[(start + row) // terms], first + (start + row) % terms * width
         for each in range(out.shape[0]):
+            line, centred = elements[each, source, left : left + width], out[each, row]
             for column in range(width):
-                element = np.int64(elements[each, source, left + column])
-                out[each, row, column] = element - modulus if element > half else element
+                element = np.int32(line[column])
+                centred[column] = np.int32(element - (whole if element > half else np.int32(0)))
 
 
 def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
@@ -106,36 +114,53 @@ def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
         FieldRangeError: the field is too large.
     """
     check_small(field)
-    rows = len(left)
-    total = np.zeros((*left.elements.shape[:-2], left.width, right.width))
-    out = np.empty(total.shape, dtype=field.dtype)
-    parts = max(-(-rows // ROWS), 1)
+    rows, batch = len(left), left.elements.shape[:-2]
+    total = np.zeros((*batch, right.width, left.width))
+    out = np.empty((*batch, left.width, right.width), dtype=field.dtype)
+    parts = max(-(-rows // min(ROWS, max(_HELD // max(left.width, 1), _LEAST_ROWS))), 1)
     for part in range(parts):  # of equal size, so that none is a few rows
         here = rows * part // parts, rows * (part + 1) // parts
-        product = np.matmul(np.swapaxes(left.centred(field, *here), -1, -2), right.centred(field, *here))
+        product = _transposed_product(left.centred(field, *here), right.centred(field, *here))
         if part < parts - 1:
             _add_reduced(product.reshape(-1), field.modulus, total.reshape(-1))
         else:
-            _reduce_all(product.reshape(-1), total.reshape(-1), field.modulus, out.reshape(-1))
+            flat, count = (-1, *total.shape[-2:]), math.prod(batch)
+            _reduce_all(product.reshape(flat), total.reshape(flat), field.modulus, out.reshape(count, *out.shape[-2:]))
     return out
+
+
+def _transposed_product(left: Reals, right: Reals) -> Reals:
+    """The product the other way round, [*batch, h, d]: long rows are what the libraries of products are fast for."""
+    product: Reals = torch.matmul(torch.from_numpy(right).mT, torch.from_numpy(left)).numpy()
+    return product
 
 
 @compiled
 def _add_reduced(product: Reals, modulus: int, total: Reals) -> None:
     """total[i] += product[i] modulo the modulus, near 0: exact, as all are integers below 2^53."""
-    p = np.float64(modulus)
+    p, inverse = np.float64(modulus), 1 / np.float64(modulus)
     for i in numba.prange(product.size):
-        total[i] += product[i] - p * np.rint(product[i] / p)
+        total[i] += product[i] - p * np.rint(product[i] * inverse)
 
 
 @compiled
 def _reduce_all(product: Reals, total: Reals, modulus: int, out: NDArray[Any]) -> None:
-    """out[i] = product[i] + total[i] as an element."""
-    p = np.float64(modulus)
-    for i in numba.prange(product.size):
-        rest = product[i] - p * np.rint(product[i] / p) + total[i]
-        rest -= p * np.floor(rest / p)
-        out[i] = np.int32(rest)
+    """out[b, i, k] = product[b, k, i] + total[b, k, i] as an element; a few columns i at a time stay in cache."""
+    p, inverse, (batch, width, height) = np.float64(modulus), 1 / np.float64(modulus), out.shape
+    for piece in numba.prange((width + _COLUMNS - 1) // _COLUMNS):
+        first = piece * _COLUMNS
+        here = min(_COLUMNS, width - first)
+        rest = np.empty(_COLUMNS)
+        for each in range(batch):
+            for k in range(height):
+                ours, others = product[each, k, first : first + here], total[each, k, first : first + here]
+                for i in range(here):
+                    value = ours[i] - p * np.rint(ours[i] * inverse) + others[i]
+                    value -= p * np.floor(value * inverse)  # rounding may leave it one modulus off
+                    value = value + p if value < 0 else value
+                    rest[i] = value - p if value >= p else value
+                for i in range(here):
+                    out[each, first + i, k] = np.int32(rest[i])
 
 
 def from_residues(fields: Sequence[PrimeField], residues: Sequence[NDArray[Any]]) -> Integers:
@@ -167,8 +192,8 @@ def _join(residues: NDArray[Any], primes: Integers, inverses: Integers, out: Int
             for place in range(count):
                 p, rest = primes[place], np.int64(residues[place, i])
                 for before in range(place):  # takes away a digit, and divides by its prime
-                    rest = (rest - digits[before]) % p * inverses[place, before] % p
-                rest = rest % p
+                    rest = remainder(remainder(rest - digits[before], p) * inverses[place, before], p)
+                rest = remainder(rest, p)
                 digits[place] = rest - p if rest > p // 2 else rest
             total = np.int64(0)
             for place in range(count - 1, -1, -1):

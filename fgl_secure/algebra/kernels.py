@@ -12,7 +12,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, compiled, multiply
+from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, compiled, multiply, remainder
 
 __all__ = [
     "MERSENNE_31",
@@ -61,10 +61,17 @@ def masked_rows(weights: Array, rows: Array, row_of: Array, masks: Any, modulus:
         own = np.int64(weights[0]) if row >= 0 else np.int64(0)
         row = max(row, 0)
         for b in range(batch):
-            if lazy and len(masks) == 1:
+            if lazy and len(masks) == 1 and modulus == MERSENNE_31:
+                weight, values, mask, share = np.int64(weights[1]), rows[row], masks[0][b, e], out[b, e]
+                for k in range(width):
+                    total = own * np.int64(values[k]) + weight * np.int64(mask[k])
+                    total = (total & MERSENNE_31) + (total >> 31)  # small weights: within twice the modulus
+                    total = total + MERSENNE_31 if total < 0 else total
+                    share[k] = total - MERSENNE_31 if total >= MERSENNE_31 else total
+            elif lazy and len(masks) == 1:
                 weight, mask = np.int64(weights[1]), masks[0]
                 for k in range(width):
-                    out[b, e, k] = canonical(own * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus)
+                    out[b, e, k] = remainder(own * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus)
             else:
                 for k in range(width):
                     total = multiply(canonical(own, modulus), np.int64(rows[row, k]), modulus)
@@ -101,7 +108,14 @@ def segment_sums_real(values: Array, order: Array, starts: Array, out: Array) ->
     segments, width = out.shape
     for s in numba.prange(segments):
         total = np.zeros(width, dtype=np.float64)
-        for i in range(starts[s], starts[s + 1]):
+        first, stop = starts[s], starts[s + 1]
+        while first + 3 < stop:  # four rows at a time, added one after the other: the order of float sums counts
+            row, second = values[order[first]], values[order[first + 1]]
+            third, fourth = values[order[first + 2]], values[order[first + 3]]
+            for k in range(width):
+                total[k] = (((total[k] + row[k]) + second[k]) + third[k]) + fourth[k]
+            first += 4
+        for i in range(first, stop):
             for k in range(width):
                 total[k] += values[order[i], k]
         for k in range(width):

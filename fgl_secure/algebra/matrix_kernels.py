@@ -23,6 +23,7 @@ from fgl_secure.algebra.reduction import (
     multiply_61,
     reduce_31,
     reduce_61,
+    remainder,
 )
 
 Array = NDArray[Any]
@@ -32,7 +33,9 @@ BLOCK = 512
 CHUNKS = 64
 """Pieces that the tasks are cut into, so that buffers are made once a piece and a core that lags gets less."""
 SMALL = 2**16
-"""Below this, 2^32 products add up without overflow."""
+"""Below this, 2^31 products add up below 2^63."""
+MIDDLE = 2**30
+"""Below this, four do."""
 
 _31, _31_BITS, _2_TO_31 = np.uint64(31), np.uint64(MERSENNE_31), np.uint64(2**31)
 
@@ -195,8 +198,22 @@ def _weigh(weights: Array, held: Array, modulus: int, total: Array) -> None:
         elif modulus < SMALL:
             for k in range(len(total)):
                 total[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
+        elif modulus < MIDDLE:
+            for k in range(len(total)):
+                products = a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
+                total[k] += np.uint64(remainder(np.int64(products), modulus))
         else:
             for k in range(len(total)):
                 total[k] = total[k] + (a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]) % np.uint64(modulus)
-    for k in range(len(total)):
-        total[k] = reduce_31(total[k]) if modulus == MERSENNE_31 else total[k] % np.uint64(modulus)
+    _reduce(total, modulus)
+
+
+@inlined
+def _reduce(total: Array, modulus: int) -> None:
+    """Sums of products as elements."""
+    if modulus == MERSENNE_31:
+        for k in range(len(total)):
+            total[k] = reduce_31(total[k])
+    elif modulus != MERSENNE_61:  # there they are elements
+        for k in range(len(total)):
+            total[k] = np.uint64(remainder(np.int64(total[k]), modulus))

@@ -2,8 +2,9 @@
 
 From Python a cipher takes microseconds to set up. Where each message has a key of its own and is short, that would be
 nearly all of the time. Processors that have instructions for AES make a key schedule in less time than a library is
-called in. On others the loop calls the OpenSSL that Python itself is linked with, by address; where it isn't to be
-found (a Python that has it built in and hides it), ciphers are set up one by one. All three give the same bits.
+called in (`aes_instructions`). On others the loop calls the OpenSSL that Python itself is linked with, by address;
+where it isn't to be found (a Python that has it built in and hides it), ciphers are set up one by one. All three give
+the same bits.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from fgl_secure.crypto import aes_instructions
 from fgl_secure.errors import ProtocolError
 from fgl_secure.threads import parallel
 
@@ -53,8 +53,6 @@ def write_streams(keys: Bytes, nonce: bytes, sizes: Ids) -> Bytes:
     Returns:
         uint8 [sum of sizes], one stream behind the other.
     """
-    if aes_instructions.available():
-        return aes_instructions.write_streams(keys, nonce, sizes)
     out = np.zeros(int(sizes.sum()), dtype=np.uint8)
     linked = _linked()
     if linked is None:

@@ -32,15 +32,20 @@ class FieldStream:
     Args:
         key: 32 secret bytes, used for one stream only unless every stream has a nonce of its own.
         nonce: 16 bytes, the counter block that the stream starts from.
+        past: bytes of the stream that were read before, and are passed over.
     """
 
     __slots__ = ("_encryptor",)
 
-    def __init__(self, key: bytes, nonce: bytes = bytes(BLOCK_BYTES)) -> None:
+    def __init__(self, key: bytes, nonce: bytes = bytes(BLOCK_BYTES), past: int = 0) -> None:
         for name, value, size in (("key", key, KEY_BYTES), ("nonce", nonce, BLOCK_BYTES)):
             if len(value) != size:
                 raise InputError(f"{name} must have {size} bytes; found {len(value)}")
-        self._encryptor = Cipher(algorithms.AES256(key), modes.CTR(nonce)).encryptor()
+        blocks, rest = divmod(past, BLOCK_BYTES)
+        start = (int.from_bytes(nonce, "big") + blocks) % 2 ** (8 * BLOCK_BYTES)
+        counter = modes.CTR(start.to_bytes(BLOCK_BYTES, "big"))
+        self._encryptor = Cipher(algorithms.AES256(key), counter).encryptor()
+        self._encryptor.update(bytes(rest))
 
     def __repr__(self) -> str:
         return "FieldStream(key=<secret>)"

@@ -8,6 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.crypto import aes_instructions
 from fgl_secure.crypto.counter_mode import write_streams
 from fgl_secure.crypto.prg import KEY_BYTES, FieldStream, word_of
 from fgl_secure.errors import InputError
@@ -50,29 +51,38 @@ class KeyedStreams:
         if len(counts) != len(self._keys):
             raise InputError(f"counts must be given for the {len(self._keys)} keys; found {len(counts)}")
         word, mask = word_of(modulus)
-        words, kind = write_streams(self._keys, nonce, counts * word.itemsize).view(word), np.dtype(dtype or np.int64)
-        out = words.view(kind) if kind.itemsize == word.itemsize else np.empty(len(words), dtype=kind)
-        if _masked(words, mask, np.uint64(modulus), out):
-            self._replace_streams_with_rejections(words, mask, modulus, counts, nonce, out)
+        if aes_instructions.available():
+            words, rejected = aes_instructions.write_words(self._keys, nonce, counts, word, mask, modulus)
+        else:
+            words = write_streams(self._keys, nonce, counts * word.itemsize).view(word)
+            rejected = _masked(words, mask, np.uint64(modulus))
+        kind = np.dtype(dtype or np.int64)
+        out: NDArray[Any] = words.view(kind) if kind.itemsize == word.itemsize else words.astype(kind)
+        if rejected:
+            self._replace_rejected(words, modulus, counts, nonce, out)
         return out
 
-    def _replace_streams_with_rejections(
-        self, words: NDArray[Any], mask: Any, modulus: int, counts: NDArray[np.int64], nonce: bytes, out: NDArray[Any]
+    def _replace_rejected(
+        self, words: NDArray[Any], modulus: int, counts: NDArray[np.int64], nonce: bytes, out: NDArray[Any]
     ) -> None:
-        """Streams in which a word was rejected are read again by the class that moves up the words behind it."""
+        """In streams in which a word was rejected the words behind it move up, and the stream is read on."""
         ends = np.cumsum(counts)
-        rejected = np.flatnonzero((words & mask) >= modulus)  # masked or not yet
-        for stream in np.unique(np.searchsorted(ends, rejected, side="right")).tolist():
+        rejected = np.flatnonzero(words >= modulus)
+        streams, lacking = np.unique(np.searchsorted(ends, rejected, side="right"), return_counts=True)
+        for stream, missing in zip(streams.tolist(), lacking.tolist(), strict=True):
             count, key = int(counts[stream]), self._keys[stream].tobytes()
-            out[ends[stream] - count : ends[stream]] = FieldStream(key, nonce).uniform(modulus, count)
+            own = slice(int(ends[stream]) - count, int(ends[stream]))
+            behind = FieldStream(key, nonce, past=count * words.itemsize).uniform(modulus, missing)
+            kept = words[own][words[own] < modulus]
+            out[own] = np.concatenate([each.astype(out.dtype) for each in (kept, behind)])
 
 
 @parallel
-def _masked(words: NDArray[Any], mask: Any, modulus: Any, out: NDArray[Any]) -> int:
-    """out[i] = words[i] & mask, where the words are or elsewhere; says how many of them lie outside the range."""
+def _masked(words: NDArray[Any], mask: Any, modulus: Any) -> int:
+    """Masks words where they are; says how many of them lie outside the range."""
     rejected = 0
     for i in numba.prange(len(words)):
-        masked = np.uint64(words[i] & mask)
-        out[i] = masked
-        rejected += masked >= modulus
+        masked = words[i] & mask
+        words[i] = masked
+        rejected += np.uint64(masked) >= modulus
     return rejected

@@ -23,7 +23,7 @@ from fgl_secure.algebra import Elements, PrimeField, Quantizer
 from fgl_secure.algebra.elementwise_kernels import reduce_each
 from fgl_secure.algebra.exact_products import NEAR_2_23, Side, exact_product, from_residues
 from fgl_secure.algebra.interpolation import vanishing_matrix
-from fgl_secure.algebra.reduction import compiled
+from fgl_secure.algebra.reduction import compiled, remainder
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
@@ -270,7 +270,7 @@ def _add_weighed(total: Integers, weight: int, stream: NDArray[Any]) -> None:
 def _reduce_each(total: Integers, modulus: int, out: NDArray[Any]) -> None:
     """out[i] = total[i] as an element."""
     for i in numba.prange(total.size):
-        out[i] = total[i] % modulus
+        out[i] = remainder(total[i], modulus)
 
 
 def silo_decode(

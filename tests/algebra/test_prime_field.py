@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.algebra import MERSENNE_31, Elements, PrimeField
+from fgl_secure.algebra.elementwise_kernels import reduce_each
 from fgl_secure.errors import FieldRangeError, InputError
 from tests.strategies import ALL_PRIMES, all_prime_fields, element_pairs, elements, integers
 
@@ -231,3 +232,13 @@ def test_fields_of_one_modulus_are_equal() -> None:
     """Fields compare by modulus and print it."""
     assert PrimeField(11) == PrimeField(11) != PrimeField(5)
     assert repr(PrimeField(11)) == "PrimeField(modulus=11)"
+
+
+@pytest.mark.parametrize("p", [2, 101, 4093, 4099, 2**23 - 15, 2**31 - 19])
+def test_remainders_are_exact_at_both_ends_of_int64(p: int) -> None:
+    quotients = np.array([0, 1, 2, 2**62 // p, 2**63 // p - 1], dtype=np.int64)
+    near = (quotients[:, None] * p + np.array([-1, 0, 1])).ravel()
+    values = np.concatenate([near, -near, [2**63 - 1, -(2**63), p // 2]])
+    found = np.empty(len(values), dtype=np.int64)
+    reduce_each(values, p, found)
+    assert found.tolist() == [int(value) % p for value in values]
