@@ -34,10 +34,9 @@ MODELS = [
     ("gcn", replace(QUICK, published_layers=True)),
     ("sage", replace(QUICK, static_first_layer=True)),
     ("gcn_without_loops", QUICK),
-    ("gcn_gated", QUICK),
     ("sage", replace(QUICK, published_layers=True)),
 ]
-NAMES = ["gcn", "sage", "published gcn", "static sage", "gcn without loops", "gated gcn", "published sage"]
+NAMES = ["gcn", "sage", "published gcn", "static sage", "gcn without loops", "published sage"]
 models = pytest.mark.parametrize(("backbone", "preset"), MODELS, ids=NAMES)
 
 
