@@ -21,7 +21,13 @@ GROUP = "fgl_secure.backbones"
 """Of entry points, each of which names a class of layers, or what makes one."""
 
 _PLACE = "fgl_secure.training.backbones"
-_IN_TREE = {"gcn": "GCNLayer", "sage": "SAGELayer", "gat": "GATLayer", "gcn_without_loops": "GCNWithoutLoopsLayer"}
+_IN_TREE = {
+    "gcn": "GCNLayer",
+    "sage": "SAGELayer",
+    "gat": "GATLayer",
+    "gcn_without_loops": "GCNWithoutLoopsLayer",
+    "gcn_gated": "GatedGCNLayer",
+}
 _PUBLISHED = {**_IN_TREE, "gcn": "PublishedGCNLayer", "sage": "PublishedSAGELayer"}
 """As the public code of HiFGL has them, where it has another one."""
 _registered: dict[str, Callable[..., Any]] = {}

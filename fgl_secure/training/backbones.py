@@ -155,6 +155,36 @@ class GCNLayer(_Convolution):
         return self.shift((sums + kept / root) / root, self.bias)
 
 
+class GatedGCNLayer(GCNLayer):
+    """Graph convolution that learns how far to trust sums which a scheme has filled with rows from behind neighbours.
+
+    Of r rows in the sum of a device with d < r neighbours at most d are theirs. `GCNLayer` takes all r as neighbours'.
+    The other reading is that d / r times the sum stands for what d neighbours send, which is right for a share d / r
+    of its rows alone, and so counts for this share, while the own row has the rest of the neighbours' weight. Which is
+    better depends on the graph; a gate, one number a layer, goes from one to the other: sigmoid(START + GAIN w) with w
+    learnt from 0. Devices whose sums are not filled compute what `GCNLayer` does.
+    """
+
+    START: ClassVar[float] = -1.0
+    GAIN: ClassVar[float] = 10.0
+    """So that steps of .01 take the gate through its range within some tens of rounds."""
+
+    def __init__(self, d_in: int, d_out: int) -> None:
+        super().__init__(d_in, d_out)
+        self.gate = nn.Parameter(torch.zeros(1, 1))
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """Both readings, mixed by the gate, and the bias."""
+        near = torch.minimum(degrees.full, degrees.summed)
+        share = near / degrees.summed.clamp(min=1)
+        root, most = torch.sqrt(near + 1), torch.sqrt(degrees.summed + 1)
+        trusting = (sums + kept / most) / most
+        wary = (share**2 * sums + (1 + (1 - share) * near) * kept / root) / root
+        filled = (near < degrees.summed).to(sums.dtype)
+        gate = torch.sigmoid(self.START + self.project(self.GAIN * filled, self.gate))
+        return self.shift(trusting + filled * gate * (wary - trusting), self.bias)
+
+
 class GCNWithoutLoopsLayer(_Convolution):
     """HiFGL's Eqs. 2 and 3 as printed: D^-1/2 A D^-1/2 X W + b with D = diag(degree), and no row of the device itself.
 

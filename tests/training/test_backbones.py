@@ -25,7 +25,9 @@ from fgl_secure.training.backbones import (
     SCORE,
     SLOPE,
     Degrees,
+    GatedGCNLayer,
     GATLayer,
+    GCNLayer,
     GCNWithoutLoopsLayer,
     MessageLayer,
     PublishedGCNLayer,
@@ -251,4 +253,51 @@ def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch:
     for name, layer in (("mean", SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
         with pytest.raises(InputError):
             backbones.register_backbone(name, layer)  # type: ignore[arg-type]
-    assert backbones.names() == ("gcn", "sage", "gat", "gcn_without_loops", "mean")
+    assert backbones.names() == ("gcn", "sage", "gat", "gcn_without_loops", "gcn_gated", "mean")
+
+
+@pytest.mark.parametrize(
+    ("full", "summed", "of_sum", "own"),
+    [
+        (1, 3, 1 / 9 / 2**0.5, 1 / 2 + 2 / 3 / 2),  # at most one of three rows is its neighbour's
+        (2, 3, 4 / 9 / 3**0.5, 1 / 3 + 1 / 3 * 2 / 3),
+        (0, 3, 0, 1),  # none is
+    ],
+)
+def test_a_gate_goes_between_two_readings_of_a_filled_sum(full: int, summed: int, of_sum: float, own: float) -> None:
+    """Shut, all rows are neighbours'; open, as many as there are neighbours; half open, the mean of both."""
+    torch.manual_seed(0)
+    layer, kept, sums = GatedGCNLayer(4, 2), torch.randn(1, 2), torch.randn(1, 2)
+    degrees = Degrees(*(torch.tensor([[float(each)]]) for each in (full, 3, summed)))
+    trusting = sums / (summed + 1) ** 0.5 + kept / (summed + 1)
+    expected = {-1e4: trusting, 1e4: of_sum * sums + own * kept}
+    expected[0.0] = sum(expected.values()) / 2
+    for pushed, found in expected.items():
+        with torch.no_grad():
+            layer.gate.fill_((pushed - layer.START) / layer.GAIN)
+        assert torch.allclose(layer.update(kept, sums, degrees), found, atol=1e-6)
+
+
+@pytest.mark.parametrize(("full", "summed"), [(3, 3), (5, 3), (2, 0)], ids=["all neighbours", "some", "no sum"])
+def test_where_sums_are_not_filled_a_gate_changes_nothing(full: int, summed: int) -> None:
+    """Bit for bit what the convolution computes, wherever the gate is."""
+    torch.manual_seed(0)
+    gated, plain = GatedGCNLayer(4, 2), GCNLayer(4, 2)
+    kept, sums = torch.randn(1, 2), torch.randn(1, 2) * bool(summed)
+    degrees = Degrees(*(torch.tensor([[float(each)]]) for each in (full, 3, summed)))
+    with torch.no_grad():
+        gated.gate.fill_(0.3)
+    assert torch.equal(gated.update(kept, sums, degrees), plain.update(kept, sums, degrees))
+
+
+@pytest.mark.parametrize(("k_min", "moves"), [(8, True), (1, False)])
+def test_gates_are_learnt_over_relays_where_sums_are_filled(graph: FederatedGraph, k_min: int, moves: bool) -> None:
+    """Devices' gradients of the gate reach their silo as sums, and there are none where all rows are neighbours'."""
+    scheme = RelayCoded(k_min=k_min, max_degree=16)
+    channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
+    process = silos_of(graph, scheme, replace(QUICK, epochs=1), backbone="gcn_gated").opened(channel)
+    process.begin()
+    process.round(0)
+    for program in process.programs:
+        assert isinstance(program, HiFGL)
+        assert [bool(cast("GatedGCNLayer", layer).gate.any()) for layer in program.layers] == [moves] * 2
