@@ -114,7 +114,7 @@ NUMBERED: tuple[Numbered, ...] = (
         figure4=("fed2gnn-fig4",),
         figure5=("fed2gnn-fig5", "losses alone, training accuracies are not counted"),
         figure6="decoders that clients train together are not implemented",
-        figure7=("fed2gnn-fig7", "FedGraph is not implemented"),
+        figure7=("fed2gnn-fig7", "without the lines of FedGCN and FedGraph"),
         figure8=("fed2gnn-fig8",),
     ),
     *_of(

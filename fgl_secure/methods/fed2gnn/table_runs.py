@@ -14,8 +14,6 @@ from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.baselines import Fed2GNNBaseline, baseline_of
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.training import clients_of
-from fgl_secure.methods.fedgcn.preset import fedgcn_preset
-from fgl_secure.methods.fedgcn.training import clients_of as fedgcn_clients
 from fgl_secure.methods.fedsage.preset import FedSagePreset, fedsage_preset
 from fgl_secure.methods.fedsage.training import clients_of as fedsage_clients
 from fgl_secure.protocols.topology import NEIGHBOURS
@@ -183,24 +181,6 @@ class Cost:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         found = sent(self.run.job(data, choices, seed), seed)
-        return {**_megabytes(found), **_seconds(found.result)}
-
-
-@dataclass(frozen=True, slots=True)
-class FedGCNCost:
-    """What one run of FedGCN with two hops sends among the same clients, as a measure.
-
-    Attributes:
-        setting: who has what.
-    """
-
-    setting: Setting
-
-    def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once, in the clear."""
-        preset = fedgcn_preset(choices.preset).with_epochs(choices.epochs)
-        graph = self.setting.federated(data, seed)
-        found = sent(fedgcn_clients(graph, {}, preset, seed=seed, device=choices.place), seed)
         return {**_megabytes(found), **_seconds(found.result)}
 
 

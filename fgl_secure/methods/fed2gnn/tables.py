@@ -19,7 +19,6 @@ from fgl_secure.methods.fed2gnn.table_runs import (
     Cost,
     Course,
     Fed2GNNRun,
-    FedGCNCost,
     FedSageRun,
     Setting,
     loss_after,
@@ -198,14 +197,13 @@ FIGURE_7 = PaperTable(
             for clients in CLIENTS
             for hops in (2, 3, 4, 5)
         ),
-        *(Case(f"layers 2, clients {clients}", "FedGCN", FedGCNCost(Setting("gcn", clients))) for clients in CLIENTS),
     ),
     metrics=(AMONG, BEFORE, TRAINING),
     notes=(
         f"{_COST_NOTE} It compares orders, n d K for Fed2GNN and n d^K for FedGCN; these are bytes of messages: "
         "among clients those of sums and of who asks whom, before training those of learning the latent map as well.",
-        "Fed2GNN's rows are those of the map; FedGCN's are features, and it hands sums on for two layers at most. "
-        "FedGraph is not implemented.",
+        "Fed2GNN's rows are those of the map. FedGCN, which hands sums on for two layers at most here, and FedGraph, "
+        "which is not implemented, have no lines.",
         _SPLIT_NOTE,
     ),
     method=FED2GNN,

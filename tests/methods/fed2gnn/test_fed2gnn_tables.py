@@ -25,7 +25,6 @@ from fgl_secure.methods.fed2gnn.table_runs import (
     Cost,
     Course,
     Fed2GNNRun,
-    FedGCNCost,
     FedSageRun,
     Setting,
     loss_after,
@@ -182,9 +181,7 @@ def test_costs_are_counted_off_a_run() -> None:
     assert 0 < two[AMONG] < three[AMONG] < three[BEFORE]
     assert two[TRAINING] == three[TRAINING] > 0
     assert min(two[SECONDS_BEFORE], two[SECONDS]) > 0
-    rival = FedGCNCost(Setting("gcn", 3))(some_digits(), QUICK, 0)
-    assert rival[AMONG] > 0
-    assert {case.method for case in FIGURE_7.cases} == {FED2GNN, "FedGCN"}
+    assert {case.method for case in FIGURE_7.cases} == {FED2GNN}
     assert [case.setting for case in FIGURE_8.cases] == [f"DAGNN, layers {hops}" for hops in (2, 3, 4, 5)]
 
 
