@@ -13,6 +13,7 @@ PAPERS: Mapping[str, str] = MappingProxyType({
     "Fed2GNN": "https://openreview.net/forum?id=OMwyBv1UBh",
     "FedVN": "https://ojs.aaai.org/index.php/AAAI/article/view/33830",
     "FedSage+": "https://arxiv.org/abs/2106.13430",
+    "FedStar": "https://arxiv.org/abs/2211.12814",
     "FED-PUB": "https://arxiv.org/abs/2206.10206",
     "DLG": "https://arxiv.org/abs/1906.08935",
     "iDLG": "https://arxiv.org/abs/2001.02610",

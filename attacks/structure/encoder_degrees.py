@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
-from fgl_secure.attacks.gradients.views import SERVER_SUM
 from fgl_secure.attacks.truth import moved_on
 from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import Interval, clustered_proportion
@@ -22,6 +21,9 @@ from fgl_secure.statistics.metrics import Interval, clustered_proportion
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]
+
+SERVER_SUM = "server sum"
+"""What the server receives, as recordings call it."""
 
 STRUCTURE_ENCODERS = "structure encoders"
 """Scenario: a round after which clients average encoders of structure."""

@@ -23,7 +23,7 @@ EXPECTED = {
     "hop-feature-single", "hop-feature-differencing", "hop-feature-topology", "hop-feature-edges",
     "virtual-node-labels", "virtual-node-population", "virtual-node-clients",
     "weighted-models", "average-classes", "functional-embeddings",
-    "generator-gradient-rows",
+    "generator-gradient-rows", "encoder-degrees",
     "gradient-labels", "gradient-single-row", "gradient-single-neighbours", "gradient-span", "gradient-filter",
     "gradient-dlg", "gradient-idlg", "gradient-inverting", "gradient-joint",
     "sum-membership", "round-disaggregation",

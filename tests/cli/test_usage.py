@@ -157,7 +157,7 @@ class TestTelling:
     def test_lists_for_programs(self, cli: Cli) -> None:
         """Each kind has its names and words."""
         listed = json.loads(cli("list", "--json").out)
-        assert list(listed) == ["datasets", "schemes", "attacks", "methods"]
+        assert list(listed) == ["datasets", "schemes", "attacks", "methods", "tables"]
         assert {"name", "says"} == set(listed["attacks"][0])
         assert [each["name"] for each in listed["methods"]] == list(names())
 
@@ -206,7 +206,13 @@ class TestCompletion:
 
     def test_options_are_offered_when_asked_for(self) -> None:
         """An empty word offers no options, for there are many."""
-        assert candidates(parser_for(["list", ""]), ["list", ""]) == ["datasets", "schemes", "attacks", "methods"]
+        assert candidates(parser_for(["list", ""]), ["list", ""]) == [
+            "datasets",
+            "schemes",
+            "attacks",
+            "methods",
+            "tables",
+        ]
 
     def test_bash_reads_its_script(self, cli: Cli, tmp_path: Path) -> None:
         """The script defines a completion that asks the program, one word a line."""

@@ -28,6 +28,7 @@ from fgl_secure.methods.fedspray.tables import (
     METHODS,
     MINORITY_NODES,
     NOT_IMPLEMENTED,
+    RUN,
     TABLE_1,
     TABLE_2,
     TABLE_3,
@@ -82,7 +83,7 @@ def test_table_2_has_the_papers_rows() -> None:
     ours = [case for case in TABLE_2.cases if case.setting.endswith(Clients.PUBLISHED)]
     assert [case.method for case in ours if not case.beside] == 3 * list(METHODS)
     assert [(case.method, case.line) for case in ours if case.beside] == [
-        (f"{method}, 500 rounds", method) for method in ("Local", "FedAvg", "FedSpray")
+        (f"{method}, 500 rounds", method) for method in RUN
     ]
     assert {case.method for case in TABLE_2.cases if case.measure is None} == set(NOT_IMPLEMENTED)
     assert all(name in TABLE_2.notes[-1] for name in (*NOT_IMPLEMENTED, "WikiCS", "Flickr"))
@@ -160,7 +161,7 @@ def test_lines_are_trained_as_they_are_called(table: PaperTable, monkeypatch: py
         for preset in tried[::2]
     ]
     expected = {
-        TABLE_2.name: [{}] * 9 + [{"epochs": 500}] * 3 + [{}] * 9,
+        TABLE_2.name: [{}] * 3 * len(RUN) + [{"epochs": 500}] * len(RUN) + [{}] * 3 * len(RUN),
         TABLE_3.name: [{}, {"proxies": False}],
         TABLE_5.name: [{"local_epochs": 3}] * 2 + [{}] * 2 + [{"local_epochs": 10}] * 2,
         FIGURE_4.name: [{"teaching": 0.1}, {"teaching": 1.0}, {}, {"teaching": 10.0}, {"teaching": 50.0}],
