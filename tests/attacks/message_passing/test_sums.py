@@ -20,7 +20,7 @@ SCHEMES: tuple[Scheme, ...] = (
     SecretMessagePassing(T=3),
     RelayCoded(k_min=1, profile=Profile.SHOWN),
     RelayCoded(T=2, R=4, k_min=1, profile=Profile.SHOWN),
-    RelayCoded(k_min=1, profile=Profile.HIDDEN),
+    RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=8),  # room for all neighbours that nine devices may have
 )
 EVERY = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda each: f"{each.name}")
 
