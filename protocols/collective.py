@@ -16,6 +16,7 @@ from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.transcript import SECRETS
 
 Array = NDArray[Any]
+Flags = NDArray[np.bool_]
 
 Reals = NDArray[np.float64]
 
@@ -86,13 +87,14 @@ class Collective:
             for direction, way in self._ways.items()
         }
 
-    def sum(self, rows: Array, step: Step) -> Array:
+    def sum(self, rows: Array, step: Step, vetoes: Flags | None = None) -> Array:
         """Computes the sums of one step.
 
         Args:
             rows: [n, d]; reals where there is a code or the scheme sums reals, integers up to the topology's bound
                 else. In a backward step the rows are the groups of the forward pass.
             step: when; no two sums of a collective may have the same.
+            vetoes: bool [n], which owners of rows veto the sum, where they may; see `vetoed`.
 
         Returns:
             [g, d] (behind a tape axis where all tapes run at once and sums depend on them): float64 for real rows,
@@ -112,9 +114,13 @@ class Collective:
             units, code = code.decode(units), None
         for machine, own, _ in self._hosts[step.direction]:
             machine.begin(step, _some(units, own) if len(own) else None)
+            if vetoes is not None and len(own):
+                machine.veto(vetoes[own])
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
         self._channel.note_inputs(name, step, way.row_owner, units)
         simulate(self._machines, self._channel)
+        if self.vetoed:
+            return np.zeros((len(way.group_owner), rows.shape[1]), dtype=rows.dtype)
         sums = self._gathered(step.direction, units.shape[1])
         sums = sums if code is None else code.decode(sums)
         if self.topology.is_one_sum:
@@ -129,6 +135,11 @@ class Collective:
             places = np.array([[channel.parties.party_of(party).index] for party in found.tolist()], dtype=np.int64)
             everywhere = np.broadcast_to(places.reshape(-1, 1), (*channel.batch_shape, len(found), 1))
             channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(found)), everywhere)
+
+    @property
+    def vetoed(self) -> bool:
+        """Whether the last sum was vetoed, so that nobody knows it."""
+        return any(machine.vetoed for machine in self._machines)
 
     @property
     def included(self) -> NDArray[np.int64] | None:

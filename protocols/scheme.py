@@ -20,6 +20,7 @@ from fgl_secure.protocols.topology import Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, PublicParameters, Role, Step
 
 Array = NDArray[Any]
+Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
 NO_HELPERS: Mapping[Role, int] = MappingProxyType({})
@@ -67,6 +68,25 @@ class SumMachine(Machine):
             InputError: rows have another shape or type, or an entry is beyond the bound (not shown).
             ProtocolError: the step was summed before, so that masks would be used twice.
         """
+
+    def veto(self, senders: Flags) -> None:
+        """Has some hosted owners of rows veto the sum at hand: nobody learns it then, nor who did.
+
+        What they add does not matter: it is replaced by something uniform.
+
+        Args:
+            senders: bool [n], in the order of the topology's rows.
+
+        Raises:
+            InputError: owners may not veto such sums, or it is too late for the one at hand.
+        """
+        if senders.any():
+            raise InputError("veto must be of a sum that senders may veto; this is none")
+
+    @property
+    def vetoed(self) -> bool:
+        """Whether an owner has vetoed the sum at hand, as far as the hosted parties know: there are no `sums` then."""
+        return False
 
     @property
     @abstractmethod
@@ -121,6 +141,10 @@ class Scheme(ABC):
     @abstractmethod
     def refuses(self, topology: Topology) -> str | None:
         """Why it can't serve a topology, in words that follow "because"; None where it serves it."""
+
+    def vetoes(self, topology: Topology) -> bool:  # noqa: ARG002  # for those that can
+        """Whether owners of rows can veto sums like those of a topology, whatever it says of vetoes."""
+        return False
 
     @abstractmethod
     def claim_for(self, topology: Topology) -> Claim:
@@ -235,6 +259,8 @@ class Scheme(ABC):
         why = self.refuses(topology)
         if why is not None:
             raise InputError(f"scheme must serve the topology {topology.name}; {self.name} does not, because {why}")
+        if topology.veto and not self.vetoes(topology):
+            raise InputError(f"scheme must let senders veto such sums; {self.name} does not")
 
 
 def check_range(scheme: Scheme, topology: Topology) -> None:

@@ -263,6 +263,7 @@ class Topology:
         circuits: ways between owners of rows and of groups that don't know each other.
         others: int64 [k], identifiers of custodians whom the grouping, of one process's parties, lacks.
         keys: of devices and partners who have agreed on some; secret, unlike the rest.
+        veto: whether owners of rows may veto the one sum, so that nobody learns it.
     """
 
     name: str
@@ -274,6 +275,7 @@ class Topology:
     circuits: Circuits = field(default_factory=Circuits)
     others: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     keys: LinkKeys | None = field(default=None, repr=False)
+    veto: bool = False
 
     def __post_init__(self) -> None:
         if self.name not in TOPOLOGIES:

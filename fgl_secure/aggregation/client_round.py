@@ -15,6 +15,7 @@ from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes
 from fgl_secure.aggregation.rounded import KeptErrors
 from fgl_secure.aggregation.rules import Purpose, Rules
 from fgl_secure.aggregation.spending import Ledger
+from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identities, Identity, Names
@@ -113,7 +114,7 @@ class ClientRound:
     @property
     def over(self) -> bool:
         """Whether it has given its last answer in the round."""
-        return self._part is not None and self._part.purpose is Purpose.VALUES and self._part.machine.over
+        return self._part is not None and self._part.purpose.is_mean and self._part.machine.over
 
     def provide(self, mapping: Tree, weight: float = 1) -> None:
         """Takes what this client adds; wanted before it answers for the first time.
@@ -226,7 +227,7 @@ class ClientRound:
             return self._opened(request)
         part = self._part
         assert part is not None, "see _opens"
-        if request.purpose < part.purpose:
+        if request.purpose is not part.purpose:
             raise StaleMessageError(f"request must be of the sum of {part.purpose.name}; found {request.purpose.name}")
         if request.opening is not None:
             raise StaleMessageError(f"sum of {part.purpose.name} must be opened once; found another opening")
@@ -239,11 +240,14 @@ class ClientRound:
         return request
 
     def _opens(self, request: Request) -> bool:
-        return self._part is None or request.purpose > self._part.purpose
+        """Whether a request begins a sum; who has opened a mean takes part in no other sum of the round."""
+        if self._part is None:
+            return True
+        return request.purpose.may_follow(self._part.purpose) and not self.over
 
     def _checked_opening(self, request: Request) -> Opening:
         """How a request opens its sum, if that is as the rules have it."""
-        opening, values = request.opening, request.purpose is Purpose.VALUES
+        opening, values = request.opening, request.purpose.is_mean
         if opening is None:
             raise StaleMessageError(f"first request of the sum of {request.purpose.name} must open it; it does not")
         if request.batches:
@@ -252,6 +256,8 @@ class ClientRound:
         fits = finds and (self._rules.watched or not named) if request.purpose is Purpose.RANGES else finds == named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
+        if request.purpose is Purpose.WATCHED and not (named and self._rules.has_vetoes(opening.layout)):
+            raise ProtocolError("mean must be one to veto only where ranges are known and watched, and the scheme can")
         marks, opens = request.purpose is Purpose.MARKS, opening.found.opened is not None
         closes = self._rules.closes_entries(opening.layout)
         if (marks or opens) and not closes:
@@ -266,17 +272,23 @@ class ClientRound:
         if self._mapping is None:
             raise InputError("mapping must be provided before a sum is opened; found none")
         opening.layout.check(self._mapping)
-        machine = self._machine(request.purpose, opening)
-        vector = self._rules.vector(
-            request.purpose, opening.layout, opening.found, self._mapping, self._weight, self._coins, self._kept
-        )
-        if request.purpose is Purpose.VALUES:
-            if self._rules.warns(opening.layout):
-                code = self._rules.code(opening.layout, opening.found.bounds)
-                warn_of_lost_precision(code, {self._place.index: self._mapping})
-            self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
-        machine.begin(self._rules.step(request.purpose, self._place.number), vector[None])
+        machine, step = self._machine(request.purpose, opening), self._rules.step(request.purpose, self._place.number)
+        if self._rules.outgrown(request.purpose, opening.layout, opening.found, self._mapping):
+            machine.begin(step, np.zeros((1, self._rules.code(opening.layout, opening.found.bounds).width), np.int64))
+            machine.veto(np.ones(1, dtype=np.bool_))
+        else:
+            machine.begin(step, self._vector(request.purpose, opening, self._mapping)[None])
         return _Part(request.purpose, opening, machine)
+
+    def _vector(self, purpose: Purpose, opening: Opening, mapping: Tree) -> Integers:
+        """What it adds to a sum that it does not veto."""
+        rules, layout, found = self._rules, opening.layout, opening.found
+        vector = rules.vector(purpose, layout, found, mapping, self._weight, self._coins, self._kept)
+        if purpose.is_mean:
+            if rules.warns(layout):
+                warn_of_lost_precision(rules.code(layout, found.bounds), {self._place.index: mapping})
+            self._ledger.spend(layout, self._place.session, self._place.number, self._place.index)
+        return vector
 
     def _machine(self, purpose: Purpose, opening: Opening) -> SumMachine:
         rules, hosted = self._rules, np.array([self._party], dtype=np.int64)

@@ -88,6 +88,16 @@ class RangeLevels:
             brought = {entry.name: reals_of(arrays[entry.name]) for entry in self.layout.floats}
         return self._levels.encode([self._magnitude(entry, brought[entry.name]) for entry in self.layout.floats], coins)
 
+    def outgrown(self, mapping: Tree) -> bool:
+        """Whether a mapping has a number beyond the range that is known.
+
+        Raises:
+            InputError, FieldRangeError: see `encode`.
+        """
+        arrays = self.layout.arrays(mapping)
+        sizes = {entry.name: self._magnitude(entry, reals_of(arrays[entry.name])) for entry in self.layout.floats}
+        return any(size > self._floor(name) for name, size in sizes.items())
+
     def bounds(self, total: Integers) -> dict[str, float]:
         """A bound for every float tensor, from the sum of the vectors modulo p: a power of two, with headroom.
 

@@ -92,7 +92,8 @@ class RoundRecord:
             InputError: contents were not kept.
         """
         party = int(self.transcript.parties.ids(Role.SILO)[client])
-        found = [value for batch in self.transcript.messages for value in _sent(batch, party)]
+        of = next(purpose for purpose in (Purpose.VALUES, Purpose.WATCHED) if purpose in self.purposes)
+        found = [value for batch in self.transcript.messages for value in _sent(batch, party, of)]
         if not found:
             raise InputError(f"contents of messages must be kept, and are up to {KEPT_BYTES:,} bytes; these were not")
         largest = max(found, key=lambda value: value.nbytes)
@@ -102,10 +103,10 @@ class RoundRecord:
         return self.ring.read(masked[0], self.width) if masked else _words(largest)
 
 
-def _sent(batch: MessageBatch, party: int) -> list[NDArray[Any]]:
-    """Fields of what a party sends in the sum of the values."""
+def _sent(batch: MessageBatch, party: int, purpose: Purpose) -> list[NDArray[Any]]:
+    """Fields of what a party sends in a sum."""
     rows = np.flatnonzero(batch.senders == party)
-    if batch.fields is None or batch.step.part != Purpose.VALUES or not len(rows):
+    if batch.fields is None or batch.step.part != purpose or not len(rows):
         return []
     return [value[rows[0]] for value in batch.fields.values()]
 

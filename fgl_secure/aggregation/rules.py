@@ -49,6 +49,17 @@ class Purpose(IntEnum):
     """How many clients contribute to each entry."""
     VALUES = 2
     """The mean."""
+    WATCHED = 3
+    """The mean, unless numbers have outgrown the ranges that were found: whose have vetoes it, see `Scheme.vetoes`."""
+
+    @property
+    def is_mean(self) -> bool:
+        """Whether the mean is decoded from it."""
+        return self in (Purpose.VALUES, Purpose.WATCHED)
+
+    def may_follow(self, before: Purpose) -> bool:
+        """Whether a sum for this comes, in one round, after one for `before`: after a mean only where it was vetoed."""
+        return self is Purpose.RANGES if before is Purpose.WATCHED else before < self < Purpose.WATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +89,9 @@ class Rules:
         integers: what the mean of integers is.
         privacy: what the means may cost; None adds no noise.
         k_min: fewest clients that an entry of a mean is opened for; see `withheld`. 1 opens all.
-        watched: whether each round begins with a sum that tells whether numbers have outgrown the ranges that were
-            found, and finds new ones where they have; else such numbers are an error.
+        watched: whether each round tells whether numbers have outgrown the ranges that were found, and finds new ones
+            where they have; else such numbers are an error. A scheme with vetoes tells it with the sum of the values,
+            another one with a sum before it.
         clip: whether numbers beyond `bound` count as the bound; else they are an error.
         agreed: bytes for whatever else all parties must have been told alike; no sum comes about where they differ.
     """
@@ -137,11 +149,19 @@ class Rules:
     def first(self, layout: Layout, bounds: Mapping[str, float] | None) -> Purpose:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
         finds = self.finds_ranges(layout) and (bounds is None or self.watched)
-        sums = finds and self.levels(layout, bounds).length > 0
-        return Purpose.RANGES if sums else self.after(Purpose.RANGES, layout)
+        if not finds or not self.levels(layout, bounds).length:
+            return self.after(Purpose.RANGES, layout)
+        return Purpose.RANGES if bounds is None or not self.has_vetoes(layout) else Purpose.WATCHED
+
+    def has_vetoes(self, layout: Layout) -> bool:
+        """Whether clients whose numbers have outgrown known ranges veto the sum of the values."""
+        finds = self.finds_ranges(layout) and self.watched and not self.closes_entries(layout)
+        return finds and self.scheme.precision is None and self.scheme.vetoes(self._sum_of(1, 1))
 
     def after(self, purpose: Purpose, layout: Layout) -> Purpose:
-        """The sum that comes after that of the ranges, or of the marks."""
+        """The sum that comes after that of the ranges, or of the marks, or after a mean that was vetoed."""
+        if purpose is Purpose.WATCHED:
+            return Purpose.RANGES
         return Purpose.MARKS if purpose is Purpose.RANGES and self.closes_entries(layout) else Purpose.VALUES
 
     def closes_entries(self, layout: Layout) -> bool:
@@ -165,6 +185,20 @@ class Rules:
         least = needed_marks(self.scheme, self.clients, self.k_min)
         return Found(before.bounds, opened_entries(total, self.clients, least))
 
+    def outgrown(self, purpose: Purpose, layout: Layout, found: Found, mapping: Tree) -> bool:
+        """Whether a client vetoes a sum, since a number of its mapping is beyond the range that was found.
+
+        Args:
+            purpose: of the sum.
+            layout: of the mappings.
+            found: by the sums before.
+            mapping: of the client.
+
+        Raises:
+            InputError, FieldRangeError: see `RangeLevels.encode`.
+        """
+        return purpose is Purpose.WATCHED and self.levels(layout, found.bounds).outgrown(mapping)
+
     def vector(
         self,
         purpose: Purpose,
@@ -181,7 +215,7 @@ class Rules:
             purpose: of the sum.
             layout: of the mappings.
             found: by the sums before.
-            mapping: of the client.
+            mapping: of the client, who has no veto.
             weight: of the client.
             coins: of the client.
             kept: rounding errors of the client, where they are fed back.
@@ -325,7 +359,7 @@ class Rules:
         if purpose is Purpose.MARKS:
             return self._sum_of(layout.size, 1)
         code = self.code(layout, bounds)
-        topology = self._sum_of(code.width, code.bound)
+        topology = self._sum_of(code.width, code.bound, veto=purpose is Purpose.WATCHED)
         check_range(self.scheme, topology)
         return topology
 
@@ -355,8 +389,8 @@ class Rules:
             raise InputError(f"session must have {SESSION_BYTES} bytes; found {len(session)}")
         return session + self._context(layout, found)
 
-    def _sum_of(self, width: int, bound: int | None) -> Topology:
-        return Topology.to_server(self.parties, width, bound)
+    def _sum_of(self, width: int, bound: int | None, *, veto: bool = False) -> Topology:
+        return replace(Topology.to_server(self.parties, width, bound), veto=veto)
 
     def _context(self, layout: Layout, found: Found) -> bytes:
         """SHA-256 of all that a vector means, beyond the numbers that terms name."""

@@ -161,11 +161,14 @@ class ServerRound:
         self._outbox = self._spoken() or self._spoken()  # who is silent twice has nothing more to say
         if self._outbox:
             return
+        if self._machine.vetoed:
+            self._open(self._rules.after(self._purpose, self._layout))
+            return
         total, included = self._machine.sums, self._machine.included
         if total is None or included is None:
             raise ProtocolError("sum must be there when nobody has anything more to say; it is not")
         places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
-        if self._purpose is Purpose.VALUES:
+        if self._purpose.is_mean:
             self._seconds = time.perf_counter() - self._start
             self._outcome = Outcome(self._rules, self._layout, self._found, total[0], places)
             return

@@ -57,16 +57,21 @@ class Brought:
         """Whether any message is lost."""
         return bool(self.dropped) or len(self.mappings) < self.rules.clients
 
-    def vectors(self, purpose: Purpose, found: Found) -> Integers:
-        """The vector of every client, int64 [n, length]; of zeros for those whose vector goes nowhere.
+    def vectors(self, purpose: Purpose, found: Found) -> tuple[Integers, Flags]:
+        """The vector of every client, int64 [n, length], and whether it vetoes the sum, bool [n].
+
+        Vectors are of zeros for those whose vector goes nowhere.
 
         Raises:
             InputError: a client refuses its mapping or weight; names the client.
         """
         width = self.rules.topology(purpose, self.layout, found.bounds).width
-        rows = np.zeros((self.rules.clients, width), dtype=np.int64)
+        rows, vetoes = np.zeros((self.rules.clients, width), dtype=np.int64), np.zeros(self.rules.clients, dtype=bool)
         for index in self.mappings.keys() - self.dropped:
             with _named(index):
+                vetoes[index] = self.rules.outgrown(purpose, self.layout, found, self.mappings[index])
+                if vetoes[index]:
+                    continue
                 rows[index] = self.rules.vector(
                     purpose,
                     self.layout,
@@ -76,7 +81,7 @@ class Brought:
                     self.coins,
                     self.kept.get(index),
                 )
-        return rows
+        return rows, vetoes
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
         """Which messages arrive: none from or for clients that never came, and only the first from those that left."""
@@ -111,13 +116,16 @@ def simulated(
     found = Found(known if rules.finds_ranges(layout) else None)
     purpose = rules.first(layout, found.bounds)
     while True:
-        if purpose is Purpose.VALUES and rules.warns(layout):
-            there = {client: held for client, held in brought.mappings.items() if client not in brought.dropped}
-            warn_of_lost_precision(rules.code(layout, found.bounds), there)
-        total, included = _summed(brought, channel, purpose, number, found)
-        if purpose is Purpose.VALUES:
+        summed = _summed(brought, channel, purpose, number, found)
+        if purpose.is_mean and summed is not None:
+            total, included = summed
             break
-        found, purpose = rules.found(purpose, layout, found, total), rules.after(purpose, layout)
+        if summed is not None:
+            found = rules.found(purpose, layout, found, summed[0])
+        purpose = rules.after(purpose, layout)
+    if rules.warns(layout):
+        there = {client: held for client, held in brought.mappings.items() if client not in brought.dropped}
+        warn_of_lost_precision(rules.code(layout, found.bounds), there)
     outcome = Outcome(rules, layout, found, total, included)
     for client in included:
         if client in brought.kept:
@@ -127,11 +135,13 @@ def simulated(
 
 def _summed(
     brought: Brought, channel: Channel, purpose: Purpose, number: int, found: Found
-) -> tuple[Integers, tuple[int, ...]]:
-    """One sum, int64 [length], and whose vectors are in it."""
-    rules, vectors = brought.rules, brought.vectors(purpose, found)
+) -> tuple[Integers, tuple[int, ...]] | None:
+    """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
+    rules, (vectors, vetoes) = brought.rules, brought.vectors(purpose, found)
     collective = Collective(rules.scheme, rules.topology(purpose, brought.layout, found.bounds), channel)
-    total: Integers = collective.sum(vectors, rules.step(purpose, number))[0]
+    total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
+    if collective.vetoed:
+        return None
     included = collective.included
     if included is None:
         raise ProtocolError("scheme must say whose vectors are in a sum; it does not")

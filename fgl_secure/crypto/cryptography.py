@@ -54,6 +54,8 @@ class Purpose(Enum):
     SELF_MASK = b"smsk"
     RECEIVER_MASK = b"rmsk"
     SHARING = b"shar"
+    VETO = b"veto"
+    BLANK = b"blnk"
     WRAPPED = b"wrap"
     NONCE = b"nonc"
 
@@ -68,6 +70,8 @@ _NAMES = {
     Purpose.SELF_MASK: "self masks",
     Purpose.RECEIVER_MASK: "receiver masks",
     Purpose.SHARING: "share coins",
+    Purpose.VETO: "veto coins",
+    Purpose.BLANK: "blank vectors",
 }
 
 

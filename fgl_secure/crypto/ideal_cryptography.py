@@ -175,7 +175,7 @@ class IdealCryptography(Cryptography):
 
     def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
         """A mask: coins of its first owner, which the others learn."""
-        modulus = (self.field if purpose is Purpose.SHARING else self.ring).modulus
+        modulus = (self.field if purpose in (Purpose.SHARING, Purpose.VETO) else self.ring).modulus
         values = self._source.draw(purpose.words, np.array(owners[:1]), modulus, (count,), step)
         for other in owners[1:]:
             self._source.note_learnt(purpose.words, np.array([other]), values, step)

@@ -51,6 +51,7 @@ class Phase(Enum):
         "unmasking shares",
         "what opens a sum: shares of masks, of keys of those that dropped out, a decryption",
     )
+    VETOES = ("vetoes", "shares of the sum of clients' vetoes, each of them zero or random, and words for a roster")
     MASKED_SUMS = ("masked sums", "the sum of clients' vectors under the mask of its receiver")
     OPENED = ("opened entries", "which entries of a sum enough clients contribute to")
     NODES = ("nodes", "which nodes of the graph are a client's")

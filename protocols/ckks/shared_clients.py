@@ -37,7 +37,7 @@ from fgl_secure.protocols.ckks.wire import (
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients
 from fgl_secure.protocols.one_sum.fields import bytes_of, elements_of, flags_of
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -65,7 +65,7 @@ class SharedKeyClients(OneSumClients):
         Phase.ROSTERS: Stage.AGREEMENT,
         Phase.UNMASKING: Stage.OPENING,
     }
-    stages = WITHOUT_DRAW
+    stages = USUAL
     secrets: ClassVar = 2
 
     def __init__(

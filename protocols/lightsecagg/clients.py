@@ -22,7 +22,7 @@ from fgl_secure.protocols.lightsecagg.plan import Flags, LightSecAggPlan, check_
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, OneSumClients, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage, as_elements
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -49,7 +49,7 @@ class Clients(OneSumClients):
         Phase.ROSTERS: Stage.AGREEMENT,
         Phase.UNMASKING: Stage.OPENING,
     }
-    stages = WITHOUT_DRAW
+    stages = USUAL
     secrets: ClassVar = 3
 
     def __init__(

@@ -7,7 +7,6 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.terms import OneSum, refusal
 from fgl_secure.protocols.scheme import Scheme, SumMachine
@@ -49,12 +48,10 @@ class OneSumScheme(Scheme):
         """The terms of sums of a topology.
 
         Raises:
-            InputError: the scheme refuses it, or the threshold does not fit it.
+            InputError: the scheme refuses it, or that senders may veto the sum, or the threshold does not fit it.
             FieldRangeError: sums could be beyond the limit.
         """
-        why = self.refuses(topology)
-        if why is not None:
-            raise InputError(f"topology must be one that {self.name} serves; it is not, because {why}")
+        self.check_serves(topology)
         terms = OneSum.of(topology, session, self.threshold_for(len(topology.senders)))
         terms.check_range(self.limit(terms.n), self.name, self.modulus)
         return terms

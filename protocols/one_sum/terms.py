@@ -39,12 +39,14 @@ class Stage(IntEnum):
     """Clients hand in their vectors, protected."""
     AGREEMENT = 4
     """Clients tell each other what the server says of who is in the sum."""
-    OPENING = 5
+    VETO = 5
+    """Clients open whether anybody in the sum vetoes it; where they may."""
+    OPENING = 6
     """Clients open what protects the sum, and nothing else."""
 
 
-WITHOUT_DRAW = tuple(stage for stage in Stage if stage is not Stage.DRAW)
-"""Those of schemes without a graph that is drawn."""
+USUAL = tuple(stage for stage in Stage if stage not in (Stage.DRAW, Stage.VETO))
+"""Those of sums without a graph that is drawn, and without vetoes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +62,7 @@ class OneSum:
         threshold: least clients that must be left at every stage.
         length: entries of every vector.
         bound: largest magnitude of an entry; None for sums modulo the scheme's field, whose entries are any elements.
+        veto: whether a client may veto the sum.
     """
 
     session: bytes
@@ -69,6 +72,7 @@ class OneSum:
     threshold: int
     length: int
     bound: int | None
+    veto: bool = False
 
     @classmethod
     def of(cls, topology: Topology, session: bytes, threshold: int) -> OneSum:
@@ -82,7 +86,8 @@ class OneSum:
         server, receiver = topology.aggregator, topology.receiver
         assert server is not None
         assert receiver is not None
-        return cls(session, topology.senders, server, receiver, threshold, topology.width, topology.bound)
+        width, bound = topology.width, topology.bound
+        return cls(session, topology.senders, server, receiver, threshold, width, bound, topology.veto)
 
     @property
     def n(self) -> int:
@@ -98,7 +103,8 @@ class OneSum:
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         numbers = (self.n, self.server, self.receiver, self.threshold, self.length, self.bound or 0)
-        return hashlib.sha256(self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()).digest()
+        said = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
+        return hashlib.sha256(said + b"veto" * self.veto).digest()
 
     def context(self, label: bytes, step: Step) -> Context:
         """What keys of one sum are bound to."""

@@ -11,11 +11,17 @@ make or change, and where it does not open the client takes no further part: a v
 fit no other, and a server that could have masks left out would have all left out.
 
 Shares and votes are under other keys (`Pairs`): those of mask keys are opened when their owner vanishes.
+
+Vetoes. Where clients may veto a sum, each shares one more secret among all: 0, or a random element. When they have
+agreed on who is in the sum, and before anything of it is opened, they open the sum of these secrets, and by that
+whether anybody vetoes, but neither who nor how many. A client that vetoes hands in something uniform, so a server that
+goes on all the same has nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,18 +30,19 @@ from numpy.typing import NDArray
 from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.crypto.prg import KEY_BYTES
-from fgl_secure.errors import ProtocolError
+from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.clients import SEALING, Answer, Hear, VectorFrom
 from fgl_secure.protocols.one_sum.fields import bytes_of, flags_of
 from fgl_secure.protocols.one_sum.pairs import Pairs, Publics, check_usable
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage, as_elements
+from fgl_secure.protocols.one_sum.terms import Stage, as_elements
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
+Flags = NDArray[np.bool_]
 Ids = NDArray[np.int64]
 
 REQUEST_BYTES = 32
@@ -45,6 +52,7 @@ PHASES: Mapping[Phase, Stage] = {
     Phase.KEYS: Stage.SHARES,
     Phase.SECRET_SHARES: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
+    Phase.VETOES: Stage.VETO,
     Phase.UNMASKING: Stage.OPENING,
 }
 """What the server's messages ask for, by what they carry."""
@@ -69,7 +77,8 @@ class Clients(DrawingClients):
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
     ) -> None:
-        self._plan, self.stages = plan, tuple(Stage) if plan.sparse else WITHOUT_DRAW
+        self._plan, absent = plan, {Stage.DRAW: not plan.sparse, Stage.VETO: not plan.terms.veto}
+        self.stages = tuple(stage for stage in Stage if not absent.get(stage, False))
         super().__init__(parties, plan.terms, plan.digest, cryptography, draws, names)
 
     def _clear(self) -> None:
@@ -85,12 +94,25 @@ class Clients(DrawingClients):
         self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
         self._asked = np.zeros((h, k + 1), dtype=np.uint8)
         self._request = np.zeros((h, REQUEST_BYTES), dtype=np.uint8)
+        self._vetoing = np.zeros(h, dtype=np.bool_)
+        self._blank = np.zeros((h, KEY_BYTES), dtype=np.uint8)
+        self._vetoes = np.zeros((*self._tapes, h, (k + 1) * self._plan.terms.veto), dtype=np.int64)
+
+    def veto(self, senders: Flags) -> None:
+        """See `SumMachine.veto`."""
+        if not senders.any():
+            return
+        super().veto(senders & (not self.terms.veto))
+        if (self._due[senders] > Stage.SHARES).any():
+            raise InputError("veto must come before a client has shared its secrets; it is too late")
+        self._vetoing |= senders
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
             Stage.VECTORS: self._hear_shares,
             Stage.AGREEMENT: self._hear_roster,
-            Stage.OPENING: self._hear_votes,
+            Stage.VETO: self._hear_votes,
+            Stage.OPENING: self._hear_go if self.terms.veto else self._hear_votes,
         }
         if stage <= Stage.SHARES:
             return self._hear_pledges(messages) if stage is Stage.DRAW else self._hear_keys(messages)
@@ -110,6 +132,7 @@ class Clients(DrawingClients):
             Stage.SHARES: self._share,
             Stage.VECTORS: self._hand_in,
             Stage.AGREEMENT: self._agree,
+            Stage.VETO: self._say_vetoes,
             Stage.OPENING: self._open_up,
         }
 
@@ -219,17 +242,21 @@ class Clients(DrawingClients):
         heard what others wrapped for it.
         """
         circles, context, has = self._circles, self._context, self._pairs.has
-        boxes = np.zeros((len(which), self._plan.degree, self._pairs.box_bytes(2 * self._plan.words)), dtype=np.uint8)
+        boxes = np.zeros((len(which), self._plan.degree, self._pairs.box_bytes(self._plan.sealed)), dtype=np.uint8)
         for row, at in enumerate(which.tolist()):
             place, me = int(self._places[at]), int(self.parties[at])
             shares, secret = self._shares(at, circles, context), self._secrets[at, SEALING].tobytes()
             self._held[..., at, circles.own[place], :, :] = shares[..., circles.own[place], :, :]
             self._holds[at, circles.own[place]] = True
-            near = np.compress(circles.others(place), shares, axis=-3)
+            others = circles.others(place)
+            values = np.compress(others, shares, axis=-3).reshape(*self._tapes, self._plan.degree, -1)
+            if self.terms.veto:
+                said = self._veto_shares(at, circles, context)
+                self._vetoes[..., at, circles.own[place]] = said[..., circles.own[place]]
+                values = np.concatenate([values, np.compress(others, said, axis=-1)[..., None]], axis=-1)
             names = {j: int(self.terms.clients[circles.near[place, j]]) for j in np.flatnonzero(has[at]).tolist()}
-            for j, said in self._pairs.wrapped(at, secret, context, me, names).items():
-                values = near[..., j, :, :].reshape(*self._tapes, 2 * self._plan.words)
-                box = self._pairs.seal(at, j, said, context, (me, names[j]), values)
+            for j, wrapped in self._pairs.wrapped(at, secret, context, me, names).items():
+                box = self._pairs.seal(at, j, wrapped, context, (me, names[j]), values[..., j, :])
                 boxes[row, j] = np.frombuffer(box, dtype=np.uint8)
         fields = {"boxes": boxes, "given": has[which]}
         if self._crypto.wrapped_bytes:
@@ -270,6 +297,20 @@ class Clients(DrawingClients):
         """Coefficients of the polynomials that share both secrets: elements [*tapes, (needed - 1) * 2 * words]."""
         return self._crypto.elements(key, (self._plan.needed - 1) * 2 * self._plan.words)
 
+    def _veto_shares(self, at: int, circles: Circles, context: Context) -> Elements:
+        """Shares of a client's veto, of 0 where it has none: elements [*tapes, k + 1]."""
+        me, c, needed = int(self.parties[at]), self._crypto, self._plan.needed
+        seed = self._secrets[at, SHARES].tobytes()
+        drawn = c.elements(c.stretched(seed, context, Purpose.VETO, me), needed)
+        if self._vetoing[at]:
+            self._blank[at] = np.frombuffer(c.stretched(seed, context, Purpose.BLANK, me), dtype=np.uint8)
+        secret, coins = self._said(drawn[..., -1:], at), drawn[..., :-1, None]
+        return self._plan.sharing.share(secret, coins, circles.all[self._places[at]])[..., 0]
+
+    def _said(self, drawn: Elements, at: int) -> Elements:
+        """A client's veto: elements of the same shape, as drawn or 0."""
+        return drawn * self._vetoing[at]
+
     def _self_mask(self, at: int, context: Context) -> bytes:
         seed = self._secrets[at, SELF].tobytes()
         return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
@@ -279,7 +320,7 @@ class Clients(DrawingClients):
         """Who shared, the shares that a client holds from now on, and the masks with those that lead it."""
         plan, k, c = self._plan, self._plan.degree, self._crypto
         told = flags_of(messages, "told", k)
-        boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(2 * plan.words))
+        boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(plan.sealed))
         wrapped = bytes_of(messages, "wrapped", plan.led, c.wrapped_bytes) if c.wrapped_bytes else None
 
         def hear(row: int, at: int) -> None:
@@ -306,7 +347,10 @@ class Clients(DrawingClients):
             for j, values in found.items():
                 in_circle = j + int(j >= circles.own[place])
                 self._holds[at, in_circle] = True
-                self._held[..., at, in_circle, :, :] = values.reshape(*values.shape[:-1], 2, plan.words)
+                both = values[..., : 2 * plan.words]
+                self._held[..., at, in_circle, :, :] = both.reshape(*both.shape[:-1], 2, plan.words)
+                if plan.terms.veto:
+                    self._vetoes[..., at, in_circle] = values[..., -1]
 
         return hear
 
@@ -319,7 +363,7 @@ class Clients(DrawingClients):
         keys = self._pairs.heard(at, self._secrets[at, SEALING].tobytes(), context, me, given)
         for j, (owner, box) in given.items():
             try:
-                found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, 2 * self._plan.words)
+                found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, self._plan.sealed)
             except ProtocolError as error:
                 self.remark(self.step, owner, str(error))
         return keys, found
@@ -349,7 +393,7 @@ class Clients(DrawingClients):
         self._used_up()
         todo = [(self._vector_from(at), rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
         self._forget(which)
-        self._mask[which], self._receiver[which] = 0, 0
+        self._mask[which], self._receiver[which], self._blank[which] = 0, 0, 0
         return self._masked(todo, self.step)
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
@@ -363,6 +407,9 @@ class Clients(DrawingClients):
             signs.append(1 if place < near[j] else -1)
         if self.terms.split:
             masks.append(self._receiver[at].tobytes())
+            signs.append(1)
+        if self._vetoing[at]:
+            masks.append(self._blank[at].tobytes())  # which nobody takes away
             signs.append(1)
         return masks, signs
 
@@ -444,6 +491,23 @@ class Clients(DrawingClients):
                 self.remark(self.step, voter, f"its vote for a roster is not what party {me} was told")
         return found
 
+    def _say_vetoes(self, which: Ids) -> Iterable[Messages]:
+        """Each client's share of the sum of the vetoes of all in the sum; of a client that lacks one, none."""
+        among = self._asked[which] == Ask.SELF_MASK
+        counted = (self._holds[which] | ~among).all(axis=1)
+        shares = np.where(among & counted[:, None], self._vetoes[..., which, :], 0)
+        total = reduce(self._plan.field.add, np.moveaxis(shares, -1, 0))[..., None]
+        self._vetoes[..., which, :] = 0
+        return [self._to_server(Phase.VETOES, which, {"counted": counted}, {"share": total})]
+
+    def _hear_go(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002  # says nothing
+        """That nobody vetoes, so that the sum may be opened."""
+
+        def hear(row: int, at: int) -> None:
+            pass
+
+        return hear
+
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """One share at most of each secret that is asked for; then everything is forgotten."""
         given = np.zeros((len(which), self._plan.degree + 1), dtype=np.bool_)
@@ -465,7 +529,7 @@ class Clients(DrawingClients):
         own = {
             "mask keys": publics, "which mask key": which, "mask": self._mask, "receiver": self._receiver,
             "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
-            "request": self._request,
+            "request": self._request, "vetoing": self._vetoing, "blank": self._blank, "vetoes": self._vetoes,
             **self._pairs.arrays(),
         }  # fmt: skip
         return {**super()._arrays(), **own}
@@ -477,3 +541,4 @@ class Clients(DrawingClients):
         self._mask = arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
         self._held, self._asked, self._request = arrays["held"], arrays["asked"], arrays["request"]
+        self._vetoing, self._blank, self._vetoes = arrays["vetoing"], arrays["blank"], arrays["vetoes"]

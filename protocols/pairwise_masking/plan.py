@@ -125,6 +125,11 @@ class MaskingPlan:
         return local_threshold(self.terms.n, self.degree, self.terms.threshold)
 
     @property
+    def sealed(self) -> int:
+        """Elements that one client seals for another: shares of both secrets, and of its veto where it may have one."""
+        return 2 * self.words + int(self.terms.veto)
+
+    @property
     def sharing(self) -> Sharing:
         """How secrets are shared."""
         if not self._sharing:

@@ -25,7 +25,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.one_sum.receiver import Receiver
 from fgl_secure.protocols.one_sum.scheme import OneSumScheme
 from fgl_secure.protocols.one_sum.terms import FEWEST, threshold_of
-from fgl_secure.protocols.pairwise_masking.claim import claim_of
+from fgl_secure.protocols.pairwise_masking.claim import VETOES, claim_of
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUSION,
@@ -138,6 +138,16 @@ class PairwiseMasking(OneSumScheme):
         graph = SparseGraph(clients, degree, threshold) if sparse else None
         claim = claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
         return with_feedback(claim, self.rounding)
+
+    def vetoes(self, topology: Topology) -> bool:
+        """Where every sender shares its secrets with all others, for a receiver that adds up, in the field."""
+        m, alone = len(topology.senders), topology.receiver == topology.aggregator
+        return self.refuses(topology) is None and alone and self.precision is None and self.degree_for(m) == m - 1
+
+    def claim_for(self, topology: Topology) -> Claim:
+        """What holds for the senders of a topology."""
+        claim = self.claim_among(len(topology.senders))
+        return replace(claim, assumptions=(*claim.assumptions, VETOES)) if topology.veto else claim
 
     @property
     def public(self) -> PublicParameters:

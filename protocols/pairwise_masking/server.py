@@ -38,6 +38,7 @@ PHASES: Mapping[Phase, Stage] = {
     Phase.SECRET_SHARES: Stage.SHARES,
     Phase.MASKED_VECTORS: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
+    Phase.VETOES: Stage.VETO,
     Phase.UNMASKING: Stage.OPENING,
 }
 """The stage that answers are of, by what they carry."""
@@ -70,7 +71,7 @@ class Server(OneSumServer):
         self._mask = np.zeros((n, c.public_bytes), dtype=np.uint8)
         self._points = set[bytes]()
         self._given = np.zeros((n, k), dtype=np.bool_)
-        self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(2 * self._plan.words)), dtype=np.uint8)
+        self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(self._plan.sealed)), dtype=np.uint8)
         self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
         self._told = np.zeros((n, k), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, self.terms.length), dtype=np.int64)
@@ -78,6 +79,14 @@ class Server(OneSumServer):
         self._votes = np.zeros((n, k, c.vote_bytes), dtype=np.uint8)
         self._opened = np.zeros((n, k + 1), dtype=np.bool_)
         self._shares = np.zeros((*self._tapes, n, k + 1, self._plan.words), dtype=np.int64)
+        self._counted = np.zeros(n * self.terms.veto, dtype=np.bool_)
+        self._vetoes = np.zeros((*self._tapes, len(self._counted)), dtype=np.int64)
+        self._vetoed = np.zeros(1, dtype=np.bool_)
+
+    @property
+    def vetoed(self) -> bool:
+        """See `SumMachine.vetoed`."""
+        return bool(self._vetoed[0])
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         return {
@@ -85,6 +94,7 @@ class Server(OneSumServer):
             Stage.SHARES: self._hear_shares,
             Stage.VECTORS: self._hear_vectors,
             Stage.AGREEMENT: self._hear_votes,
+            Stage.VETO: self._hear_vetoes,
             Stage.OPENING: self._hear_opened,
         }[stage](messages)
 
@@ -94,6 +104,7 @@ class Server(OneSumServer):
             Stage.SHARES: self._tell_shares,
             Stage.VECTORS: self._tell_roster,
             Stage.AGREEMENT: self._tell_votes,
+            Stage.VETO: self._tell_vetoes,
             Stage.OPENING: self._unmask,
         }
 
@@ -291,8 +302,40 @@ class Server(OneSumServer):
         near = circles.near
         cast = self._told & (self._asked[near] == Ask.SELF_MASK) & voted[near]
         votes = _only(self._votes[near[voted], circles.back[voted]], cast[voted])
-        self._here.go(Stage.OPENING, voted)
-        return [self._to_clients(Phase.UNMASKING, voted, {"cast": cast[voted], "votes": votes})]
+        stage, phase = (Stage.VETO, Phase.VETOES) if self.terms.veto else (Stage.OPENING, Phase.UNMASKING)
+        self._here.go(stage, voted)
+        return [self._to_clients(phase, voted, {"cast": cast[voted], "votes": votes})]
+
+    def _hear_vetoes(self, messages: Messages) -> Hear:
+        """A share of the sum of the vetoes, of a client that holds one of each."""
+        counted = flags_of(messages, "counted")
+        shares = elements_of(messages, "share", self._crypto.field, 1)
+
+        def hear(row: int, client: int) -> None:
+            self._counted[client], self._vetoes[..., client] = counted[row], shares[..., row, 0]
+
+        return hear
+
+    def _tell_vetoes(self) -> Iterable[Messages]:
+        """Where nobody vetoes, all are asked to open the sum; else it is over, and stays closed.
+
+        Raises:
+            TooFewClientsError: fewer than the threshold have a share of every veto.
+            ProtocolError: shares contradict each other beyond repair.
+        """
+        answered = self._here.answered.copy()
+        holders = np.flatnonzero(answered & self._counted)
+        self._here.require(len(holders), "hold a share of every veto")
+        shares = np.moveaxis(self._vetoes[..., holders], -1, 0)
+        said = self._plan.sharing.open(shares[..., None], holders.tolist(), self._coins)
+        self._vetoed[0] = said.any()
+        if self.vetoed:
+            self._included[:] = False
+            self._here.go(None)
+            self._step, self._total = None, np.zeros_like(self._total)
+            return ()
+        self._here.go(Stage.OPENING, answered)
+        return [self._to_clients(Phase.UNMASKING, answered, {})]
 
     def _hear_opened(self, messages: Messages) -> Hear:
         """Shares of what is asked for, as far as a client holds them."""
@@ -383,6 +426,7 @@ class Server(OneSumServer):
             "mask": self._mask, "given": self._given, "boxes": self._boxes, "wrapped": self._wrapped,
             "told": self._told, "total": self._total, "asked": self._asked, "votes": self._votes,
             "opened": self._opened, "shares": self._shares,
+            "counted": self._counted, "vetoes": self._vetoes, "vetoed": self._vetoed,
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
@@ -396,6 +440,7 @@ class Server(OneSumServer):
         self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for key in (*self._sealing[there], *self._mask[there])}
         self._told, self._total, self._asked = arrays["told"], arrays["total"], arrays["asked"]
         self._votes, self._opened, self._shares = arrays["votes"], arrays["opened"], arrays["shares"]
+        self._counted, self._vetoes, self._vetoed = arrays["counted"], arrays["vetoes"], arrays["vetoed"]
 
 
 def _only(rows: Array, there: Flags) -> Array:

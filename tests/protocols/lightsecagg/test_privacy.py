@@ -26,7 +26,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.lightsecagg.clients import Clients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Channel, Draws, MessageBatch, Messages, OwnDraws, Party, Phase, Role, Step, Tampered
 from fgl_secure.testing import (
@@ -243,7 +243,7 @@ def test_one_more_than_t_takes_a_mask_apart(threshold: int, colluding: int) -> N
         assert judge.distance(zero, moved(zero, [4], (1,)), (SERVER, *map(silo, range(size)))) == expected
 
 
-@pytest.mark.parametrize("stage", WITHOUT_DRAW[1:])
+@pytest.mark.parametrize("stage", USUAL[1:])
 def test_below_the_threshold_nothing_is_learnt(stage: Stage) -> None:
     """A step that stops for want of senders tells the server and T senders nothing of a single vector."""
     setting = Setting(5, 4, 1, stages=dict.fromkeys((1, 2), stage))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Phase, Step
 from tests.protocols.one_sum.rounds import LEADER, NEVER, NOW, STAGES, Ints, Sent, picks, topology_of, vectors_of
 from tests.protocols.one_sum.sums import SumsConformance, channel_of
@@ -27,7 +27,7 @@ class DropoutConformance(SumsConformance, ABC):
         samples: sets of drop-outs among fifty clients that are tried.
     """
 
-    stages: ClassVar[tuple[Stage, ...]] = WITHOUT_DRAW
+    stages: ClassVar[tuple[Stage, ...]] = USUAL
     samples: ClassVar[int] = 2
 
     def run(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Purpose
 from fgl_secure.errors import TooFewClientsError
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Party, Step
 from fgl_secure.testing import Protocol, assert_exactly_private, assert_simulatable
 from fgl_secure.testing.affine import Judge, distance, in_row_space
@@ -120,7 +120,7 @@ def test_at_the_threshold_vectors_fall() -> None:
     assert judge.distance(zero, moved(zero, [4], (1,)), (SERVER, *enough)) == 1
 
 
-@pytest.mark.parametrize("stage", WITHOUT_DRAW[1:])
+@pytest.mark.parametrize("stage", USUAL[1:])
 def test_below_the_threshold_of_survivors_nothing_is_leaked(stage: Stage) -> None:
     """A step that stops for want of clients tells the server nothing, not even a sum; with a client at most that."""
     setting = Setting(5, 3, stages=dict.fromkeys((1, 2, 3), stage))

@@ -20,7 +20,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import NotEnoughShares, ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.one_sum.clients import SEALING
-from fgl_secure.protocols.one_sum.terms import WITHOUT_DRAW, Stage
+from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
@@ -249,7 +249,7 @@ def test_secrets_are_in_the_state_alone_and_as_long_as_they_are_of_use() -> None
     secrets = [row.tobytes() for row in client.state()["secrets"][0]]
     vector = (plain()[1] % wire.scheme.modulus).tobytes(), plain()[1].tobytes()
     kept = {}
-    for stage in WITHOUT_DRAW[1:]:
+    for stage in USUAL[1:]:
         wire.until(stage)
         state = b"".join(value.tobytes() for value in client.state().values())
         kept[stage] = [secret in state for secret in secrets], any(entry in state for entry in vector)
