@@ -305,11 +305,12 @@ class Clients(DrawingClients):
         if self._vetoing[at]:
             self._blank[at] = np.frombuffer(c.stretched(seed, context, Purpose.BLANK, me), dtype=np.uint8)
         secret, coins = self._said(drawn[..., -1:], at), drawn[..., :-1, None]
-        return self._plan.sharing.share(secret, coins, circles.all[self._places[at]])[..., 0]
+        shares = self._plan.sharing.share(secret, coins, circles.all[self._places[at]])
+        return np.asarray(shares[..., 0])
 
     def _said(self, drawn: Elements, at: int) -> Elements:
         """A client's veto: elements of the same shape, as drawn or 0."""
-        return drawn * self._vetoing[at]
+        return drawn if self._vetoing[at] else np.zeros_like(drawn)
 
     def _self_mask(self, at: int, context: Context) -> bytes:
         seed = self._secrets[at, SELF].tobytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -165,6 +165,60 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
     unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
     with pytest.raises(ProtocolError, match="only where the rules leave them open"):
         unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout, Found())).to_bytes())
+
+
+def watched_rounds(*grown: int) -> tuple[ServerRound, list[ClientRound]]:
+    """The second of two rounds, in which some clients' numbers have outgrown the ranges of the first."""
+    aggregator = SecureAggregator.for_clients(4, coins=SimulationCoins(3))
+    for number in range(2):
+        server = aggregator.server_round(Layout.of({"w": np.zeros(3)}))
+        clients = [aggregator.client_round(u, server.session, number) for u in range(4)]
+        for u, client in enumerate(clients):
+            client.provide({"w": np.full(3, 1e6 if number and u in grown else 0.5 + u)})
+        if number:
+            return server, clients
+        while not server.done:
+            turn(server, clients)
+    raise AssertionError
+
+
+def turn(server: ServerRound, clients: list[ClientRound], without: Collection[int] = ()) -> None:
+    """One exchange."""
+    for u, request in dict(server.requests()).items():
+        if u not in without:
+            server.receive(u, clients[u].reply(request))
+    server.advance()
+
+
+@pytest.mark.parametrize("grown", [(), (2,), (0, 3)])
+def test_who_has_outgrown_a_range_vetoes_the_mean(grown: tuple[int, ...]) -> None:
+    """In processes of their own: a mean that nobody vetoes is one sum, another one is summed again in new ranges."""
+    server, clients = watched_rounds(*grown)
+    asked = [server.purpose]
+    while not server.done:
+        turn(server, clients)
+        asked += [server.purpose] * (server.purpose is not asked[-1])
+    assert asked == [Purpose.WATCHED, *([Purpose.RANGES, Purpose.VALUES] if grown else [])]
+    expected = np.mean([1e6 if u in grown else 0.5 + u for u in range(4)])
+    np.testing.assert_allclose(server.result["w"], np.full(3, expected), rtol=1e-9)
+    assert all(client.over for client in clients)
+
+
+def test_who_has_opened_a_mean_opens_no_other() -> None:
+    """A server that lies can't have one client's update summed twice: who has opened a mean takes no other request."""
+    server, clients = watched_rounds()
+    request = Request(server.session, 1, Purpose.RANGES, Opening(server.layout, Found(server.bounds))).to_bytes()
+    mean = Request(server.session, 1, Purpose.VALUES, Opening(server.layout, Found(server.bounds))).to_bytes()
+    while not server.done:
+        turn(server, clients)
+    for client in clients:
+        for wrong in (request, mean):
+            with pytest.raises(StaleMessageError, match="must be of the sum of WATCHED"):
+                client.reply(wrong)
+    server, clients = watched_rounds(2)
+    turn(server, clients)
+    with pytest.raises(StaleMessageError):  # a vetoed mean is followed by ranges, and by nothing else
+        clients[0].reply(replace(Request.from_bytes(mean), session=server.session).to_bytes())
 
 
 def test_a_sum_is_opened_once() -> None:

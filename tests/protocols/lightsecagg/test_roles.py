@@ -81,7 +81,7 @@ def last_out(some: list[int]) -> Tamper:
 
 def test_two_rosters_are_found_out() -> None:
     """Told two rosters, two and three of five find no four votes for theirs, and nobody opens a sum."""
-    with pytest.raises(TooFewClientsError, match=r"at least threshold = 4 of 5 .* OPENING \(5\); found 0"):
+    with pytest.raises(TooFewClientsError, match=r"at least threshold = 4 of 5 .* OPENING \(6\); found 0"):
         summed(FIVE, last_out([0, 1]))
 
 
@@ -110,7 +110,7 @@ def test_forged_votes_do_not_count() -> None:
     total, channel = summed(FIVE, forged([3]))
     assert total == total_of()
     assert incidents(channel).count("silo 3: its vote for a roster is not what") == 4
-    with pytest.raises(TooFewClientsError, match=r"at least threshold = 4 of 5 .* OPENING \(5\); found 2"):
+    with pytest.raises(TooFewClientsError, match=r"at least threshold = 4 of 5 .* OPENING \(6\); found 2"):
         summed(FIVE, forged([0, 3]))
 
 
@@ -167,7 +167,7 @@ def test_values_outside_the_field_are_left_out() -> None:
     total, channel = summed(FIVE, each)
     assert total == total_of(2)
     assert "silo 2: a message (masked vectors) is refused: vector must be elements of its ring" in incidents(channel)
-    with pytest.raises(TooFewClientsError, match=r"OPENING \(5\); found 0"):
+    with pytest.raises(TooFewClientsError, match=r"OPENING \(6\); found 0"):
         summed(FIVE, rewritten(Phase.UNMASKING, "sum", outside([2])))
 
 

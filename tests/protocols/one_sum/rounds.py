@@ -37,6 +37,7 @@ STAGES: Mapping[Phase, Stage] = {
     Phase.CIPHERTEXTS: Stage.VECTORS,
     Phase.VECTORS: Stage.VECTORS,
     Phase.ROSTERS: Stage.AGREEMENT,
+    Phase.VETOES: Stage.VETO,
     Phase.UNMASKING: Stage.OPENING,
 }
 """The stage that a client's message is of."""
