@@ -26,7 +26,7 @@ from fgl_secure.testing.evidence import Evidence
 from fgl_secure.testing.exactly import judge_question
 from fgl_secure.testing.protocol import Inputs, Protocol, Question, words
 from fgl_secure.testing.twins import require_twin
-from fgl_secure.testing.vacuous import Waivers
+from fgl_secure.testing.vacuous import Rehearsals, Waivers
 
 Ints = NDArray[np.int64]
 
@@ -98,6 +98,7 @@ class Judge:
         if not (isprime(p) and p <= LARGEST_MODULUS and protocol.batched):
             raise NotAffineError(f"modulus must be a prime up to 2^20 of a protocol that runs all tapes; found {p}")
         self._protocol, self._runs = protocol, dict[bytes, tuple[Transcript, Ints]]()
+        self._spaces: dict[tuple[Party, ...], RowSpace] = {}
 
     def distance(self, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
         """Exact total variation of a coalition's views on two inputs.
@@ -105,17 +106,32 @@ class Judge:
         Raises:
             NotAffineError: the view is not affine in the coins.
         """
-        first, second, p = self.view(a, coalition), self.view(b, coalition), self._protocol.modulus
+        return self.compare(a, b, coalition)[0]
+
+    def compare(self, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> tuple[Fraction, int, int]:
+        """The same, with the number of coins and of coordinates of the first view."""
+        first, second = self.view(a, coalition), self.view(b, coalition)
+        return self._apart(first, second, coalition), *first.matrix.shape
+
+    def _apart(self, first: Affine, second: Affine, coalition: tuple[Party, ...]) -> Fraction:
+        p = self._protocol.modulus
         if first.layout != second.layout or _constants_differ(first, second, p):
             return Fraction(1)
         same = np.array_equal(first.matrix, second.matrix)
-        both = first.matrix if same else np.concatenate([first.matrix, second.matrix])
-        if not in_row_space(both, (first.offset - second.offset) % p, p):
+        both = self._space_of(first.matrix if same else np.concatenate([first.matrix, second.matrix]), coalition)
+        if not both.holds(first.offset - second.offset):
             return Fraction(1)
         if same:
             return Fraction(0)
-        ranks, joint = [_rank(view.matrix, p) for view in (first, second)], _rank(both, p)
-        return 1 - Fraction(p ** (sum(ranks) - joint), p ** max(ranks))  # the cosets meet in p^(r + s - joint) views
+        ranks = [RowSpace(view.matrix, p).rank for view in (first, second)]
+        return 1 - Fraction(p ** (sum(ranks) - both.rank), p ** max(ranks))  # they meet in p^(r + s - joint) views
+
+    def _space_of(self, matrix: Ints, coalition: tuple[Party, ...]) -> RowSpace:
+        """That of a coalition's view; inputs move offsets and not the matrix, so that it is eliminated once."""
+        known = self._spaces.get(coalition)
+        if known is None or not np.array_equal(known.matrix, matrix):
+            self._spaces[coalition] = known = RowSpace(matrix, self._protocol.modulus)
+        return known
 
     def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> Affine:
         """What a coalition sees of one input."""
@@ -129,7 +145,8 @@ class Judge:
         constant, seen = seen[0], np.where(still, seen % p, seen)
         coins = tapes.shape[1]
         offset, matrix = seen[0], (seen[1 : coins + 1] - seen[0]) % p
-        if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + tapes[coins + 1 :] @ matrix) % p).any():
+        drawn = _product(tapes[coins + 1 :], matrix, p)
+        if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + drawn) % p).any():
             raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
         return Affine(views.layout, still, constant, offset, matrix)
 
@@ -143,10 +160,15 @@ class Judge:
 
 
 class Judges:
-    """A judge for each protocol, so that questions about one share its runs."""
+    """A judge for each protocol, so that questions about one share its runs.
+
+    Attributes:
+        rehearsals: runs on fixed coins, by which a test is found to be fair.
+    """
 
     def __init__(self) -> None:
         self._of: dict[Protocol, Judge] = {}
+        self.rehearsals = Rehearsals()
 
     def of(self, protocol: Protocol) -> Judge:
         """The judge of a protocol."""
@@ -188,8 +210,7 @@ def assert_affinely_private(
 
     def compare(tested: Protocol, asked: Question) -> Evidence:
         seen_by = known.of(tested)
-        distance = seen_by.distance(asked.a, asked.b, asked.coalition)
-        coins, width = seen_by.view(asked.a, asked.coalition).matrix.shape
+        distance, coins, width = seen_by.compare(asked.a, asked.b, asked.coalition)
         return Evidence(
             "exact privacy, by row spaces",
             str(tested),
@@ -203,7 +224,7 @@ def assert_affinely_private(
 
     require_twin(protocol, broken_twin)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
-    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived))
+    return judge_question(compare, protocol, broken_twin, question, Waivers.of(waived), known.rehearsals)
 
 
 def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
@@ -211,18 +232,46 @@ def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, .
     return Judge(protocol).distance(a, b, coalition)
 
 
-def in_row_space(matrix: Ints, vector: Ints, p: int) -> bool:
-    """Whether a vector is a combination of the rows, by elimination modulo p."""
-    rows, rest = matrix % p, vector % p
-    for column in range(matrix.shape[1]):
-        pivots = np.flatnonzero(rows[:, column])
-        if not len(pivots):
+class RowSpace:
+    """The space that the rows of a matrix span modulo a prime, by elimination.
+
+    Args:
+        matrix: int64 [rows, columns].
+        p: the prime, at most 2^20.
+    """
+
+    def __init__(self, matrix: Ints, p: int) -> None:
+        self.matrix, self._p = matrix, p
+        self._pivots: list[tuple[int, Ints]] = []
+        rows = matrix % p
+        for column in range(matrix.shape[1]):
+            at = np.flatnonzero(rows[:, column])
+            if len(at):
+                pivot = rows[at[0], column:] * pow(int(rows[at[0], column]), -1, p) % p
+                rest = at[1:]
+                rows[rest, column:] = (rows[rest, column:] - np.outer(rows[rest, column], pivot)) % p
+                rows = np.delete(rows, at[0], axis=0)
+                self._pivots.append((column, pivot))
+
+    @property
+    def rank(self) -> int:
+        """The dimension."""
+        return len(self._pivots)
+
+    def holds(self, vector: Ints) -> bool:
+        """Whether a vector, int64 [columns], is a combination of the rows."""
+        rest = vector % self._p
+        for column, pivot in self._pivots:
             if rest[column]:
-                return False
-            continue
-        pivot, rows = _eliminated(rows, column, int(pivots[0]), p)
-        rest = (rest - rest[column] * pivot) % p
-    return True
+                rest[column:] = (rest[column:] - rest[column] * pivot) % self._p
+        return not rest.any()
+
+
+def _product(a: Ints, b: Ints, p: int) -> Ints:
+    """Of two matrices of elements; doubles hold it exactly where it stays below 2^53, and are many times faster."""
+    if a.shape[1] * p * p < 2**53:
+        return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+    return a @ b
 
 
 def _constants_differ(a: Affine, b: Affine, p: int) -> bool:
@@ -230,20 +279,3 @@ def _constants_differ(a: Affine, b: Affine, p: int) -> bool:
     both, either = a.still & b.still, a.still | b.still
     lone = np.where(a.still, a.constant, b.constant)[either & ~both]
     return bool((a.constant[both] != b.constant[both]).any() or (lone != lone % p).any())
-
-
-def _rank(matrix: Ints, p: int) -> int:
-    rows, rank = matrix % p, 0
-    for column in range(matrix.shape[1]):
-        pivots = np.flatnonzero(rows[:, column])
-        if len(pivots):
-            _, rows = _eliminated(rows, column, int(pivots[0]), p)
-            rank += 1
-    return rank
-
-
-def _eliminated(rows: Ints, column: int, at: int, p: int) -> tuple[Ints, Ints]:
-    """The pivot row with a 1 in a column, and all others with a 0 there."""
-    pivot = rows[at] * pow(int(rows[at, column]), -1, p) % p
-    others = np.delete(rows, at, axis=0)
-    return pivot, (others - np.outer(others[:, column], pivot)) % p

@@ -15,7 +15,7 @@ from fgl_secure.testing.arms import Aligned, Arm, aligned
 from fgl_secure.testing.evidence import Evidence, NotPrivateError, PrivacyTestWarning
 from fgl_secure.testing.protocol import Protocol, Question, words
 from fgl_secure.testing.twins import judge, require_twin
-from fgl_secure.testing.vacuous import Probe, Waivers, require_fair
+from fgl_secure.testing.vacuous import Probe, Rehearsals, Waivers, require_fair
 
 _SHOWN = 12  # coordinates of a view in a message
 
@@ -65,6 +65,7 @@ def judge_question(
     broken_twin: Protocol,
     question: Question,
     waivers: Waivers,
+    rehearsals: Rehearsals | None = None,
 ) -> Evidence:
     """Judges a protocol and its twin by an exact comparison of the views for two inputs.
 
@@ -74,13 +75,15 @@ def judge_question(
         broken_twin: what must not.
         question: two inputs, and who looks.
         waivers: of the test.
+        rehearsals: those of earlier questions about the same protocols.
 
     Raises:
         NotPrivateError: the distributions differ.
         VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
     """
     __tracebackhide__ = True
-    probe = Probe(protocol, {"inputs_a": question.a, "inputs_b": question.b}, question.coalition)
+    inputs = {"inputs_a": question.a, "inputs_b": question.b}
+    probe = Probe(protocol, inputs, question.coalition, rehearsals or Rehearsals())
     probe.require_different()
 
     def check(tested: Protocol) -> Evidence:

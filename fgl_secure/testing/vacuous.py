@@ -8,7 +8,7 @@ flaw and not for messages that the protocol does not send.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -65,6 +65,28 @@ class Waivers:
         return tuple(f"waived, {name}: {reason}" for name in WAIVABLE if (reason := getattr(self, name)))
 
 
+class Rehearsals:
+    """Runs on coins that are the same for all inputs, each made once for a protocol and an input."""
+
+    def __init__(self) -> None:
+        self._runs: dict[tuple[Protocol, str, bytes], list[Transcript]] = {}
+        self._traces: dict[tuple[Protocol, str, bytes, int], set[Trace]] = {}
+
+    def runs(self, protocol: Protocol, inputs: Inputs) -> list[Transcript]:
+        """A few runs, everything of which is recorded."""
+        key = (protocol, *_key(inputs))
+        if key not in self._runs:
+            self._runs[key] = list(_runs(protocol, inputs))
+        return self._runs[key]
+
+    def traces(self, protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
+        """What the network sees of some runs."""
+        key = (protocol, *_key(inputs), runs)
+        if key not in self._traces:
+            self._traces[key] = _traces(protocol, inputs, runs)
+        return self._traces[key]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Probe:
     """A protocol on its inputs, run a few times on the same coins for each, and looked at as a whole.
@@ -73,11 +95,13 @@ class Probe:
         protocol: what is tested.
         inputs: one input or two, by the names of their arguments.
         coalition: who pools views; empty where the network looks on.
+        rehearsals: those of earlier questions about the same protocols.
     """
 
     protocol: Protocol
     inputs: Mapping[str, Inputs]
     coalition: tuple[Party, ...]
+    rehearsals: Rehearsals = field(default_factory=Rehearsals)
 
     def require_different(self) -> None:
         """Refuses inputs that are one in the field of the protocol."""
@@ -89,7 +113,7 @@ class Probe:
 
     def require_sound(self, waivers: Waivers) -> None:
         """Refuses a protocol that sends nothing, or nothing to the coalition, or reads no inputs; and equal values."""
-        runs = {name: list(_runs(self.protocol, values)) for name, values in self.inputs.items()}
+        runs = {name: self.rehearsals.runs(self.protocol, values) for name, values in self.inputs.items()}
         every = [run for each in runs.values() for run in each]
         if not any(run.message_count for run in every):
             raise VacuousTestError(f"protocol must send messages; found none in {len(every)} runs of {self.protocol}")
@@ -104,10 +128,10 @@ class Probe:
 
     def require_twin_alike(self, twin: Protocol, waivers: Waivers) -> None:
         """Refuses a twin that could be rejected for messages that the protocol does not send."""
-        values = next(iter(self.inputs.values()))
-        if waivers.trace or _traces(self.protocol, values, 1) == _traces(twin, values, 1):
+        values, traces = next(iter(self.inputs.values())), self.rehearsals.traces
+        if waivers.trace or traces(self.protocol, values, 1) == traces(twin, values, 1):
             return
-        own, others = (_traces(each, values, _TRACES) for each in (self.protocol, twin))
+        own, others = (traces(each, values, _TRACES) for each in (self.protocol, twin))
         if own.isdisjoint(others):
             raise VacuousTestError(
                 "broken_twin must send messages of the protocol's number, order, ends and sizes, so that its flaw is "
@@ -125,7 +149,7 @@ class Probe:
         seeing = {
             party
             for values in self.inputs.values()
-            for run in _runs(self.protocol, values)
+            for run in self.rehearsals.runs(self.protocol, values)
             for batch in (*(each.receivers for each in run.messages), *(each.owners for each in run.private))
             for party in np.unique(batch).tolist()
         }
@@ -152,7 +176,7 @@ class Probe:
         """Two inputs give two transcripts on the same coins, or nobody could ever tell them apart."""
         first, *others = self.inputs.values()
         others = others or list(_moved(self.protocol, first, self.coalition))
-        if others and all(_same(runs, list(_runs(self.protocol, other))) for other in others):
+        if others and all(_same(runs, self.rehearsals.runs(self.protocol, other)) for other in others):
             moduli = sorted({draw.modulus for draw in self._draws()}, reverse=True)
             modulus = next((each for each in moduli if each > 1 and self._equal_modulo(each)), None)
             why = f": they are equal modulo {modulus}" if modulus else ": it reads none of them"
@@ -256,6 +280,10 @@ def _moved(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, ...]) -> 
             other = inputs.copy()
             other[honest] = rows
             yield other
+
+
+def _key(inputs: Inputs) -> tuple[str, bytes]:
+    return f"{inputs.dtype.str} {inputs.shape}", inputs.tobytes()
 
 
 def _runs(protocol: Protocol, inputs: Inputs) -> Iterator[Transcript]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -59,6 +61,23 @@ def test_the_check_passes_what_is_private_and_rejects_what_is_not() -> None:
         assert_affinely_private(broken, A, B, SERVER, broken_twin=broken, judges=judges)
     with pytest.raises(VacuousTestError):
         assert_affinely_private(good, A, B, SERVER, broken_twin=good)
+
+
+def test_questions_about_one_protocol_share_its_runs() -> None:
+    """Whoever asks once more with the same judges has nothing run again, neither protocol nor twin."""
+    runs: list[str] = []
+
+    def counted(protocol: Protocol, name: str) -> Protocol:
+        return replace(protocol, run=lambda *asked: (runs.append(name), protocol.run(*asked)), name=name)
+
+    good = counted(linear(dict.fromkeys((0, 1), np.eye(2, dtype=np.int64))), "good")
+    broken = counted(linear(dict.fromkeys((0, 1), np.array([[1, 2]]))), "broken")
+    judges, counts = Judges(), []
+    for _ in range(2):
+        assert_affinely_private(good, A, B, SERVER, broken_twin=broken, judges=judges)
+        counts.append(dict(Counter(runs)))
+    assert counts[0] == counts[1]
+    assert set(counts[0]) == {"good", "broken"}
 
 
 def test_constants_beyond_the_field_are_compared_as_they_are() -> None:

@@ -16,7 +16,7 @@ from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Party, Step
 from fgl_secure.testing import Protocol, assert_exactly_private, assert_simulatable
-from fgl_secure.testing.affine import Judge, distance, in_row_space
+from fgl_secure.testing.affine import Judge, RowSpace, distance
 from fgl_secure.testing.protocol import Inputs
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.cases import NOW, SERVER, Setting, honest_of, inputs, moved, silo
@@ -235,4 +235,4 @@ def test_the_judge_of_row_spaces_agrees_with_enumeration() -> None:
     rows = np.array([[1, 2, 3], [0, 1, 4]])
     inside = {tuple((i * rows[0] + j * rows[1]) % 5) for i in range(5) for j in range(5)}
     for vector in itertools.product(range(5), repeat=3):
-        assert in_row_space(rows, np.array(vector), 5) == (vector in inside)
+        assert RowSpace(rows, 5).holds(np.array(vector)) == (vector in inside)
