@@ -105,8 +105,9 @@ class SecureAggregator:
             k_min: fewest clients that an entry of a mean is opened for, whoever of them may vanish; entries with fewer
                 contributions are 0 in the mean, and `last_round.withheld` has them. For updates in which 0 is no
                 change, such as those of embeddings of nodes. 1 opens all.
-            watched: whether each round begins with a small sum that tells whether numbers have outgrown the ranges
-                that were found. Without it such numbers are an error, and rounds take half as many exchanges.
+            watched: whether each round tells whether numbers have outgrown the ranges that were found, and finds new
+                ones then: by vetoes of the mean under pairwise masking among few, by a small sum beforehand elsewhere,
+                which takes as many exchanges as the mean. Without it such numbers are an error.
             clip: whether floats beyond `bound` count as the bound; else they are an error.
             precision: bits of a number on its way, 8, 16 or 32; None takes as many as the scheme has room for. Numbers
                 times weights are rounded to multiples of a unit at random, right on average, with the client's own

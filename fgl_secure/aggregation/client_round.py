@@ -11,9 +11,10 @@ from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.precision import warn_of_lost_precision
+from fgl_secure.aggregation.purposes import Purpose
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
 from fgl_secure.aggregation.rounded import KeptErrors
-from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.spending import Ledger
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins

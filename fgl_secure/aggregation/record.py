@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.rules import Purpose, Rules
+from fgl_secure.aggregation.purposes import Purpose
+from fgl_secure.aggregation.rules import Rules
 from fgl_secure.crypto.ring import Ring
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import MessageBatch, Recording, Role, Traffic, Transcript

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.rules import Found, Purpose
+from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.withheld import read_entries
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Messages, decode, encode

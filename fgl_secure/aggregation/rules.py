@@ -7,13 +7,13 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
-from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
 from fgl_secure.aggregation.encoding import Code, Encoding, IntegerRule, bound_for
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding
+from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.ranges import HEADROOM_BITS, STEP, RangeLevels
 from fgl_secure.aggregation.rounded import KeptErrors, RoundedEncoding, brought
 from fgl_secure.aggregation.withheld import marks_of, only_opened, opened_entries
@@ -38,41 +38,6 @@ _FINE_STEP = 1
 """Levels go by factors of 2 where numbers have few bits."""
 LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
-
-
-class Purpose(IntEnum):
-    """What a sum of a round is for."""
-
-    RANGES = 0
-    """How large the numbers are."""
-    MARKS = 1
-    """How many clients contribute to each entry."""
-    VALUES = 2
-    """The mean."""
-    WATCHED = 3
-    """The mean, unless numbers have outgrown the ranges that were found: whose have vetoes it, see `Scheme.vetoes`."""
-
-    @property
-    def is_mean(self) -> bool:
-        """Whether the mean is decoded from it."""
-        return self in (Purpose.VALUES, Purpose.WATCHED)
-
-    def may_follow(self, before: Purpose) -> bool:
-        """Whether a sum for this comes, in one round, after one for `before`: after a mean only where it was vetoed."""
-        return self is Purpose.RANGES if before is Purpose.WATCHED else before < self < Purpose.WATCHED
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What the sums of a round have found for those that come after them.
-
-    Attributes:
-        bounds: largest magnitude of a float, by name; None where the rules give them, or they are to be found.
-        opened: which entries are opened, a bit for each; None where all are, or where that is to be found.
-    """
-
-    bounds: Mapping[str, float] | None = None
-    opened: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +180,7 @@ class Rules:
             purpose: of the sum.
             layout: of the mappings.
             found: by the sums before.
-            mapping: of the client, who has no veto.
+            mapping: of the client, who does not veto the sum.
             weight: of the client.
             coins: of the client.
             kept: rounding errors of the client, where they are fed back.

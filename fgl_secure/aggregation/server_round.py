@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Layout
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
+from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.record import RoundRecord, recording_for
 from fgl_secure.aggregation.requests import Opening, Request, batches_from_bytes, batches_to_bytes
-from fgl_secure.aggregation.rules import Found, Purpose, Rules
+from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.withheld import only_opened, withheld_entries
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import Layout, Tree
 from fgl_secure.aggregation.precision import warn_of_lost_precision
+from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.record import RoundRecord, recording_for
 from fgl_secure.aggregation.rounded import KeptErrors
-from fgl_secure.aggregation.rules import Found, Purpose, Rules
+from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import Outcome
 from fgl_secure.algebra.quantization import Integers
 from fgl_secure.coins import Coins

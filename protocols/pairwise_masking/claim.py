@@ -114,8 +114,9 @@ _ASSUMPTIONS = (
 
 VETOES = (
     "where senders may veto a sum, the aggregator learns whether somebody in it does, and neither who nor how many; "
-    "with senders that collude, whether somebody does beside them. A vetoed sum is opened by nobody, and a vector of "
-    "who vetoes is uniform, so an aggregator that opens it all the same learns nothing of the vectors"
+    "with senders that collude, whether somebody does beside them. One veto in as many as the field has elements is "
+    "not seen. A vetoed sum is opened by nobody, and a vector of who vetoes is uniform, so an aggregator that opens it "
+    "all the same learns nothing of the vectors"
 )
 """What there is to know of vetoes."""
 

@@ -11,17 +11,11 @@ make or change, and where it does not open the client takes no further part: a v
 fit no other, and a server that could have masks left out would have all left out.
 
 Shares and votes are under other keys (`Pairs`): those of mask keys are opened when their owner vanishes.
-
-Vetoes. Where clients may veto a sum, each shares one more secret among all: 0, or a random element. When they have
-agreed on who is in the sum, and before anything of it is opened, they open the sum of these secrets, and by that
-whether anybody vetoes, but neither who nor how many. A client that vetoes hands in something uniform, so a server that
-goes on all the same has nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,6 +33,7 @@ from fgl_secure.protocols.one_sum.terms import Stage, as_elements
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, stacked
 from fgl_secure.protocols.pairwise_masking.plan import Circles, MaskingPlan
 from fgl_secure.protocols.pairwise_masking.requests import Ask, check_request
+from fgl_secure.protocols.pairwise_masking.vetoes import Vetoes
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
@@ -73,6 +68,8 @@ class Clients(DrawingClients):
 
     phases: ClassVar = PHASES
     secrets: ClassVar = 4
+    vetoes: ClassVar[type[Vetoes]] = Vetoes
+    """Another one only in tests of what it is for."""
 
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
@@ -94,9 +91,7 @@ class Clients(DrawingClients):
         self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
         self._asked = np.zeros((h, k + 1), dtype=np.uint8)
         self._request = np.zeros((h, REQUEST_BYTES), dtype=np.uint8)
-        self._vetoing = np.zeros(h, dtype=np.bool_)
-        self._blank = np.zeros((h, KEY_BYTES), dtype=np.uint8)
-        self._vetoes = np.zeros((*self._tapes, h, (k + 1) * self._plan.terms.veto), dtype=np.int64)
+        self._vetoes = self.vetoes(self._plan, self._crypto, self._tapes, h)
 
     def veto(self, senders: Flags) -> None:
         """See `SumMachine.veto`."""
@@ -105,7 +100,7 @@ class Clients(DrawingClients):
         super().veto(senders & (not self.terms.veto))
         if (self._due[senders] > Stage.SHARES).any():
             raise InputError("veto must come before a client has shared its secrets; it is too late")
-        self._vetoing |= senders
+        self._vetoes.cast |= senders
 
     def _hearer(self, stage: Stage, messages: Messages) -> Hear:
         read: dict[Stage, Callable[[Messages, Circles, Context], Hear]] = {
@@ -251,9 +246,10 @@ class Clients(DrawingClients):
             others = circles.others(place)
             values = np.compress(others, shares, axis=-3).reshape(*self._tapes, self._plan.degree, -1)
             if self.terms.veto:
-                said = self._veto_shares(at, circles, context)
-                self._vetoes[..., at, circles.own[place]] = said[..., circles.own[place]]
-                values = np.concatenate([values, np.compress(others, said, axis=-1)[..., None]], axis=-1)
+                seed = self._secrets[at, SHARES].tobytes()
+                vetoes = self._vetoes.shared(at, seed, context, me, circles.all[place])
+                self._vetoes.keep(at, circles.own[place], vetoes[..., circles.own[place]])
+                values = np.concatenate([values, np.compress(others, vetoes, axis=-1)[..., None]], axis=-1)
             names = {j: int(self.terms.clients[circles.near[place, j]]) for j in np.flatnonzero(has[at]).tolist()}
             for j, wrapped in self._pairs.wrapped(at, secret, context, me, names).items():
                 box = self._pairs.seal(at, j, wrapped, context, (me, names[j]), values[..., j, :])
@@ -297,21 +293,6 @@ class Clients(DrawingClients):
         """Coefficients of the polynomials that share both secrets: elements [*tapes, (needed - 1) * 2 * words]."""
         return self._crypto.elements(key, (self._plan.needed - 1) * 2 * self._plan.words)
 
-    def _veto_shares(self, at: int, circles: Circles, context: Context) -> Elements:
-        """Shares of a client's veto, of 0 where it has none: elements [*tapes, k + 1]."""
-        me, c, needed = int(self.parties[at]), self._crypto, self._plan.needed
-        seed = self._secrets[at, SHARES].tobytes()
-        drawn = c.elements(c.stretched(seed, context, Purpose.VETO, me), needed)
-        if self._vetoing[at]:
-            self._blank[at] = np.frombuffer(c.stretched(seed, context, Purpose.BLANK, me), dtype=np.uint8)
-        secret, coins = self._said(drawn[..., -1:], at), drawn[..., :-1, None]
-        shares = self._plan.sharing.share(secret, coins, circles.all[self._places[at]])
-        return np.asarray(shares[..., 0])
-
-    def _said(self, drawn: Elements, at: int) -> Elements:
-        """A client's veto: elements of the same shape, as drawn or 0."""
-        return drawn if self._vetoing[at] else np.zeros_like(drawn)
-
     def _self_mask(self, at: int, context: Context) -> bytes:
         seed = self._secrets[at, SELF].tobytes()
         return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
@@ -351,7 +332,7 @@ class Clients(DrawingClients):
                 both = values[..., : 2 * plan.words]
                 self._held[..., at, in_circle, :, :] = both.reshape(*both.shape[:-1], 2, plan.words)
                 if plan.terms.veto:
-                    self._vetoes[..., at, in_circle] = values[..., -1]
+                    self._vetoes.keep(at, in_circle, values[..., -1])
 
         return hear
 
@@ -394,7 +375,8 @@ class Clients(DrawingClients):
         self._used_up()
         todo = [(self._vector_from(at), rows[self._row_of[at]], *self._masks(at, context)) for at in which.tolist()]
         self._forget(which)
-        self._mask[which], self._receiver[which], self._blank[which] = 0, 0, 0
+        self._vetoes.forget(which)
+        self._mask[which], self._receiver[which] = 0, 0
         return self._masked(todo, self.step)
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
@@ -409,10 +391,8 @@ class Clients(DrawingClients):
         if self.terms.split:
             masks.append(self._receiver[at].tobytes())
             signs.append(1)
-        if self._vetoing[at]:
-            masks.append(self._blank[at].tobytes())  # which nobody takes away
-            signs.append(1)
-        return masks, signs
+        blanks = self._vetoes.blanks(at)
+        return masks + blanks, signs + [1] * len(blanks)
 
     def _masked(self, todo: list[Todo], step: Step) -> Iterator[Messages]:
         modulus = self._crypto.ring.modulus
@@ -494,12 +474,8 @@ class Clients(DrawingClients):
 
     def _say_vetoes(self, which: Ids) -> Iterable[Messages]:
         """Each client's share of the sum of the vetoes of all in the sum; of a client that lacks one, none."""
-        among = self._asked[which] == Ask.SELF_MASK
-        counted = (self._holds[which] | ~among).all(axis=1)
-        shares = np.where(among & counted[:, None], self._vetoes[..., which, :], 0)
-        total = reduce(self._plan.field.add, np.moveaxis(shares, -1, 0))[..., None]
-        self._vetoes[..., which, :] = 0
-        return [self._to_server(Phase.VETOES, which, {"counted": counted}, {"share": total})]
+        counted, shares = self._vetoes.opened(which, self._asked[which] == Ask.SELF_MASK, self._holds[which])
+        return [self._to_server(Phase.VETOES, which, {"counted": counted}, {"share": shares[..., None]})]
 
     def _hear_go(self, messages: Messages, circles: Circles, context: Context) -> Hear:  # noqa: ARG002  # says nothing
         """That nobody vetoes, so that the sum may be opened."""
@@ -530,8 +506,8 @@ class Clients(DrawingClients):
         own = {
             "mask keys": publics, "which mask key": which, "mask": self._mask, "receiver": self._receiver,
             "told": self._told, "holds": self._holds, "held": self._held, "asked": self._asked,
-            "request": self._request, "vetoing": self._vetoing, "blank": self._blank, "vetoes": self._vetoes,
-            **self._pairs.arrays(),
+            "request": self._request,
+            **self._pairs.arrays(), **self._vetoes.arrays(),
         }  # fmt: skip
         return {**super()._arrays(), **own}
 
@@ -542,4 +518,4 @@ class Clients(DrawingClients):
         self._mask = arrays["mask"]
         self._receiver, self._told, self._holds = arrays["receiver"], arrays["told"], arrays["holds"]
         self._held, self._asked, self._request = arrays["held"], arrays["asked"], arrays["request"]
-        self._vetoing, self._blank, self._vetoes = arrays["vetoing"], arrays["blank"], arrays["vetoes"]
+        self._vetoes.restore(arrays)

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.requests import Opening, Request
-from fgl_secure.aggregation.rules import Found, Purpose
 from fgl_secure.aggregation.server_round import OPENING, ServerRound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
@@ -162,6 +162,12 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
             client.reply(Request(bytes(16), 0, purpose, Opening(layout, Found(bounds))).to_bytes())
     with pytest.raises(StaleMessageError, match="must open it"):
         client.reply(Request(bytes(16), 0, Purpose.VALUES, None).to_bytes())
+    for scheme, bounds in (("plaintext", {"w": 1.0}), ("pairwise-masking", None)):
+        asked = Request(bytes(16), 0, Purpose.WATCHED, Opening(layout, Found(bounds))).to_bytes()
+        who = aggregator_of(scheme, 1).client_round(0, bytes(16), 0)
+        who.provide(MAPPINGS[0])
+        with pytest.raises(ProtocolError, match="only where"):
+            who.reply(asked)
     unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
     with pytest.raises(ProtocolError, match="only where the rules leave them open"):
         unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout, Found())).to_bytes())
@@ -217,7 +223,7 @@ def test_who_has_opened_a_mean_opens_no_other() -> None:
                 client.reply(wrong)
     server, clients = watched_rounds(2)
     turn(server, clients)
-    with pytest.raises(StaleMessageError):  # a vetoed mean is followed by ranges, and by nothing else
+    with pytest.raises(StaleMessageError, match="must be of the sum of WATCHED"):  # ranges alone may follow it
         clients[0].reply(replace(Request.from_bytes(mean), session=server.session).to_bytes())
 
 

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.aggregation.encoding import IntegerRule
+from fgl_secure.aggregation.purposes import Found, Purpose
 from fgl_secure.aggregation.requests import Request as RoundRequest
-from fgl_secure.aggregation.rules import Found, Purpose
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, guard, secure_aggregation_mod
 from fgl_secure.flower.guard import APP_FAILED, NO_PART

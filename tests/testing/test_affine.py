@@ -68,7 +68,11 @@ def test_questions_about_one_protocol_share_its_runs() -> None:
     runs: list[str] = []
 
     def counted(protocol: Protocol, name: str) -> Protocol:
-        return replace(protocol, run=lambda *asked: (runs.append(name), protocol.run(*asked)), name=name)
+        def run(inputs: Inputs, channel: Channel) -> None:
+            runs.append(name)
+            protocol.run(inputs, channel)
+
+        return replace(protocol, run=run, name=name)
 
     good = counted(linear(dict.fromkeys((0, 1), np.eye(2, dtype=np.int64))), "good")
     broken = counted(linear(dict.fromkeys((0, 1), np.array([[1, 2]]))), "broken")

@@ -23,6 +23,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.claim import VETOES
 from fgl_secure.protocols.pairwise_masking.clients import Clients
 from fgl_secure.protocols.pairwise_masking.server import Server
+from fgl_secure.protocols.pairwise_masking.vetoes import Vetoes
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Messages, Party, Phase, Step, Tampered, simulate
 from fgl_secure.testing import Protocol
@@ -158,11 +159,17 @@ class OpensAllTheSame(Server):
         return [self._to_clients(Phase.UNMASKING, answered, {})]
 
 
-class VetoesAreOnes(Clients):
+class Ones(Vetoes):
     """A veto is 1, so that their sum counts them."""
 
-    def _said(self, drawn: Elements, at: int) -> Elements:
-        return np.full_like(drawn, int(self._vetoing[at]))
+    def _secret(self, drawn: Elements, at: int) -> Elements:
+        return np.full_like(drawn, int(self.cast[at]))
+
+
+class VetoesAreOnes(Clients):
+    """With vetoes like that."""
+
+    vetoes = Ones
 
 
 class VectorsOfWhoVetoes(Clients):
@@ -170,7 +177,7 @@ class VectorsOfWhoVetoes(Clients):
 
     def _masks(self, at: int, context: Any) -> Any:
         masks, signs = super()._masks(at, context)
-        return (masks[:-1], signs[:-1]) if self._vetoing[at] else (masks, signs)
+        return (masks[:-1], signs[:-1]) if self._vetoes.cast[at] else (masks, signs)
 
 
 def protocol(
