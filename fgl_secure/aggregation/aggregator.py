@@ -226,11 +226,10 @@ class SecureAggregator:
         present, gone = _present(mappings, self._rules.clients), _indices(dropped, self._rules.clients)
         counted = _weights(weights, self._rules.clients)
         layout = Layout.of(next(iter(present.values())))
-        for index, mapping in present.items():
-            layout.check(mapping, f"client {index}")
+        arrays = {index: layout.arrays(mapping, f"client {index}") for index, mapping in present.items()}
         known, number = self._begun(layout)
         kept = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
-        brought = Brought(self._rules, layout, present, counted, gone, self._coins, kept)
+        brought = Brought(self._rules, layout, arrays, counted, gone, self._coins, kept)
         mean, self._last, self._bounds = simulated(brought, number, known)
         return mean
 

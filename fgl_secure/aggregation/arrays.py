@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -56,24 +57,27 @@ def dtype_of(value: Array, name: str) -> str:
     Raises:
         InputError: another type, complex among them.
     """
-    found = str(value.dtype).removeprefix("torch.") if isinstance(value, torch.Tensor) else value.dtype.name
+    found = _name_of(value.dtype)
     if found not in DTYPES:
         raise InputError(f"dtype of {name!r} must be one of {', '.join(DTYPES)}; found {found}")
     return found
 
 
+@cache
+def _name_of(dtype: torch.dtype | np.dtype[Any]) -> str:
+    return str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype.name
+
+
 def reals_of(value: Array) -> NDArray[np.float64]:
     """All entries in row-major order, float64 [size]; exact for every float type and for integers below 2^53."""
+    return np.asarray(entries_of(value), dtype=np.float64)
+
+
+def entries_of(value: Array) -> NDArray[Any]:
+    """All entries in row-major order, in their own type; float32 for the type of floats that numpy lacks."""
     if isinstance(value, torch.Tensor):
         here = value.detach().cpu().resolve_neg()
         value = (here.float() if here.dtype is torch.bfloat16 else here).numpy()  # torch would wake threads to convert
-    return np.asarray(value, dtype=np.float64).reshape(-1)
-
-
-def integers_of(value: Array) -> NDArray[Any]:
-    """All entries of an array of integers or truth values in row-major order, in their own type."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy().reshape(-1)
     return np.asarray(value).reshape(-1)
 
 
@@ -87,9 +91,7 @@ def array_from(values: NDArray[Any], shape: tuple[int, ...], dtype: str, kind: K
             most = float(np.finfo(dtype).max)
             values = values.clip(-most, most)
         return values.astype(dtype).reshape(shape)
-    to = getattr(torch, dtype)
-    if dtype in FLOATS:
-        most = torch.finfo(to).max
-        values = values.clip(-most, most)
-        return torch.from_numpy(values.reshape(shape).copy()).to(device=device, dtype=to)
-    return torch.from_numpy(values.astype(dtype).reshape(shape)).to(device=device, dtype=to)
+    if dtype == "bfloat16":
+        most = torch.finfo(torch.bfloat16).max
+        return torch.from_numpy(values.clip(-most, most).reshape(shape)).to(device=device, dtype=torch.bfloat16)
+    return torch.from_numpy(array_from(values, shape, dtype, Kind.NUMPY, device)).to(device)

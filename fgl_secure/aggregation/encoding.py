@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST, Array, integers_of, reals_of
+from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST, Array, entries_of
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.algebra.quantization import (
     UNWEIGHTED,
@@ -201,7 +201,7 @@ class Encoding:
         arrays, units = self.layout.arrays(mapping), self.weighing.units(number_of(weight, "weight"))
         vector = np.empty(self.layout.size + 1, dtype=np.int64)
         for entry, place in self.layout.places():
-            vector[place] = self._encoded(entry, arrays[entry.name])
+            self._encode(entry, arrays[entry.name], vector[place])
         vector[-1] = 1
         vector *= units
         return vector
@@ -259,13 +259,14 @@ class Encoding:
             return 0.5 if self.integers is IntegerRule.ROUND and entry.dtype != BOOL else 0.0
         return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude)
 
-    def _encoded(self, entry: Entry, value: Array) -> Integers:
+    def _encode(self, entry: Entry, value: Array, out: Integers) -> None:
         if not entry.is_float:
-            return checked_integers(entry, integers_of(value), self.integer_bound)
-        quantizer, reals = self.quantizers[entry.name], reals_of(value)
-        if self.clip and check_finite(reals, named(entry), REMEDY) > quantizer.bound:
-            reals = reals.clip(-quantizer.bound, quantizer.bound)
-        return quantizer.encode(reals)
+            out[:] = checked_integers(entry, entries_of(value), self.integer_bound)
+            return
+        quantizer, floats = self.quantizers[entry.name], entries_of(value)
+        if self.clip and check_finite(floats, named(entry), REMEDY) > quantizer.bound:
+            floats = floats.astype(np.float64).clip(-quantizer.bound, quantizer.bound)
+        quantizer.encode(floats, out=out)
 
 
 def positive(weight: int) -> int:

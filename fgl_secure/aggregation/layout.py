@@ -21,7 +21,7 @@ from fgl_secure.aggregation.arrays import (
     Kind,
     array_from,
     dtype_of,
-    integers_of,
+    entries_of,
     kind_of,
     reals_of,
 )
@@ -80,6 +80,9 @@ class Layout:
     order: tuple[str, ...] = field(compare=False)
     frame: Tree = field(compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        return hash(tuple(entry.name for entry in self.entries))  # looked up many times a round
+
     @classmethod
     def of(cls, mapping: Tree) -> Layout:
         """The layout of torch tensors or numpy arrays in mappings, lists and tuples, nested or not.
@@ -136,15 +139,17 @@ class Layout:
                 if mine != theirs:
                     raise InputError(f"{what} of {name!r} must be {theirs} as the others have it; {who} has {mine}")
 
-    def arrays(self, mapping: Tree, who: str = "mapping") -> dict[str, Array]:
-        """The arrays of a mapping of this layout, by name.
+    def arrays(self, mapping: Tree, who: str = "mapping") -> Arrays:
+        """The arrays of a mapping of this layout, by name; those that it has given before, as they are.
 
         Raises:
             InputError: it has another layout.
         """
+        if isinstance(mapping, Arrays) and mapping.layout == self:
+            return mapping
         members = list(_walk(mapping, ()))
         self._check_members(members, who)
-        return {".".join(path): value for path, value in members}
+        return Arrays(self, {".".join(path): value for path, value in members})
 
     def flatten(self, mapping: Tree) -> NDArray[np.float64]:
         """All numbers of a mapping of this layout, float64 [P]; integers beyond 2^53 are rounded."""
@@ -215,6 +220,19 @@ class Layout:
         """32 bytes that are equal for equal layouts only."""
         rows = [[entry.path, entry.shape, entry.dtype] for entry in self.entries]
         return hashlib.sha256(json.dumps(rows).encode()).digest()
+
+
+class Arrays(dict[str, Array]):
+    """The arrays of a mapping, by name.
+
+    Args:
+        layout: that they have, as `Layout.arrays` has checked.
+        arrays: by name.
+    """
+
+    def __init__(self, layout: Layout, arrays: Mapping[str, Array]) -> None:
+        super().__init__(arrays)
+        self.layout = layout
 
 
 def _layout(entries: list[Entry], frame: Tree | None = None) -> Layout:
@@ -302,7 +320,7 @@ def _entry(path: tuple[str, ...], value: Array) -> Entry:
     name = ".".join(path)
     kind, dtype = kind_of(value, name), dtype_of(value, name)
     device = str(value.device) if kind is Kind.TORCH else "cpu"
-    return Entry(path, tuple(int(n) for n in value.shape), dtype, kind, device)
+    return Entry(path, tuple(value.shape), dtype, kind, device)
 
 
 def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind: object) -> Entry:
@@ -321,4 +339,4 @@ def _bare_type(entry: Entry) -> np.dtype[Any]:
 
 
 def _bare(value: Array, entry: Entry) -> NDArray[Any]:
-    return (reals_of(value) if entry.is_float else integers_of(value)).astype(_bare_type(entry))
+    return entries_of(value).astype(_bare_type(entry))

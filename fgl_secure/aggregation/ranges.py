@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.arrays import LARGEST, SMALLEST, reals_of
+from fgl_secure.aggregation.arrays import LARGEST, SMALLEST, entries_of
 from fgl_secure.aggregation.encoding import bound_for, named
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.algebra.levels import Levels
@@ -22,7 +23,8 @@ LOWEST = -40
 STEP = 2
 """Levels go by factors of 2^STEP: the maximum is told to within that, and not more closely."""
 HEADROOM_BITS = 4
-"""A range is 2^HEADROOM_BITS times what was found, for later rounds: parameters grow."""
+"""A range is 2^HEADROOM_BITS times what was found, for later rounds: parameters grow. Where they have outgrown one,
+twice as many bits are left: what grows on costs two more sums whenever it does."""
 ZERO_BOUND = 1.0
 """Taken for a tensor that is zero at all clients, which says nothing of its range: biases that are yet untrained."""
 
@@ -43,7 +45,7 @@ class RangeLevels:
         modulus: p, of the scheme's field.
         known: ranges that were found before, by tensor; None where none were.
         step: levels go by factors of 2^step.
-        headroom_bits: a range is 2^headroom_bits times what is found.
+        headroom_bits: a range is 2^headroom_bits times what is found, and one that was outgrown 4^headroom_bits times.
         weight_bits: numbers are told times weights of up to 2^weight_bits.
     """
 
@@ -71,7 +73,9 @@ class RangeLevels:
         """Entries of a vector; 0 where there are no floats."""
         return self._levels.length
 
-    def encode(self, mapping: Tree, coins: Coins, brought: Mapping[str, NDArray[np.float64]] | None = None) -> Integers:
+    def encode(
+        self, mapping: Tree, coins: Coins, brought: Mapping[str, NDArray[np.floating[Any]]] | None = None
+    ) -> Integers:
         """The vector of a mapping, int64 [length], fresh each time.
 
         Args:
@@ -85,7 +89,7 @@ class RangeLevels:
         """
         if brought is None:
             arrays = self.layout.arrays(mapping)
-            brought = {entry.name: reals_of(arrays[entry.name]) for entry in self.layout.floats}
+            brought = {entry.name: entries_of(arrays[entry.name]) for entry in self.layout.floats}
         return self._levels.encode([self._magnitude(entry, brought[entry.name]) for entry in self.layout.floats], coins)
 
     def outgrown(self, mapping: Tree) -> bool:
@@ -95,7 +99,7 @@ class RangeLevels:
             InputError, FieldRangeError: see `encode`.
         """
         arrays = self.layout.arrays(mapping)
-        sizes = {entry.name: self._magnitude(entry, reals_of(arrays[entry.name])) for entry in self.layout.floats}
+        sizes = {entry.name: self._magnitude(entry, entries_of(arrays[entry.name])) for entry in self.layout.floats}
         return any(size > self._floor(name) for name, size in sizes.items())
 
     def bounds(self, total: Integers) -> dict[str, float]:
@@ -114,7 +118,8 @@ class RangeLevels:
                 found[entry.name] = self.known[entry.name]
                 continue
             largest = ZERO_BOUND if not count else 2.0 ** self._exponents[entry.name][count - 1]
-            room = min(self.headroom_bits, 1024 - math.frexp(largest)[1])
+            spare = self.headroom_bits * (1 if self.known is None else 2)
+            room = min(spare, 1024 - math.frexp(largest)[1])
             found[entry.name] = self._capped(entry, math.ldexp(largest, room))
         return found
 
@@ -125,8 +130,8 @@ class RangeLevels:
         """What is known of a tensor's magnitude: who exceeds it reaches the lowest level."""
         return 0.0 if self.known is None else self.known[name]
 
-    def _magnitude(self, entry: Entry, reals: NDArray[np.float64]) -> float:
-        magnitude, most = check_finite(reals, named(entry)), _exponents(entry, self.step, self.weight_bits)[-1]
+    def _magnitude(self, entry: Entry, floats: NDArray[np.floating[Any]]) -> float:
+        magnitude, most = check_finite(floats, named(entry)), _exponents(entry, self.step, self.weight_bits)[-1]
         if magnitude > 2.0**most:
             raise FieldRangeError(f"numbers under {entry.name!r} must not exceed 2^{most}; at least one does")
         return magnitude

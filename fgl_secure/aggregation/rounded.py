@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import BOOL, integers_of, reals_of
+from fgl_secure.aggregation.arrays import BOOL, entries_of, reals_of
 from fgl_secure.aggregation.encoding import (
     REMEDY,
     IntegerRule,
@@ -198,7 +198,7 @@ class RoundedEncoding:
         reals, units = self.brought(mapping, weight), self.weighing.units(number_of(weight, "weight"))
         arrays = self.layout.arrays(mapping)
         integers = [
-            checked_integers(entry, integers_of(arrays[entry.name]), self.integer_bound) * units
+            checked_integers(entry, entries_of(arrays[entry.name]), self.integer_bound) * units
             for entry in self.layout.entries
             if not entry.is_float
         ]

@@ -163,7 +163,7 @@ class OneSum:
         """
         if self.bound is None:
             return total
-        total, most = np.where(total > modulus // 2, total - modulus, total), terms * self.bound
+        total, most = total - ((modulus // 2 - total) >> 63 & modulus), terms * self.bound
         if int(total.max()) > most or int(total.min()) < -most:
             raise ProtocolError(
                 f"sum of {terms} vectors must have magnitude up to {most:,}; a client's masks are not what it shared"
@@ -204,4 +204,7 @@ def threshold_of(chosen: int | None, clients: int, least: int) -> int:
 
 def as_elements(row: Integers, modulus: int) -> Integers:
     """A vector of magnitudes below the modulus, or of elements, as elements: a new array."""
-    return row + (row >> 63 & modulus)
+    elements = row >> 63
+    elements &= modulus
+    elements += row
+    return elements

@@ -149,3 +149,13 @@ def test_packed_numbers_of_another_size_are_refused() -> None:
     layout = Layout.of(MODEL)
     with pytest.raises(MalformedMessageError, match="numbers must have"):
         layout.unpacked(layout.packed(MODEL)[:-1])
+
+
+def test_arrays_are_checked_once_and_again_under_another_layout() -> None:
+    """Arrays of an equal layout come back as they are; those of another one are looked at like any mapping."""
+    mapping = {"a": {"b": np.ones(2)}, "c": np.ones(3)}
+    arrays = Layout.of(mapping).arrays(mapping)
+    assert Layout.of(mapping).arrays(arrays) is arrays
+    assert hash(Layout.of(mapping)) == hash(Layout.of({"c": torch.ones(3), "a": {"b": np.ones(2)}}))
+    with pytest.raises(InputError, match="shape of 'c' must be"):
+        Layout.of({**mapping, "c": np.ones(4)}).arrays(arrays)

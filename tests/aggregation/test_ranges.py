@@ -61,6 +61,14 @@ def test_a_level_above_one_that_nobody_reaches_is_noticed() -> None:
         levels.bounds(total)
 
 
+def test_a_range_that_was_outgrown_leaves_twice_the_headroom() -> None:
+    """What has outgrown its range gets twice as many bits to grow by; a range that nobody has outgrown stays."""
+    mapping = {"u": np.array([1.0]), "w": np.array([100.0])}
+    levels = RangeLevels(Layout.of(mapping), MERSENNE_61, {"u": 16.0, "w": 64.0})
+    assert levels.outgrown(mapping)
+    assert levels.bounds(levels.encode(mapping, SimulationCoins(1))) == {"u": 16.0, "w": 256 * HEADROOM**2}
+
+
 def test_integers_take_no_levels() -> None:
     """Only floats have levels; a mapping of integers needs no sum."""
     assert RangeLevels(Layout.of({"n": np.ones(3, int), "m": np.ones(1, bool)}), 11).length == 0

@@ -237,6 +237,17 @@ def test_a_quantizer_refuses_what_does_not_fit_and_shows_no_value(value: float) 
     assert isinstance(caught.value, FieldRangeError) == math.isfinite(value)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("bits", [-1030, -3, 30])
+def test_numbers_of_any_type_are_rounded_in_place_as_float64_is(kind: type[np.floating[Any]], bits: int) -> None:
+    """Numbers of each type, more than go at once, into a part of a vector: as Python rounds them one by one."""
+    values = np.random.default_rng(1).normal(0, 1000, 20_000).astype(kind)
+    vector = np.full(len(values) + 2, 7, dtype=np.int64)
+    Quantizer(1e5, bits).encode(values, out=vector[1:-1])
+    assert vector[1:-1].tolist() == [round(math.ldexp(float(value), bits)) for value in values]
+    assert vector[0] == vector[-1] == 7
+
+
 @pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf])
 def test_bounds_of_a_quantizer_are_positive_numbers(bound: float) -> None:
     """Others have no bits."""
