@@ -43,11 +43,12 @@ audit: $(RUNTIME)
 	@$(BIN)/fgl-secure audit $(ARGS)
 
 # Tests and notebooks are one run of pytest, so that there is one end at which cores are idle and not two. What begins it
-# waits for most of its time, and meanwhile types and pages, which keep one core busy, are looked at. What these say is
-# shown when the tests are over, and each one's failure is the whole's.
+# waits for most of its time, and meanwhile types and pages, which keep one core busy, are looked at; they give way, for
+# tests with processes have deadlines. What they say is shown when the tests are over, and each one's failure is the
+# whole's.
 check: lint
 	@aside=$$(mktemp); status=0; \
-	$(MAKE) --no-print-directory types docs > "$$aside" 2>&1 & others=$$!; \
+	nice -n 19 $(MAKE) --no-print-directory types docs > "$$aside" 2>&1 & others=$$!; \
 	trap 'kill $$others 2> /dev/null || true; rm -f "$$aside"' EXIT; \
 	$(MAKE) --no-print-directory tests NOTEBOOKS= || status=$$?; \
 	wait $$others || status=$$?; \
