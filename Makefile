@@ -17,12 +17,17 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 # Another project's modules on the path would be tested in place of the pinned ones.
 unexport PYTHONPATH PYTHONHOME
+# Hundreds of processes would each compile the package, and pytest rewrite all asserts in each worker, at every run.
+unexport PYTHONDONTWRITEBYTECODE
 
 # $(call step,name,commands): says what runs and how long it took; the first command that fails stops it.
 step = @echo "== $(1)"; start=$$(date +%s); $(2); echo "== $(1): done in $$(( $$(date +%s) - start )) s"
 
-# One test process a core, with one thread each: kernels that share the cores among them would wait for each other.
+# One test process a core, with one thread each: kernels that share the cores among them would wait for each other. Each
+# begins with a part of the files, and takes tests from another one when it has none left, so that none is idle.
 ALONE := NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1
+PYTEST := $(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist worksteal
+NOTEBOOKS := tests/repository/test_notebooks.py
 
 # Hypothesis draws other examples in each run, in CI too; the seed is printed, and ARGS=--hypothesis-seed=N repeats it.
 SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -37,7 +42,18 @@ pip = $(1) -m pip --disable-pip-version-check install $(3) > $(2) 2>&1 || { cat 
 audit: $(RUNTIME)
 	@$(BIN)/fgl-secure audit $(ARGS)
 
-check: lint types docs tests notebooks
+# Tests and notebooks are one run of pytest, so that there is one end at which cores are idle and not two. What begins it
+# waits for most of its time, and meanwhile types and pages, which keep one core busy, are looked at; they give way, for
+# tests with processes have deadlines. What they say is shown when the tests are over, and each one's failure is the
+# whole's.
+check: lint
+	@aside=$$(mktemp); status=0; \
+	nice -n 19 $(MAKE) --no-print-directory types docs > "$$aside" 2>&1 & others=$$!; \
+	trap 'kill $$others 2> /dev/null || true; rm -f "$$aside"' EXIT; \
+	$(MAKE) --no-print-directory tests NOTEBOOKS= || status=$$?; \
+	wait $$others || status=$$?; \
+	cat "$$aside"; \
+	[ $$status = 0 ] || { echo "== a check failed"; exit $$status; }
 	@echo "== all checks passed"
 
 environment: $(DEVELOPMENT)
@@ -56,10 +72,10 @@ docs: $(DEVELOPMENT)
 
 tests: $(DEVELOPMENT)
 	$(if $(SEEDED),@echo "== tests: to repeat the drawn examples: make tests ARGS=$(SEEDED)")
-	$(call step,tests,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist loadfile --no-loadscope-reorder --ignore tests/repository/test_notebooks.py $(SEEDED) $(ARGS))
+	$(call step,tests,$(PYTEST) $(addprefix --ignore=,$(NOTEBOOKS)) $(SEEDED) $(ARGS))
 
 notebooks: $(DEVELOPMENT)
-	$(call step,notebooks,$(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist load --maxschedchunk 1 tests/repository/test_notebooks.py)
+	$(call step,notebooks,$(PYTEST) $(NOTEBOOKS))
 
 # Each mutant makes one promise untrue in a copy of the source; its tests must notice. ARGS="--sample 10" takes ten, and
 # leaves out what follows: statistics at production size with a run of the protocol for each sample, 20 minutes of them.

@@ -25,13 +25,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 LONG = (
     "flower/test_trouble.py",
-    "golden/test_golden.py",
     "flower/test_processes.py",
-    "methods/test_data_sets.py",
     "flower/test_engine.py",
+    "repository/test_notebooks.py",
+    "golden/test_golden.py",
+    "methods/test_data_sets.py",
     "cli/test_runs.py",
 )
-"""Files that begin first where files run side by side, so that none is left over; every other one mostly waits."""
+"""Files that begin first where tests run side by side, so that none is left over; the first three mostly wait."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from fgl_secure.graph.attributed_graph import Graph
@@ -10,11 +12,13 @@ NEIGHBOURS = 5
 _BRIGHTEST = 16.0
 
 
+@cache
 def load_digits_graph() -> Graph:
     """Join each of scikit-learn's 1,797 images of digits to its 5 nearest neighbours.
 
     Distances are Euclidean between raw pixels, and two images are joined in both directions if either counts the other
-    among its nearest. Pixels are scaled from 0..16 to [0, 1]. The result is the same every time.
+    among its nearest. Pixels are scaled from 0..16 to [0, 1]. The result is the same every time, and
+    is made once a process: nobody can write to its arrays.
     """
     # Imported here because they take two seconds that only this data set needs.
     from sklearn.datasets import load_digits  # noqa: PLC0415

@@ -51,6 +51,13 @@ def test_loss_distribution_of_one_release(sigma: float, epsilon: float) -> None:
     assert epsilon_spent(sigma, 1, DELTA) == pytest.approx(epsilon, abs=6e-4)
 
 
+@pytest.mark.parametrize(("multiplier", "releases"), [(1.0, 1), (3.0, 7), (20.0, 100)])
+def test_releases_cost_what_dp_accounting_makes_of_them(multiplier: float, releases: int) -> None:
+    """The closed form is what dp-accounting finds by convolving loss distributions on a grid, pessimistically."""
+    library = privacy_loss_distribution.from_gaussian_mechanism(multiplier).self_compose(releases)
+    assert epsilon_spent(multiplier, releases, DELTA) == pytest.approx(library.get_epsilon_for_delta(DELTA), rel=1e-6)
+
+
 @given(st.floats(0.3, 20.0), st.floats(0.0, 6.0))
 def test_delta_is_the_integral_of_the_hockey_stick(multiplier: float, epsilon: float) -> None:
     """delta = integral of max(p - e^eps q, 0) for unit sensitivity."""

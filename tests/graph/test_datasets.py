@@ -22,6 +22,7 @@ from fgl_secure.graph import (
     partition,
     random_split,
 )
+from fgl_secure.graph.digits import load_digits_graph
 
 needs_public_data = pytest.mark.skipif(
     not os.environ.get("FGL_SECURE_DATA"), reason="FGL_SECURE_DATA doesn't name a folder with the raw public data"
@@ -83,8 +84,13 @@ def test_digits_are_images_joined_to_their_nearest() -> None:
 
 
 def test_digits_are_the_same_every_time() -> None:
-    """Two loads of the digits give equal arrays."""
-    first, second = load("digits"), load("digits")
+    """Two searches give equal arrays, and what is kept of one is the same object that nobody can write to."""
+    first = load("digits")
+    assert load("digits") is first
+    assert not any(array.flags.writeable for array in (first.features, first.labels, first.edges))
+    load_digits_graph.cache_clear()
+    second = load("digits")
+    assert second is not first
     np.testing.assert_array_equal(first.edges, second.edges)
     np.testing.assert_array_equal(first.features, second.features)
 
