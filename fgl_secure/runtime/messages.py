@@ -56,6 +56,9 @@ class _Taken(Mapping[str, Array]):
             self._laid_out[name] = value
         return self._laid_out[name]
 
+    def __contains__(self, name: object) -> bool:  # that of Mapping would lay the field out
+        return name in self.base
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.base)
 
