@@ -31,6 +31,9 @@ _HELD, _LEAST_ROWS = 2**17, 64
 _COLUMNS = 64
 """Of a product that are reduced side by side."""
 
+_WEIGHED = 2 ** (62 - 2 * MOST_BITS)
+"""Products of two elements that are added up before their sum is reduced: it stays below 2^63."""
+
 _PIECES = 64
 """In which integers are put together, for threads."""
 
@@ -74,14 +77,17 @@ class Side:
         """Rows of the matrix."""
         return len(self.members) * self.terms
 
+    @property
+    def laid_out(self) -> tuple[NDArray[Any], Integers, int]:
+        """The elements [batch, n, w], the members and the first column."""
+        batch, shape = self.elements.shape[:-2], self.elements.shape[-2:]
+        return self.elements.reshape(math.prod(batch), *shape), self.members, self.first
+
     def centred(self, field: PrimeField, start: int, stop: int) -> Reals:
         """Rows start .. stop - 1 by their representatives of least magnitude: float64 [*batch, stop - start, width]."""
-        batch, shape = self.elements.shape[:-2], self.elements.shape[-2:]
+        flat, batch = self.laid_out, self.elements.shape[:-2]
         out = np.empty((*batch, stop - start, self.width))
-        flat = self.elements.reshape(math.prod(batch), *shape)
-        _centre(
-            flat, self.members, self.first, self.terms, start, field.modulus, out.reshape(len(flat), *out.shape[-2:])
-        )
+        _centre(*flat, self.terms, start, field.modulus, out.reshape(len(flat[0]), *out.shape[-2:]))
         return out
 
 
@@ -115,8 +121,11 @@ def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
     """
     check_small(field)
     rows, batch = len(left), left.elements.shape[:-2]
-    total = np.zeros((*batch, right.width, left.width))
     out = np.empty((*batch, left.width, right.width), dtype=field.dtype)
+    if left.width == 1:
+        _weigh(*left.laid_out, *right.laid_out, right.width, left.terms, field.modulus, out.reshape(-1, right.width))
+        return out
+    total = np.zeros((*batch, right.width, left.width))
     parts = max(-(-rows // min(ROWS, max(_HELD // max(left.width, 1), _LEAST_ROWS))), 1)
     for part in range(parts):  # of equal size, so that none is a few rows
         here = rows * part // parts, rows * (part + 1) // parts
@@ -127,6 +136,27 @@ def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
             flat, count = (-1, *total.shape[-2:]), math.prod(batch)
             _reduce_all(product.reshape(flat), total.reshape(flat), field.modulus, out.reshape(count, *out.shape[-2:]))
     return out
+
+
+@compiled
+def _weigh(
+    left: NDArray[Any], left_members: Integers, left_first: int, right: NDArray[Any], members: Integers, first: int,
+    width: int, terms: int, modulus: int, out: NDArray[Any],
+) -> None:  # fmt: skip
+    """out[b, k] = the sum over rows of left[b, row] * right[b, row, k]: of a left matrix of one column."""
+    for each in numba.prange(out.shape[0]):
+        total = np.zeros(width, dtype=np.int64)
+        for row in range(len(members) * terms):
+            weight = np.int64(left[each, left_members[row // terms], left_first + row % terms])
+            start = first + row % terms * width
+            line = right[each, members[row // terms], start : start + width]
+            for k in range(width):
+                total[k] += weight * np.int64(line[k])
+            if row % _WEIGHED == _WEIGHED - 1:
+                for k in range(width):
+                    total[k] = remainder(total[k], modulus)
+        for k in range(width):
+            out[each, k] = remainder(total[k], modulus)
 
 
 def _transposed_product(left: Reals, right: Reals) -> Reals:

@@ -80,7 +80,7 @@ class SummedGradients:
 class CodedGradients:
     """Devices' gradients as coded products: d + h numbers of a device for a layer, and the silo learns the sum alone.
 
-    Rows that never change are shared once. Gradients of biases, which are rows, go in as rows.
+    Rows that never change are shared once, as are the ones that gradients of biases are products with.
 
     Args:
         scheme: how sums of rows and of products are computed.
@@ -96,29 +96,16 @@ class CodedGradients:
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """As `SummedGradients.sums` does."""
-        weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
-        found = dict(zip(map(id, biases), self._biases(biases, step), strict=True))
-        if weights:
-            if self._products is None:
-                layout = Layout(tuple(each.product for each in weights))
-                self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
-            shared = self._products.shared
-            sums = self._products.sum(
-                [None if each.static and shared else each.side(each.left) for each in weights],
-                [each.side(each.right) for each in weights],
-                Step(step.round, -1),
-            )
-            found |= {id(each): total.reshape(len(total), -1) for each, total in zip(weights, sums, strict=True)}
-        return [found[id(each)] for each in factors]
-
-    def _biases(self, biases: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
-        """Those of all layers, side by side in one row of each device."""
-        if not biases:
-            return []
-        first, ends = biases[0], np.cumsum([each.width for each in biases])[:-1]
-        rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
-        (sums,) = self._rows.sums([replace(first, right=rights)], step)
-        return np.split(sums, ends, axis=1)
+        if self._products is None:
+            layout = Layout(tuple(each.product for each in factors))
+            self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
+        shared = self._products.shared
+        sums = self._products.sum(
+            [None if each.static and shared else each.side(each.left) for each in factors],
+            [each.side(each.right) for each in factors],
+            Step(step.round, -1),
+        )
+        return [total.reshape(len(total), -1) for total in sums]
 
     def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """As `SummedGradients.sum` does."""
@@ -201,21 +188,21 @@ class HostedMembers:
 
     def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
         """The sums of gradients, parameter by parameter; None where they are in the clear."""
-        fixed, weights = self._encoding(None), [each for each in factors if not each.is_bias]
+        fixed = self._encoding(None)
         if fixed is None:
             return None
-        code = self._product_code(weights)
+        code = self._product_code(factors)
         return [
             rounded_sums(fixed, each.left, each.right, answered=self._answered)
-            if code is None or each.is_bias
+            if code is None
             else rounded_products(code, each.left, each.right, answered=self._answered)
             for each in factors
         ]
 
-    def _product_code(self, weights: Sequence[DeviceFactors]) -> ProductCode | None:
-        if not isinstance(self._scheme, CodedProducts) or not weights:
+    def _product_code(self, factors: Sequence[DeviceFactors]) -> ProductCode | None:
+        if not isinstance(self._scheme, CodedProducts):
             return None
-        layout = Layout(tuple(product_of(each.left, each.right, static=each.static) for each in weights))
+        layout = Layout(tuple(product_of(each.left, each.right, static=each.static) for each in factors))
         return self._scheme.product_code(member_sums(self._parties, self._silo_of), layout)
 
     def _encoding(self, width: int | None) -> FixedPoint | None:

@@ -329,16 +329,15 @@ class Relays(BoundMachine):
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> list[list[tuple[int, Array]]]:
         """By field: the common streams that a relay adds to its products for a silo, with its weights."""
-        plan = self._plan
+        plan, own = self._plan, self._sets_of(relay)
+        parties = [plan.relays[list(self._sets[n])] for n in own]
+        found = self._crypto.streams(
+            self._draws, self._set_keys[own], parties, self.now, group, digest, plan.layout.entries
+        )
         out: list[list[tuple[int, Array]]] = [[] for _ in plan.fields]
-        for n in self._sets_of(relay):
-            members = self._sets[n]
-            parties = plan.relays[list(members)]
-            streams = self._crypto.streams(
-                self._draws, self._set_keys[n], parties, self.now, group, digest, plan.layout.entries
-            )
+        for n, streams in zip(own, found, strict=True):
             for place, field in enumerate(plan.fields):
-                weights = zero_weights(field, plan.T, plan.R, members)[relay.place].tolist()
+                weights = zero_weights(field, plan.T, plan.R, self._sets[n])[relay.place].tolist()
                 out[place] += [(weight, stream[place]) for weight, stream in zip(weights, streams, strict=True)]
         return out
 
