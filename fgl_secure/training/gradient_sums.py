@@ -96,20 +96,32 @@ class CodedGradients:
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """As `SummedGradients.sums` does."""
+        together, widths = _with_biases_together(factors)
         if self._products is None:
-            layout = Layout(tuple(each.product for each in factors))
+            layout = Layout(tuple(each.product for each in together))
             self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
         shared = self._products.shared
         sums = self._products.sum(
-            [None if each.static and shared else each.side(each.left) for each in factors],
-            [each.side(each.right) for each in factors],
+            [None if each.static and shared else each.side(each.left) for each in together],
+            [each.side(each.right) for each in together],
             Step(step.round, -1),
         )
-        return [total.reshape(len(total), -1) for total in sums]
+        flat = iter(total.reshape(len(total), -1) for total in sums[: len(sums) - bool(widths)])
+        biases = iter(np.split(sums[-1][:, 0], np.cumsum(widths)[:-1], axis=1) if widths else ())
+        return [next(biases if each.is_bias else flat) for each in factors]
 
     def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """As `SummedGradients.sum` does."""
         return self._rows.sum(rows, step)
+
+
+def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], list[int]]:
+    """The factors of weights, then those of all biases side by side as one product; and how wide each bias is."""
+    weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
+    if not biases:
+        return weights, []
+    rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
+    return [*weights, replace(biases[0], right=rights)], [each.width for each in biases]
 
 
 def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients | CodedGradients:
