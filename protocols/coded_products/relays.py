@@ -262,12 +262,11 @@ class Relays(BoundMachine):
 
     def _held(self, relay: Standing) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
-        held = np.zeros((2, len(self._plan.grouping.row_owner)), dtype=np.bool_)
-        held[0, relay.fresh.rows] = True
+        held, lasting = (np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_) for _ in range(2))
+        held[relay.fresh.rows] = True
         if relay.once is not None:
-            held[1, relay.once.rows] = True
-        found: Flags = held.all(axis=0) if self._plan.layout.static else held[0]
-        return found
+            lasting[relay.once.rows] = True
+        return held & lasting if self._plan.layout.static else held
 
     def _roster(self, relay: Standing) -> Messages:
         """Tells all other relays whose shares it holds, one bit a device."""
