@@ -30,7 +30,7 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*arguments: Any, work: int = 0) -> Any:
-        size = max(work, *map(_size, arguments))
+        size = max(work, _size(arguments))
         if size <= SERIAL_UP_TO:
             return alone(*arguments)
         _start()
@@ -76,7 +76,12 @@ def threads_for(size: int, most: int) -> int:
     return 1 if size <= SERIAL_UP_TO else min(most, most if torch is None else torch.get_num_threads())
 
 
-def _size(argument: Any) -> int:
-    if isinstance(argument, tuple):
-        return max(map(_size, argument), default=0)
-    return argument.size if isinstance(argument, np.ndarray) else 0
+def _size(arguments: tuple[Any, ...]) -> int:
+    """Numbers of the largest array."""
+    largest = 0
+    for each in arguments:
+        if isinstance(each, np.ndarray):
+            largest = max(largest, each.size)
+        elif isinstance(each, tuple):
+            largest = max(largest, _size(each))
+    return largest

@@ -31,8 +31,11 @@ _HELD, _LEAST_ROWS = 2**17, 64
 _COLUMNS = 64
 """Of a product that are reduced side by side."""
 
-_PIECES = 64
-"""In which integers are put together, for threads."""
+_WEIGHED = 2 ** (62 - 2 * MOST_BITS)
+"""Products of two elements that are added up before their sum is reduced: it stays below 2^63."""
+
+_JOINED = 2**10
+"""Integers that are put together at a time."""
 
 NEAR_2_23 = (8388593, 8388587, 8388581)
 """The three largest primes below 2^23."""
@@ -74,14 +77,17 @@ class Side:
         """Rows of the matrix."""
         return len(self.members) * self.terms
 
+    @property
+    def laid_out(self) -> tuple[NDArray[Any], Integers, int]:
+        """The elements [batch, n, w], the members and the first column."""
+        batch, shape = self.elements.shape[:-2], self.elements.shape[-2:]
+        return self.elements.reshape(math.prod(batch), *shape), self.members, self.first
+
     def centred(self, field: PrimeField, start: int, stop: int) -> Reals:
         """Rows start .. stop - 1 by their representatives of least magnitude: float64 [*batch, stop - start, width]."""
-        batch, shape = self.elements.shape[:-2], self.elements.shape[-2:]
+        flat, batch = self.laid_out, self.elements.shape[:-2]
         out = np.empty((*batch, stop - start, self.width))
-        flat = self.elements.reshape(math.prod(batch), *shape)
-        _centre(
-            flat, self.members, self.first, self.terms, start, field.modulus, out.reshape(len(flat), *out.shape[-2:])
-        )
+        _centre(*flat, self.terms, start, field.modulus, out.reshape(len(flat[0]), *out.shape[-2:]))
         return out
 
 
@@ -115,8 +121,11 @@ def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
     """
     check_small(field)
     rows, batch = len(left), left.elements.shape[:-2]
-    total = np.zeros((*batch, right.width, left.width))
     out = np.empty((*batch, left.width, right.width), dtype=field.dtype)
+    if left.width == 1:
+        _weigh(*left.laid_out, *right.laid_out, right.width, left.terms, field.modulus, out.reshape(-1, right.width))
+        return out
+    total = np.zeros((*batch, right.width, left.width))
     parts = max(-(-rows // min(ROWS, max(_HELD // max(left.width, 1), _LEAST_ROWS))), 1)
     for part in range(parts):  # of equal size, so that none is a few rows
         here = rows * part // parts, rows * (part + 1) // parts
@@ -127,6 +136,27 @@ def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
             flat, count = (-1, *total.shape[-2:]), math.prod(batch)
             _reduce_all(product.reshape(flat), total.reshape(flat), field.modulus, out.reshape(count, *out.shape[-2:]))
     return out
+
+
+@compiled
+def _weigh(
+    left: NDArray[Any], left_members: Integers, left_first: int, right: NDArray[Any], members: Integers, first: int,
+    width: int, terms: int, modulus: int, out: NDArray[Any],
+) -> None:  # fmt: skip
+    """out[b, k] = the sum over rows of left[b, row] * right[b, row, k]: of a left matrix of one column."""
+    for each in numba.prange(out.shape[0]):
+        total = np.zeros(width, dtype=np.int64)
+        for row in range(len(members) * terms):
+            weight = np.int64(left[each, left_members[row // terms], left_first + row % terms])
+            start = first + row % terms * width
+            line = right[each, members[row // terms], start : start + width]
+            for k in range(width):
+                total[k] += weight * np.int64(line[k])
+            if row % _WEIGHED == _WEIGHED - 1:
+                for k in range(width):
+                    total[k] = remainder(total[k], modulus)
+        for k in range(width):
+            out[each, k] = remainder(total[k], modulus)
 
 
 def _transposed_product(left: Reals, right: Reals) -> Reals:
@@ -174,28 +204,52 @@ def from_residues(fields: Sequence[PrimeField], residues: Sequence[NDArray[Any]]
         int64 of that shape: the integers of least magnitude, up to half of the product of all primes, if they are below
         2^63.
     """
+    shape, stacked = residues[0].shape, np.stack([np.asarray(each).reshape(-1) for each in residues])
+    weights = np.ones((len(fields), 1), dtype=np.int64)
+    return from_combined(fields, weights, stacked[:, None]).reshape(shape)
+
+
+def from_combined(fields: Sequence[PrimeField], weights: Integers, values: NDArray[Any]) -> Integers:
+    """Integers from their remainders, each of which is a combination of some elements.
+
+    Args:
+        fields: see `from_residues`.
+        weights: int64 [f, m], elements: of what is combined, in each field.
+        values: elements [f, m, k] of the fields, m of them to be combined; sums of m products stay below 2^63.
+
+    Returns:
+        int64 [k]; see `from_residues`.
+    """
     primes = [field.modulus for field in fields]
     inverses = [[pow(before, -1, p) if before != p else 0 for before in primes] for p in primes]
-    shape, stacked = residues[0].shape, np.stack([np.asarray(each).reshape(-1) for each in residues])
-    out = np.empty(stacked.shape[1], dtype=np.int64)
-    _join(stacked, np.array(primes, dtype=np.int64), np.array(inverses, dtype=np.int64), out)
-    return out.reshape(shape)
+    out = np.empty(values.shape[2], dtype=np.int64)
+    _join(values, weights, np.array(primes, dtype=np.int64), np.array(inverses, dtype=np.int64), out)
+    return out
 
 
 @compiled
-def _join(residues: NDArray[Any], primes: Integers, inverses: Integers, out: Integers) -> None:
-    """Garner's algorithm for each column of residues [f, m]."""
-    count, pieces = len(primes), min(out.size, _PIECES)
-    for piece in numba.prange(pieces):
-        digits = np.empty(count, dtype=np.int64)
-        for i in range(piece * out.size // pieces, (piece + 1) * out.size // pieces):
-            for place in range(count):
-                p, rest = primes[place], np.int64(residues[place, i])
-                for before in range(place):  # takes away a digit, and divides by its prime
-                    rest = remainder(remainder(rest - digits[before], p) * inverses[place, before], p)
-                rest = remainder(rest, p)
-                digits[place] = rest - p if rest > p // 2 else rest
-            total = np.int64(0)
-            for place in range(count - 1, -1, -1):
-                total = total * primes[place] + digits[place]  # what wraps on the way comes back: it is below 2^63
-            out[i] = total
+def _join(values: NDArray[Any], weights: Integers, primes: Integers, inverses: Integers, out: Integers) -> None:
+    """Garner's algorithm for combinations of values [f, m, k], some columns at a time, in loops of wide steps."""
+    count, terms, size = values.shape
+    for piece in numba.prange((size + _JOINED - 1) // _JOINED):
+        first, last = piece * _JOINED, min((piece + 1) * _JOINED, size)
+        digits, total, found = np.empty((count, _JOINED), dtype=np.int64), np.empty(_JOINED, np.int64), out[first:last]
+        for place in range(count):
+            p = primes[place]
+            total[:] = 0
+            for m in range(terms):
+                weight, line = weights[place, m], values[place, m, first:last]
+                for i in range(last - first):
+                    total[i] += weight * np.int64(line[i])
+            for before in range(place):  # takes away a digit, and divides by its prime
+                inverse, digit = inverses[place, before], digits[before]
+                for i in range(last - first):
+                    total[i] = remainder(remainder(total[i] - digit[i], p) * inverse, p)
+            for i in range(last - first):
+                rest = remainder(total[i], p)
+                digits[place, i] = rest - p if rest > p // 2 else rest
+        found[:] = 0
+        for place in range(count - 1, -1, -1):
+            p = primes[place]
+            for i in range(last - first):
+                found[i] = found[i] * p + digits[place, i]  # what wraps on the way comes back: it is below 2^63

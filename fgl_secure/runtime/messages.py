@@ -56,6 +56,9 @@ class _Taken(Mapping[str, Array]):
             self._laid_out[name] = value
         return self._laid_out[name]
 
+    def __contains__(self, name: object) -> bool:  # that of Mapping would lay the field out
+        return name in self.base
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.base)
 
@@ -133,7 +136,9 @@ class Messages:
         Fields are laid out when they are read: until then those of the messages that they are taken of must stay.
         """
         places: Ids = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64, copy=False)
-        if len(places) == len(self) and bool((places == np.arange(len(places))).all()):
+        last = len(places) - 1
+        ends = last + 1 == len(self) and (last < 0 or (places[0] == 0 and places[last] == last))
+        if ends and bool((places == np.arange(len(places))).all()):
             return self
         fields = _Taken(self.fields, places, self.tape_axes)
         return replace(self, senders=self.senders[places], receivers=self.receivers[places], fields=fields)

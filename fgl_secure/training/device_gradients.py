@@ -34,7 +34,7 @@ class DeviceFactors:
         left: float32 [t, m, d_in], the t rows that each device multiplied with a matrix; for a bias the number 1.
         right: float32 [t, m, d_out], the gradients of each device's products, or of what the bias was added to.
         is_bias: whether the parameter is a bias.
-        static: whether the rows on the left never change.
+        static: whether the rows on the left never change, as the number 1 of a bias.
     """
 
     layer: int
@@ -56,7 +56,7 @@ class Factors:
             was added to.
         order: int64 [n], the position of each device when silos stand one after the other.
         is_bias: whether the parameter is a bias.
-        static: whether the rows on the left never change.
+        static: whether the rows on the left never change, as the number 1 of a bias.
     """
 
     layer: int
@@ -181,7 +181,7 @@ def _factors(layer: int, found: list[tuple[torch.Tensor | None, torch.Tensor]], 
     rights = _stacked([_array(right) for _, right in products.values()])
     lefts = [_array(left) for left, _ in products.values() if left is not None]
     ones = np.ones((*rights.shape[:2], 1), dtype=np.float32)
-    static = bool(lefts) and products.keys() <= still
+    static = products.keys() <= still | {None}  # the ones of a bias never change
     return DeviceFactors(layer, _stacked(lefts) if lefts else ones, rights, not lefts, static)
 
 

@@ -80,7 +80,7 @@ class SummedGradients:
 class CodedGradients:
     """Devices' gradients as coded products: d + h numbers of a device for a layer, and the silo learns the sum alone.
 
-    Rows that never change are shared once. Gradients of biases, which are rows, go in as rows.
+    Rows that never change are shared once, as are the ones that gradients of biases are products with.
 
     Args:
         scheme: how sums of rows and of products are computed.
@@ -96,33 +96,32 @@ class CodedGradients:
 
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """As `SummedGradients.sums` does."""
-        weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
-        found = dict(zip(map(id, biases), self._biases(biases, step), strict=True))
-        if weights:
-            if self._products is None:
-                layout = Layout(tuple(each.product for each in weights))
-                self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
-            shared = self._products.shared
-            sums = self._products.sum(
-                [None if each.static and shared else each.side(each.left) for each in weights],
-                [each.side(each.right) for each in weights],
-                Step(step.round, -1),
-            )
-            found |= {id(each): total.reshape(len(total), -1) for each, total in zip(weights, sums, strict=True)}
-        return [found[id(each)] for each in factors]
-
-    def _biases(self, biases: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
-        """Those of all layers, side by side in one row of each device."""
-        if not biases:
-            return []
-        first, ends = biases[0], np.cumsum([each.width for each in biases])[:-1]
-        rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
-        (sums,) = self._rows.sums([replace(first, right=rights)], step)
-        return np.split(sums, ends, axis=1)
+        together, widths = _with_biases_together(factors)
+        if self._products is None:
+            layout = Layout(tuple(each.product for each in together))
+            self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
+        shared = self._products.shared
+        sums = self._products.sum(
+            [None if each.static and shared else each.side(each.left) for each in together],
+            [each.side(each.right) for each in together],
+            Step(step.round, -1),
+        )
+        flat = iter(total.reshape(len(total), -1) for total in sums[: len(sums) - bool(widths)])
+        biases = iter(np.split(sums[-1][:, 0], np.cumsum(widths)[:-1], axis=1) if widths else ())
+        return [next(biases if each.is_bias else flat) for each in factors]
 
     def sum(self, rows: NDArray[np.floating[Any]], step: Step) -> NDArray[np.float64]:
         """As `SummedGradients.sum` does."""
         return self._rows.sum(rows, step)
+
+
+def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], list[int]]:
+    """The factors of weights, then those of all biases side by side as one product; and how wide each bias is."""
+    weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
+    if not biases:
+        return weights, []
+    rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
+    return [*weights, replace(biases[0], right=rights)], [each.width for each in biases]
 
 
 def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients | CodedGradients:
@@ -201,21 +200,21 @@ class HostedMembers:
 
     def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
         """The sums of gradients, parameter by parameter; None where they are in the clear."""
-        fixed, weights = self._encoding(None), [each for each in factors if not each.is_bias]
+        fixed = self._encoding(None)
         if fixed is None:
             return None
-        code = self._product_code(weights)
+        code = self._product_code(factors)
         return [
             rounded_sums(fixed, each.left, each.right, answered=self._answered)
-            if code is None or each.is_bias
+            if code is None
             else rounded_products(code, each.left, each.right, answered=self._answered)
             for each in factors
         ]
 
-    def _product_code(self, weights: Sequence[DeviceFactors]) -> ProductCode | None:
-        if not isinstance(self._scheme, CodedProducts) or not weights:
+    def _product_code(self, factors: Sequence[DeviceFactors]) -> ProductCode | None:
+        if not isinstance(self._scheme, CodedProducts):
             return None
-        layout = Layout(tuple(product_of(each.left, each.right, static=each.static) for each in weights))
+        layout = Layout(tuple(product_of(each.left, each.right, static=each.static) for each in factors))
         return self._scheme.product_code(member_sums(self._parties, self._silo_of), layout)
 
     def _encoding(self, width: int | None) -> FixedPoint | None:

@@ -19,9 +19,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements, PrimeField, Quantizer
+from fgl_secure.algebra import Elements, PrimeField, Quantizer, lagrange_matrix
 from fgl_secure.algebra.elementwise_kernels import reduce_each
-from fgl_secure.algebra.exact_products import NEAR_2_23, Side, exact_product, from_residues
+from fgl_secure.algebra.exact_products import NEAR_2_23, Side, exact_product, from_combined, from_residues
 from fgl_secure.algebra.interpolation import vanishing_matrix
 from fgl_secure.algebra.reduction import compiled, remainder
 from fgl_secure.algebra.shares import Word
@@ -39,6 +39,8 @@ LEAST_BITS = 10
 MOST_BITS = 20
 EXACT = 2**52
 """Largest magnitude of a sum: float64 holds it exactly, and its sums on the way."""
+_PIECE = 2**10
+"""Entries that are worked out at a time, so that they stay in cache."""
 MOST_STREAMS = 512
 """Common streams of relays, T for each set of R - T of them; their number grows fast with T."""
 
@@ -251,26 +253,27 @@ def with_zero(field: PrimeField, product: Elements, streams: Sequence[tuple[int,
         product: elements [*batch, entries].
         streams: the weights that are this relay's, each with uniform elements [*batch, entries].
     """
-    total = np.array(product, dtype=np.int64, order="C")  # added to in place
-    for weight, stream in streams:  # of at most MOST_STREAMS: sums stay below 2^63
-        _add_weighed(total.reshape(-1), weight, stream.reshape(-1))
     out = np.empty(product.shape, dtype=field.dtype)
-    _reduce_each(total.reshape(-1), field.modulus, out.reshape(-1))
+    weights = np.array([weight for weight, _ in streams], dtype=np.int64)
+    stacked = np.array([stream.reshape(-1) for _, stream in streams]).reshape(len(streams), product.size)
+    _add_weighed(np.ascontiguousarray(product).reshape(-1), weights, stacked, field.modulus, out.reshape(-1))
     return out
 
 
 @compiled
-def _add_weighed(total: Integers, weight: int, stream: NDArray[Any]) -> None:
-    """total[i] += weight * stream[i]."""
-    for i in numba.prange(total.size):
-        total[i] += weight * np.int64(stream[i])
-
-
-@compiled
-def _reduce_each(total: Integers, modulus: int, out: NDArray[Any]) -> None:
-    """out[i] = total[i] as an element."""
-    for i in numba.prange(total.size):
-        out[i] = remainder(total[i], modulus)
+def _add_weighed(product: Elements, weights: Integers, streams: NDArray[Any], modulus: int, out: Elements) -> None:
+    """out[i] = product[i] plus the sum over s of weights[s] * streams[s, i], of at most MOST_STREAMS: below 2^63."""
+    for piece in numba.prange((product.size + _PIECE - 1) // _PIECE):
+        first, last = piece * _PIECE, min((piece + 1) * _PIECE, product.size)
+        own, found, total = product[first:last], out[first:last], np.empty(_PIECE, dtype=np.int64)
+        for i in range(last - first):
+            total[i] = own[i]
+        for s in range(len(weights)):
+            weight, stream = weights[s], streams[s, first:last]
+            for i in range(last - first):
+                total[i] += weight * np.int64(stream[i])
+        for i in range(last - first):
+            found[i] = remainder(total[i], modulus)
 
 
 def silo_decode(
@@ -293,6 +296,8 @@ def silo_decode(
     Raises:
         TooManyErrors: the answers lie on no such polynomials and the wrong ones cannot be told.
     """
+    if len(points) == 2 * T + 1:  # nothing that could be checked: decoded in one pass
+        return _joined(fields, points, answers), ()
     found: list[Elements] = []
     wrong: set[int] = set()
     for place, field in enumerate(fields):
@@ -302,6 +307,13 @@ def silo_decode(
         found.append(np.asarray(values).reshape(answers[0][place].shape))
         wrong |= set(liars)
     return from_residues(fields, found), tuple(sorted(wrong))
+
+
+def _joined(fields: Sequence[PrimeField], points: Sequence[int], answers: Sequence[Residues]) -> Integers:
+    """The integers at 0 of the polynomials through all answers."""
+    matrices = [lagrange_matrix(field, points, (0,))[0] for field in fields]
+    values = [[np.asarray(answer[place]).reshape(-1) for answer in answers] for place in range(len(fields))]
+    return from_combined(fields, np.array(matrices, dtype=np.int64), np.array(values)).reshape(answers[0][0].shape)
 
 
 def residues(fields: Sequence[PrimeField], integers: NDArray[np.signedinteger[Any]]) -> Residues:

@@ -80,14 +80,14 @@ class ProductCryptography(ABC):
 
     @abstractmethod
     def streams(
-        self, draws: Draws, key: Bytes, members: Ids, step: Step, group: int, digest: Ids, count: int
-    ) -> list[ByField]:
-        """T common streams of a set of relays: for each, by field, elements [*batch, count].
+        self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int
+    ) -> list[list[ByField]]:
+        """T common streams of each of some sets of relays: for each stream, by field, elements [*batch, count].
 
         Args:
             draws: coins of the relays.
-            key: uint8 [32], of the set.
-            members: int64, party identifiers of the set.
+            keys: uint8 [s, 32], of the sets.
+            sets: for each int64, party identifiers of its members.
             step: when they are used.
             group: whose sum they go into.
             digest: int64 [2], of who is in that sum.
@@ -134,25 +134,25 @@ class RealProductCryptography(ProductCryptography):
         return draws.draw("keys of sets", dealers, 256, (KEY_BYTES,)).astype(np.uint8)
 
     def streams(
-        self, draws: Draws, key: Bytes, members: Ids, step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
-    ) -> list[ByField]:  # fmt: skip
-        """Each from a key of its own."""
-        return [
-            tuple(
-                self._stream(key, self.name(step, group, digest, place, number), field, count)
-                for place, field in enumerate(self._fields)
-            )
-            for number in range(self._T)
-        ]
+        self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
+    ) -> list[list[ByField]]:  # fmt: skip
+        """Each from a key of its own; those of a field are read together."""
+        numbers, found = range(self._T), list[Elements]()
+        for place, field in enumerate(self._fields):
+            names = [self.name(step, group, digest, place, number) for number in numbers]
+            own = np.frombuffer(b"".join(self._derived(key, name) for key in keys for name in names), dtype=np.uint8)
+            streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
+            read = streams.uniform(field.modulus, counts, bytes(BLOCK_BYTES), field.dtype)
+            found.append(read.reshape(len(keys), len(names), count))
+        return [[tuple(each[n, number] for each in found) for number in numbers] for n in range(len(sets))]
 
     def name(self, step: Step, group: int, digest: Ids, place: int, number: int) -> bytes:
         """What a stream is for."""
         return step_bytes(step) + _NAME.pack(group, *digest.astype(np.uint64).tolist(), place, number)
 
-    def _stream(self, key: Bytes, name: bytes, field: PrimeField, count: int) -> Elements:
+    def _derived(self, key: Bytes, name: bytes) -> bytes:
         derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=self._session, info=_ZEROS + name)
-        own = np.frombuffer(derived.derive(key.tobytes()), dtype=np.uint8).reshape(1, -1)
-        return KeyedStreams(own).uniform(field.modulus, np.array([count]), bytes(BLOCK_BYTES), field.dtype)
+        return derived.derive(key.tobytes())
 
 
 class IdealProductCryptography(ProductCryptography):
@@ -181,13 +181,16 @@ class IdealProductCryptography(ProductCryptography):
         return np.zeros((len(dealers), KEY_BYTES), dtype=np.uint8)
 
     def streams(
-        self, draws: Draws, key: Bytes, members: Ids, step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
-    ) -> list[ByField]:  # fmt: skip
-        """Drawn when the first of the set asks; all of it know them."""
-        name = (tuple(members.tolist()), step, group, tuple(digest.tolist()))
-        if name not in self._drawn:
-            self._drawn[name] = self.drawn_streams(draws, members, step, count)
-        return self._drawn[name]
+        self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
+    ) -> list[list[ByField]]:  # fmt: skip
+        """Drawn when the first of a set asks; all of it know them."""
+        out = []
+        for members in sets:
+            name = (tuple(members.tolist()), step, group, tuple(digest.tolist()))
+            if name not in self._drawn:
+                self._drawn[name] = self.drawn_streams(draws, members, step, count)
+            out.append(self._drawn[name])
+        return out
 
     def drawn_streams(self, draws: Draws, members: Ids, step: Step, count: int) -> list[ByField]:
         """T streams, as coins of the first of the set and as learnt by all others."""

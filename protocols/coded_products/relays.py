@@ -262,12 +262,11 @@ class Relays(BoundMachine):
 
     def _held(self, relay: Standing) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
-        held = np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_)
-        rows = relay.fresh.rows
-        if self._plan.layout.static:
-            rows = rows[:0] if relay.once is None else np.intersect1d(rows, relay.once.rows)
-        held[rows] = True
-        return held
+        held, lasting = (np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_) for _ in range(2))
+        held[relay.fresh.rows] = True
+        if relay.once is not None:
+            lasting[relay.once.rows] = True
+        return held & lasting if self._plan.layout.static else held
 
     def _roster(self, relay: Standing) -> Messages:
         """Tells all other relays whose shares it holds, one bit a device."""
@@ -329,16 +328,15 @@ class Relays(BoundMachine):
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> list[list[tuple[int, Array]]]:
         """By field: the common streams that a relay adds to its products for a silo, with its weights."""
-        plan = self._plan
+        plan, own = self._plan, self._sets_of(relay)
+        parties = [plan.relays[list(self._sets[n])] for n in own]
+        found = self._crypto.streams(
+            self._draws, self._set_keys[own], parties, self.now, group, digest, plan.layout.entries
+        )
         out: list[list[tuple[int, Array]]] = [[] for _ in plan.fields]
-        for n in self._sets_of(relay):
-            members = self._sets[n]
-            parties = plan.relays[list(members)]
-            streams = self._crypto.streams(
-                self._draws, self._set_keys[n], parties, self.now, group, digest, plan.layout.entries
-            )
+        for n, streams in zip(own, found, strict=True):
             for place, field in enumerate(plan.fields):
-                weights = zero_weights(field, plan.T, plan.R, members)[relay.place].tolist()
+                weights = zero_weights(field, plan.T, plan.R, self._sets[n])[relay.place].tolist()
                 out[place] += [(weight, stream[place]) for weight, stream in zip(weights, streams, strict=True)]
         return out
 

@@ -87,19 +87,20 @@ def grouped_by_tag(tags: Ids) -> tuple[Ids, Segments]:
         The distinct tags, int64 [t, 2] in ascending order, and the rows of each.
     """
     order = np.argsort(tags[:, 0])
-    if len(order) and _first_word_is_shared(tags[order]):
+    first, second = tags[order, 0], tags[order, 1]
+    if (_changes(second) & ~_changes(first)).any():  # two tags share a word: by accident once in 2^63 pairs
         order = np.lexsort((tags[:, 1], tags[:, 0]))
-    in_order = tags[order]
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (in_order[1:] != in_order[:-1]).any(axis=1)
-    starts = np.append(np.flatnonzero(new), len(order)).astype(np.int64)
-    return in_order[new], Segments(order.astype(np.int64), starts)
+        first, second = tags[order, 0], tags[order, 1]
+    new = np.flatnonzero(_changes(first) | _changes(second))
+    starts = np.append(new, len(order)).astype(np.int64)
+    return np.stack([first[new], second[new]], axis=1), Segments(order.astype(np.int64, copy=False), starts)
 
 
-def _first_word_is_shared(in_order: Ids) -> bool:
-    """Whether two different tags agree in their first word, which happens by accident once in 2^63 pairs."""
-    same = in_order[1:, 0] == in_order[:-1, 0]
-    return bool((in_order[1:, 1] != in_order[:-1, 1])[same].any())
+def _changes(words: Ids) -> NDArray[np.bool_]:
+    """Bool [k]: which words differ from the one before; the first does."""
+    found = np.ones(len(words), dtype=np.bool_)
+    np.not_equal(words[1:], words[:-1], out=found[1:])
+    return found
 
 
 def find_tags(wanted: Ids, known: Ids) -> Ids:

@@ -347,8 +347,7 @@ class Devices(BoundMachine):
         shares = [*masks, *self.shares(masks)]
         for j in which:
             sent, slots = bundles if only is None else (bundles[0][only[j]], bundles[1][only[j]])
-            whole = len(sent) == len(self._plan.out) and bool((sent[1:] > sent[:-1]).all())
-            share = shares[j] if whole else np.take(shares[j], sent, axis=self._wire.axes)
+            share = shares[j] if _all_of(sent, len(self._plan.out)) else np.take(shares[j], sent, axis=self._wire.axes)
             if only is None and j < self._crypto.expanded:
                 self._remember(j, sent, slots, share)
             yield from self._packet(j, sent, slots, share)
@@ -361,7 +360,8 @@ class Devices(BoundMachine):
     def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
         """What one relay is sent."""
         plan, step, scheme = self._plan, self.now, self._scheme
-        header: dict[str, Array] = {wire.TAG: self._called(j)[sent], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
+        which: Any = slice(None) if _all_of(sent, len(plan.out)) else sent  # all of them are not copied
+        header: dict[str, Array] = {wire.TAG: self._called(j)[which], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
         body: dict[str, Array] = {wire.SHARE: share}
         if j < self._crypto.expanded:
             header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
@@ -374,12 +374,12 @@ class Devices(BoundMachine):
                 size = share.shape[-1] * share.itemsize
                 yield self._wire.say(Phase.SHARES, step, ends, size, body | slot)
             return
-        header |= {wire.NUMBER: self._numbers[sent], wire.PLACE: slots.astype(np.uint32)}
-        header |= {wire.SEED: self._drawn[SEEDS][j][sent]} if SEEDS in self._drawn and not body else {}
+        header |= {wire.NUMBER: self._numbers[which], wire.PLACE: slots.astype(np.uint32)}
+        header |= {wire.SEED: self._drawn[SEEDS][j][which]} if SEEDS in self._drawn and not body else {}
         header |= {wire.RELAY: np.broadcast_to(np.uint32(self._relays[j]), (len(sent),))}
         size = self._wire.sealed_header_bytes + (wire.SEED_BYTES if wire.SEED in header else 0)
         size += share.shape[-1] * share.itemsize if body else 0
-        ends = plan.out.senders[sent], plan.out.proxies[sent]
+        ends = plan.out.senders[which], plan.out.proxies[which]
         yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
 
     def _ends(self, senders: Ids, sent: Ids, relay: int) -> tuple[Ids, Ids]:
@@ -571,6 +571,11 @@ class Devices(BoundMachine):
         for j, each in enumerate(self._answers):
             each.restore(within(f"answers{j}", arrays))
         self._forwarding.restore(within("forwarding", arrays))
+
+
+def _all_of(places: Ids, count: int) -> bool:
+    """Whether different places are all those of so many, in their order."""
+    return len(places) == count and bool((places[1:] > places[:-1]).all())
 
 
 def field_rows(rows: Array, modulus: int, kind: np.dtype[Any]) -> Elements:

@@ -188,10 +188,19 @@ class Mixing(Forwarding):
 
     def _pairs(self, messages: Messages) -> Ids:
         """Names of who was heard by whom."""
-        silos = self._silos
-        by, of = (np.searchsorted(silos, ends) for ends in (messages.receivers, messages.senders))
-        by, of = np.divmod(np.flatnonzero(np.bincount(by * len(silos) + of)), len(silos))
-        return names_of(silos[by], silos[of])
+        first, kinds = self._range
+        by, of = np.divmod(np.flatnonzero(np.bincount(self._pair(messages.receivers, messages.senders))), kinds)
+        return names_of(by + first, of + first)
+
+    @property
+    def _range(self) -> tuple[int, int]:
+        """The first silo, and how many numbers there are up to the last."""
+        return int(self._silos[0]), int(self._silos[-1] - self._silos[0]) + 1
+
+    def _pair(self, ones: Ids, others: Ids) -> Ids:
+        """One number for each pair of silos, small ones."""
+        first, kinds = self._range
+        return (ones - first) * kinds + (others - first)
 
     def _drawn(self, step: Step, silos: Ids, ways: Ways) -> tuple[Ids, Ids, Ids]:
         """Coins of some silos for messages, by others their order, by silo, and their places at each in that order."""
@@ -201,8 +210,7 @@ class Mixing(Forwarding):
 
     def _by_ends(self, order: Ids, senders: Ids, receivers: Ids) -> Ids:
         """An order by sender, then receiver, of messages of silos that are in order for each sender."""
-        first, kinds = self._silos[0], int(self._silos[-1] - self._silos[0]) + 1
-        pairs = (senders - first) * kinds + (receivers - first)
+        pairs, (_, kinds) = self._pair(senders, receivers), self._range
         small = np.uint16 if kinds**2 <= _MOST_SMALL else np.int64  # the former numpy sorts by counting
         return order[np.argsort(pairs[order].astype(small), kind="stable")]
 

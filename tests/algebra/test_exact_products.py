@@ -54,6 +54,22 @@ def test_the_largest_residues_over_many_rows_are_exact(rows: int) -> None:
     assert exact_product(field, side, side).tolist() == expected
 
 
+def test_rows_that_are_weighed_by_one_number_are_exact() -> None:
+    """All elements the largest, more of them than int64 holds the products of; and pairs of rows cut from others."""
+    field, rows = PrimeField(NEAR_2_23[0]), 2**18 + 5
+    weights = np.full((rows, 1), field.modulus - 1, dtype=field.dtype)
+    assert rows * (field.modulus - 1) ** 2 > 2**63
+    found = exact_product(field, Side.whole(weights), Side.whole(np.repeat(weights, 3, axis=1)))
+    assert found.tolist() == [[rows % field.modulus] * 3]
+    rng = np.random.default_rng(0)
+    elements = rng.integers(0, field.modulus, (2, 50, 9)).astype(field.dtype)
+    one = Side(elements, np.arange(0, 50, 3), 1, 1, 2)
+    other = Side(elements, np.arange(17, 34), 3, 3, 2)
+    found = exact_product(field, one, other)
+    pairs = elements[:, ::3, 1:3].reshape(2, -1, 1), elements[:, 17:34, 3:9].reshape(2, -1, 3)
+    assert np.array_equal(found, np.matmul(np.swapaxes(pairs[0], 1, 2).astype(object), pairs[1]) % field.modulus)
+
+
 def test_fields_that_are_too_large_are_refused() -> None:
     """Beyond 2^23 sums would be rounded."""
     with pytest.raises(FieldRangeError, match="modulus must be below 2\\^23 for exact products; found 2147483647"):

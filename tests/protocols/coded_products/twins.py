@@ -55,7 +55,7 @@ class LowZero(Relays):
         plan = self._plan
         members = plan.relays[list(zero_sets(plan.T, plan.R)[0])]
         count = plan.layout.entries
-        streams = self._crypto.streams(self._draws, self._set_keys[0], members, self.now, group, digest, count)
+        (streams,) = self._crypto.streams(self._draws, self._set_keys[:1], [members], self.now, group, digest, count)
         point = relay.place + 1
         return [
             [(point ** (number + 1) % field.modulus, stream[place]) for number, stream in enumerate(streams)]
