@@ -118,7 +118,9 @@ class FedStructPreset:
         if self.feature_model is FeatureModelKind.SAGE and not self.sage_widths:
             raise InputError("sage_widths must name at least one layer; found none")
         if self.own_ends and self.selection is not None:
-            raise InputError(f"selection must be None with own_ends, which belong to the last round; found {self.selection}")
+            raise InputError(
+                f"selection must be None with own_ends, which belong to the last round; found {self.selection}"
+            )
 
     def with_epochs(self, epochs: int | None) -> FedStructPreset:
         """The same preset with another number of rounds; None changes nothing."""
