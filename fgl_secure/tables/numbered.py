@@ -127,10 +127,13 @@ NUMBERED: tuple[Numbered, ...] = (
         table2=("fedvn-table2",),
         table3=_SETTINGS,
         figure1=_DRAWING,
-        figure2="accuracies after every round of FedVN and nine others are not kept, and of SST2 there are no features",
+        figure2=(
+            "fedvn-fig2",
+            "on CMNIST alone, for of SST2 there are no sentence features; FedRep and FedALA are not implemented",
+        ),
         figure3=("fedvn-fig3a", "fedvn-fig3b", "part (a) on Motif, for of SST2 there are no sentence features"),
-        figure4="similarities of virtual nodes are not measured",
-        figure5="similarities of virtual nodes are not measured, and of SST2 there are no sentence features",
-        figure6="similarities of embeddings between clients are not measured",
+        figure4=("fedvn-fig4",),
+        figure5="Figure 4 on SST2, of which there are no sentence features",
+        figure6=("fedvn-fig6",),
     ),
 )  # fmt: skip

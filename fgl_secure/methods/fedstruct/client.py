@@ -178,9 +178,19 @@ class ClientModel:
         own = self.own_features
         return {"theta": flat(self.theta), **({} if own is None else {"structure": own})}
 
-    def take(self, theta: Reals) -> None:
-        """Goes on with other parameters theta [|theta|], such as the mean over clients."""
-        overwrite(self.theta, theta)
+    def take(self, theta: Reals, *, norms: bool = True) -> None:
+        """Goes on with other parameters theta [|theta|], such as the mean over clients.
+
+        Args:
+            theta: the parameters.
+            norms: whether those of LayerNorms are taken as well; else they stay.
+        """
+        modules = () if norms else self._models.modules()
+        staying = {id(leaf) for each in modules if isinstance(each, nn.LayerNorm) for leaf in each.parameters()}
+        with torch.no_grad():
+            for leaf, values in zip(self.theta, unflatten(theta, self.theta), strict=True):
+                if id(leaf) not in staying:
+                    leaf.copy_(values)
 
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and where dropout's coins are."""

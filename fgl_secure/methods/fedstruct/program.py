@@ -251,7 +251,8 @@ class FedStruct(Rounds):
         row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
         told, sums = self.talk.server(row, own, parts=parts)
         if self._averaged:
-            self.model.take(told[:-1])
+            if not (self._preset.own_ends and number + 1 == self._preset.epochs):
+                self.model.take(told[:-1], norms=not self._preset.own_ends)
         else:
             self.model.step(theta if self._alone else told[:-1], self._structure_step())
         total = float(told[-1]) / (self.silo.facts.silos if self._alone or self._averaged else 1)

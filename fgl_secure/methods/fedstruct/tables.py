@@ -142,8 +142,10 @@ PARTITIONS = PaperTable(
     printed="fedstruct_table6.csv",
     notes=(
         _SPLIT_NOTE,
-        "In FedAvg every client takes one step of its own Adam a round, and models, LayerNorms with them, are averaged "
-        "by labelled nodes (`honest`) or by nodes (`paper`); the paper does not say how many steps it takes.",
+        "In FedAvg every client takes one step of its own Adam a round. Under `honest` models are averaged by labelled "
+        "nodes, LayerNorms with them, and all are tested with the mean. Under `paper` it is as in the public code: by "
+        "nodes, but for LayerNorms, and each client is tested with the model that its own last step left. The paper "
+        "does not say how many rounds FedAvg takes; here Table 5's.",
         _MODEL_NOTE,
         _DATA_NOTE,
         _MISSING_NOTE,

@@ -345,18 +345,33 @@ class GraphModel(nn.Module):
 
     def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
         """Outputs of all graphs without virtual nodes, float32 [b, outputs]."""
-        return self._head(self.encoder(batch, drop), batch, drop)
+        return self._head(self.embedded(batch, drop), drop)
 
     def augmented(
         self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor, drop: Dropout | None = None
     ) -> torch.Tensor:
         """Outputs of all graphs with virtual nodes; arguments as for the encoder."""
-        assert isinstance(self.encoder, Encoder)
-        return self._head(self.encoder.augmented(batch, virtual, scores, drop), batch, drop)
+        return self._head(self.embedded(batch, drop, (virtual, scores)), drop)
 
-    def _head(self, nodes: torch.Tensor, batch: GraphBatch, drop: Dropout | None) -> torch.Tensor:
-        pooled = multiply(batch.mean, batch.spread, nodes)
-        found: torch.Tensor = self.output(active(self.hidden(pooled), drop))
+    def embedded(
+        self, batch: GraphBatch, drop: Dropout | None = None, tied: tuple[torch.Tensor, torch.Tensor] | None = None
+    ) -> torch.Tensor:
+        """Embeddings of all graphs, the means of their nodes', float32 [b, hidden].
+
+        Args:
+            batch: the graphs.
+            drop: dropout in training.
+            tied: virtual nodes and scores, as for the encoder; None where there are none.
+        """
+        if tied is None:
+            nodes = self.encoder(batch, drop)
+        else:
+            assert isinstance(self.encoder, Encoder)
+            nodes = self.encoder.augmented(batch, *tied, drop)
+        return multiply(batch.mean, batch.spread, nodes)
+
+    def _head(self, graphs: torch.Tensor, drop: Dropout | None) -> torch.Tensor:
+        found: torch.Tensor = self.output(active(self.hidden(graphs), drop))
         return found
 
 

@@ -6,6 +6,7 @@ The first counts what the models of the round before get right; the second is th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -31,7 +32,7 @@ from fgl_secure.runtime.packing import Array, Arrays, under
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import draw_on, drawn, flat, overwrite
 from fgl_secure.training.rounds import NOTHING, Figures, Rounds
-from fgl_secure.training.scoring import Counts, Scores
+from fgl_secure.training.scoring import Counts, Scores, share_of
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 
@@ -113,6 +114,7 @@ class FedVN(Rounds):
         self._held, self._method, self._preset, place = held, method, preset, device or torch.device("cpu")
         sets, less = held.own, not held.own.num_classes
         self._scores, self._last = (Scores(preset.selection, less=less) for _ in range(2))
+        self._course: list[float] = []
         self._store = GraphStore(sets, place, held.types, structured=method.structured)
         trains = sets.train | sets.validation if preset.validation_trains else sets.train
         self._training, self._test = np.flatnonzero(trains), np.flatnonzero(sets.test)
@@ -156,6 +158,7 @@ class FedVN(Rounds):
         told = np.array([_units(right), scored, _units(mean), min(tested, 1)], dtype=np.int64)
         with self.talk.evaluation():
             counts = self.talk.server(NOTHING, told)[1] * _OF
+        self._course.append(float(share_of(counts[2:])))
         own = np.array([_units(right), scored, _units(found), tested], dtype=np.int64) * _OF
         return counts, own
 
@@ -181,6 +184,19 @@ class FedVN(Rounds):
 
         Of labels the right predictions are summed, of values absolute errors.
         """
+        with self._evaluated():
+            return self._penalties(self._validation), self._penalties(self._test)
+
+    def embeddings(self) -> tuple[Reals, Array]:
+        """Embeddings of the client's test graphs, float64 [g, hidden], and their targets [g]."""
+        with self._evaluated():
+            found = [self._scored.embedded(each, tied=self._tied(each)) for each in self._batches(self._test)]
+            rows: Reals = torch.cat(found).cpu().double().numpy()
+        return rows, self._held.own.targets[self._test]
+
+    @contextmanager
+    def _evaluated(self) -> Iterator[None]:
+        """Within it, models are as they predict, and nothing is learnt."""
         models = [self._scored] if self.generator is None else [self._scored, self.generator]
         with torch.no_grad():
             if self._preset.statistics is Statistics.TRAINING:
@@ -189,10 +205,9 @@ class FedVN(Rounds):
                         self._outputs(batch, model=self._scored)
             for model in models:
                 model.eval()
-            found = self._penalties(self._validation), self._penalties(self._test)
+            yield
         for model in models:
             model.train()
-        return found
 
     def _penalties(self, ids: Ids) -> tuple[float, int]:
         found = [
@@ -267,10 +282,14 @@ class FedVN(Rounds):
         return self.model if self.personal is None else self.personal
 
     def _outputs(self, batch: GraphBatch, drop: Dropout | None = None, model: GraphModel | None = None) -> torch.Tensor:
-        if not self._method.virtual:
+        tied = self._tied(batch)
+        if tied is None:
             found: torch.Tensor = (model or self.model)(batch, drop)
             return found
-        return self.model.augmented(batch, self.virtual, self._ties(batch), drop)
+        return self.model.augmented(batch, *tied, drop)
+
+    def _tied(self, batch: GraphBatch) -> tuple[torch.Tensor, torch.Tensor] | None:
+        return (self.virtual, self._ties(batch)) if self._method.virtual else None
 
     def _ties(self, batch: GraphBatch) -> torch.Tensor:
         if self.generator is None:
@@ -288,8 +307,9 @@ class FedVN(Rounds):
 
     @property
     def report(self) -> dict[str, Array]:
-        """As of all training, the figures after the last round, and what the clients share then."""
-        return {**super().report, **under("last", self._last.report), "theta": flat(self.shared)}
+        """As of all training, test figures before each round and after the last, and what the clients share then."""
+        course = np.array(self._course, dtype=np.float64)
+        return {**super().report, **under("last", self._last.report), "course": course, "theta": flat(self.shared)}
 
     @property
     def _values(self) -> list[torch.Tensor]:
@@ -298,13 +318,15 @@ class FedVN(Rounds):
 
     def state(self) -> dict[str, Array]:
         """All that is learnt, and where the client's draws are; statistics are collected anew for each scoring."""
-        return {**super().state(), "values": flat(self._values), "draws": drawn(self._draws)}
+        course = np.array(self._course, dtype=np.float64)
+        return {**super().state(), "values": flat(self._values), "draws": drawn(self._draws), "course": course}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         super().restore(state)
         overwrite(self._values, state["values"])
         draw_on(self._draws, state["draws"])
+        self._course = state["course"].tolist()
 
 
 def copied(parameters: Iterable[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -124,6 +124,41 @@ def test_fedavg_weighs_clients_by_nodes_where_the_preset_does() -> None:
     np.testing.assert_allclose(_parameters(GRAPH, NoExchange(averaged=True), preset)[0], expected, atol=1e-6)
 
 
+OWN_ENDS = replace(QUICK, own_ends=True, selection=None)
+NORMS = 2 * GRAPH.graph.num_features
+"""Parameters of the LayerNorm, which are the first."""
+
+
+def test_with_own_ends_fedavg_averages_all_but_norms() -> None:
+    """After a round that another one follows; a LayerNorm is where the client's own step left it."""
+    alone = _parameters(GRAPH, NoExchange(together=False), OWN_ENDS)
+    together = _parameters(GRAPH, NoExchange(averaged=True), OWN_ENDS)
+    mean = _parameters(GRAPH, NoExchange(averaged=True))[0]
+    for own, lone in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(own[:NORMS], lone[:NORMS])
+        np.testing.assert_allclose(own[NORMS:], mean[NORMS:], atol=1e-6)
+    assert not np.allclose(alone[0][:NORMS], alone[1][:NORMS], atol=1e-4)
+
+
+def test_with_own_ends_fedavg_ends_before_the_last_mean() -> None:
+    """After the last round each client has its own step."""
+    last = replace(OWN_ENDS, epochs=1)
+    alone = _parameters(GRAPH, NoExchange(together=False), last)
+    together = _parameters(GRAPH, NoExchange(averaged=True), last)
+    np.testing.assert_array_equal(together, alone)
+    assert not np.allclose(together[0], together[1], atol=1e-4)
+
+
+def test_with_own_ends_each_client_is_tested_with_its_own_model() -> None:
+    """Where each client has one label, its own step leads there, and the mean does not."""
+    graph = Graph.from_arrays("apart", GRAPH.features, GRAPH.silo_of, GRAPH.edges)
+    apart, last = replace(GRAPH, graph=graph), replace(OWN_ENDS, epochs=1, learning_rate=1.0)
+    own, mean = (train_baseline(FEDAVG_MLP, apart, replace(last, own_ends=each)).accuracy.test for each in (True, False))
+    assert own == 1
+    assert mean is not None
+    assert mean < 1
+
+
 def test_central_and_fedavg_agree_for_one_client() -> None:
     """With one client there is nothing to average."""
     one = two_communities(silos=1)

@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedvn.preset import FEDAVG, FEDVN, WITHOUT_GENERATORS, FedVNPreset, GraphMethod
+from fgl_secure.methods.fedvn.table_runs import (
+    ACCURACY,
+    AFTER,
+    ERROR,
+    LARGEST_COSINE,
+    LAST_ACCURACY,
+    LAST_ERROR,
+    LEAST_COSINE,
+    MEAN_COSINE,
+    ClientSimilarities,
+    Course,
+    GraphRun,
+    NamedSet,
+    VirtualSimilarities,
+    accuracy_after,
+    between_clients,
+    load_named_set,
+    mean_cosines,
+    unit_rows,
+)
 from fgl_secure.methods.fedvn.tables import (
     ACCURACIES,
-    ACCURACY,
-    ERROR,
+    COURSES,
     ERRORS,
     FACTORS,
     GENERATORS,
-    LAST_ACCURACY,
-    LAST_ERROR,
     NOT_IMPLEMENTED,
     NUMBERS,
     SETTING,
+    SIMILAR_CLIENTS,
+    SIMILAR_NODES,
     TABLES,
-    GraphRun,
-    NamedSet,
-    load_named_set,
 )
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices
@@ -49,7 +67,8 @@ def test_every_printed_number_has_its_row() -> None:
     assert set(printed_figures(GENERATORS.printed)) == {
         (data, SETTING, case.method, ACCURACY.name) for data in ("Motif-basis", "CMNIST") for case in GENERATORS.cases
     }
-    assert TABLES == (ACCURACIES, ERRORS, GENERATORS, FACTORS, NUMBERS)
+    figures = (COURSES, FACTORS, NUMBERS, SIMILAR_NODES, SIMILAR_CLIENTS)
+    assert (ACCURACIES, ERRORS, GENERATORS, *figures) == TABLES
 
 
 def test_printed_numbers_say_where_they_are_from() -> None:
@@ -61,7 +80,7 @@ def test_printed_numbers_say_where_they_are_from() -> None:
 
 def test_what_is_not_implemented_is_named_and_not_run() -> None:
     """Three baselines have a line and no measure; the notes name them, and SST2."""
-    for table in (ACCURACIES, ERRORS):
+    for table in (ACCURACIES, ERRORS, COURSES):
         assert {case.method for case in table.cases if case.measure is None} == set(NOT_IMPLEMENTED)
         assert all(name in " ".join(table.notes) for name in (*NOT_IMPLEMENTED, "SST2"))
 
@@ -82,8 +101,8 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
         tried.append((method, preset.virtual_nodes, preset.decoupling, preset.contrast))
         raise InputError("enough")
 
-    monkeypatch.setattr("fgl_secure.methods.fedvn.tables.clients_of", noted)
-    for case in (*GENERATORS.cases, *FACTORS.cases, *NUMBERS.cases):
+    monkeypatch.setattr("fgl_secure.methods.fedvn.table_runs.clients_of", noted)
+    for case in (*GENERATORS.cases, *FACTORS.cases, *NUMBERS.cases, *SIMILAR_NODES.cases, *SIMILAR_CLIENTS.cases):
         assert case.measure is not None
         with pytest.raises(InputError, match="enough"):
             case.measure(NamedSet("Motif-mini"), Choices(preset="paper"), 0)
@@ -93,6 +112,8 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
         (WITHOUT_GENERATORS, 1, 0.1, 1),
         *((FEDVN, 20, one, two) for one, two in factors),
         *((FEDVN, number, 0.1, 1) for number in (1, 5, 10, 20, 50, 100)),
+        *((FEDVN, 10, factor, 1) for factor in (0.1, 0)),
+        *((method, 20, 0.1, 1) for method in (FEDAVG, FEDVN)),
     ]
     assert [case.setting for case in FACTORS.cases] == [f"lambda_1 {one:g}, lambda_2 {two:g}" for one, two in factors]
     assert [case.setting for case in NUMBERS.cases] == [f"M {number}" for number in (1, 5, 10, 20, 50, 100)]
@@ -104,7 +125,7 @@ def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> Non
     def values(_name: str, seed: int, _data_root: Path | None) -> GraphSet:
         return random_set(seed, values=True)
 
-    monkeypatch.setattr("fgl_secure.methods.fedvn.tables._drawn", values)
+    monkeypatch.setattr("fgl_secure.methods.fedvn.table_runs._drawn", values)
     assert set(GraphRun(FEDAVG)(NamedSet("random"), QUICK, 0)) == {ERROR, LAST_ERROR}
 
 
@@ -123,3 +144,51 @@ def test_wrong_choices_are_refused() -> None:
         load_named_set("Motif-max")
     with pytest.raises(InputError, match="scheme must be plaintext"):
         GraphRun(FEDVN)(NamedSet("Motif-mini"), Choices(scheme="secmp"), 0)
+
+
+def test_a_course_is_the_accuracy_round_by_round() -> None:
+    """After so many rounds of a run it is what a run of as many rounds ends with; past the end, the last."""
+    data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=5)
+    run = GraphRun(FEDAVG)
+    found = Course(run)(data, choices, 0)
+    assert set(found) == {accuracy_after(after) for after in AFTER} == set(COURSES.metrics)
+    for rounds in (1, 5):
+        short = run(data, replace(choices, epochs=rounds), 0)
+        assert found[accuracy_after(rounds)] == short[LAST_ACCURACY]
+    assert found[accuracy_after(100)] == found[accuracy_after(5)]
+
+
+def test_virtual_nodes_are_compared_in_pairs() -> None:
+    """The mean, least and largest cosine of those of a run, which 3 virtual nodes give by hand."""
+    run = GraphRun(FEDVN, virtual_nodes=3)
+    data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=2)
+    found = VirtualSimilarities(run)(data, choices, 0)
+    theta = run.job(data, choices, 0).train().report["theta"].astype(np.float64)
+    a, b, c = theta[-300:].reshape(3, 100)
+    cosines = [x @ y / (np.linalg.norm(x) * np.linalg.norm(y)) for x, y in ((a, b), (a, c), (b, c))]
+    expected = (np.mean(cosines), min(cosines), max(cosines))
+    assert [found[each] for each in (MEAN_COSINE, LEAST_COSINE, LARGEST_COSINE)] == pytest.approx(expected)
+
+
+def test_clients_are_compared_class_by_class() -> None:
+    """Over all pairs of clients and of their graphs; a mean is no less than the least."""
+    data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=1)
+    found = ClientSimilarities(GraphRun(FEDVN))(data, choices, 0)
+    assert set(found) == set(SIMILAR_CLIENTS.metrics)
+    for label in range(3):
+        least, mean = (found[between_clients(label, which)] for which in ("least", "mean"))
+        assert -1 <= least <= mean <= 1
+
+
+def test_mean_cosines_are_over_pairs_of_rows() -> None:
+    """By hand, one pair of groups after the other; a row of zeros is like nothing."""
+    drawn = np.random.default_rng(0)
+    groups = [drawn.normal(size=(count, 4)) for count in (2, 3, 1)]
+    pairs = [
+        np.mean([x @ y / np.sqrt((x @ x) * (y @ y)) for x in groups[i] for y in groups[j]])
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
+    np.testing.assert_allclose(mean_cosines([unit_rows(rows) for rows in groups]), pairs)
+    assert not unit_rows(np.zeros((2, 3))).any()
+    with pytest.raises(InputError, match="groups must be at least 2"):
+        mean_cosines(groups[:1])
