@@ -153,7 +153,9 @@ def test_with_own_ends_each_client_is_tested_with_its_own_model() -> None:
     """Where each client has one label, its own step leads there, and the mean does not."""
     graph = Graph.from_arrays("apart", GRAPH.features, GRAPH.silo_of, GRAPH.edges)
     apart, last = replace(GRAPH, graph=graph), replace(OWN_ENDS, epochs=1, learning_rate=1.0)
-    own, mean = (train_baseline(FEDAVG_MLP, apart, replace(last, own_ends=each)).accuracy.test for each in (True, False))
+    own, mean = (
+        train_baseline(FEDAVG_MLP, apart, replace(last, own_ends=each)).accuracy.test for each in (True, False)
+    )
     assert own == 1
     assert mean is not None
     assert mean < 1
