@@ -153,11 +153,12 @@ def test_a_sum_over_one_device_tells_its_row_and_over_many_none() -> None:
 
 
 def test_a_device_sends_its_rows_in_every_round_and_nothing_is_counted_alone() -> None:
-    """8 features once, then gradients of 4 and 2 outputs, and 4 hidden entries; all of it executed and recorded."""
+    """Once 8 features and the 1 of biases; in every round gradients of 4 and 2 outputs, for weights and for biases, and
+    4 hidden entries; all of it executed and recorded."""
     graph = two_communities(devices=48, silos=3)
     transcript, _ = trained(graph, schemes_of(HiFGL()), rounds=3)
     sent = [b for b in transcript.messages if b.phase is Phase.FACTOR_SHARES and b.item_bytes > 20]
     sizes = [(b.step.round, (b.item_bytes - 16) // 8, b.messages) for b in sent]
-    assert sizes == [(0, 18, 48), (0, 18, 48), (1, 10, 48), (1, 10, 48), (2, 10, 48), (2, 10, 48)]
+    assert sizes == [(0, 25, 48), (0, 25, 48), (1, 16, 48), (1, 16, 48), (2, 16, 48), (2, 16, 48)]
     assert {b.step for b in sent} == {Step(0), Step(1), Step(2)}
     assert all(b.repeats == 1 for b in sent)
