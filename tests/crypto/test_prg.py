@@ -204,6 +204,14 @@ def test_a_mask_goes_on_through_a_long_vector(sign: int) -> None:
     assert len(np.unique(total)) == count
 
 
+def test_a_mask_with_words_outside_the_field_goes_on_through_a_long_vector() -> None:
+    """Where masks are added one by one, since words are replaced, no piece of one comes again either."""
+    total = np.zeros(2 * prg.CHUNK, dtype=np.int64)
+    prg.add_masks(total, [bytes(range(32))], [1], 65_521)
+    first, second = np.split(total, 2)
+    assert (first == second).mean() < 0.001  # by chance 1 in 65,521
+
+
 @pytest.mark.parametrize("modulus", [13, 65_521, MERSENNE_31, 2**61 - 1])
 @given(st.integers(0, 2**32), st.integers(0, 12), st.sampled_from([0, 1, 1000, 2000, 20_001]))
 def test_many_masks_are_added_as_one_by_one(modulus: int, seed: int, count: int, length: int) -> None:
