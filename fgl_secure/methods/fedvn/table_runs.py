@@ -122,7 +122,13 @@ class Course:
     run: GraphRun
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once."""
+        """Trains once.
+
+        Raises:
+            InputError: the targets of the set are numbers.
+        """
+        if not data.drawn(seed).num_classes:
+            raise InputError(f"dataset must have classes, for there to be accuracies; found {data.name}")
         course = self.run.job(data, choices, seed).train().report["course"]
         return {accuracy_after(after): 100 * float(course[min(after, len(course) - 1)]) for after in AFTER}
 
@@ -170,7 +176,14 @@ class ClientSimilarities:
     run: GraphRun
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once."""
+        """Trains once.
+
+        Raises:
+            InputError: the set has not so many.
+        """
+        classes = data.drawn(seed).num_classes
+        if classes != CLASSES:
+            raise InputError(f"dataset must have {CLASSES} classes, as Motif has; found {data.name} with {classes}")
         found: dict[Metric, float] = {}
         embedded = [client.embeddings() for client in _trained(self.run, data, choices, seed)]
         for label in range(CLASSES):

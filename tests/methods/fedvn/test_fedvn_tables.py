@@ -79,7 +79,7 @@ def test_printed_numbers_say_where_they_are_from() -> None:
 
 
 def test_what_is_not_implemented_is_named_and_not_run() -> None:
-    """Three baselines have a line and no measure; the notes name them, and SST2."""
+    """Baselines that are missing have a line and no measure; the notes name them, and SST2."""
     for table in (ACCURACIES, ERRORS, COURSES):
         assert {case.method for case in table.cases if case.measure is None} == set(NOT_IMPLEMENTED)
         assert all(name in " ".join(table.notes) for name in (*NOT_IMPLEMENTED, "SST2"))
@@ -120,13 +120,16 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where targets are values the metrics are mean absolute errors."""
+    """Where targets are values the metrics are mean absolute errors; figures of classes refuse them."""
 
     def values(_name: str, seed: int, _data_root: Path | None) -> GraphSet:
         return random_set(seed, values=True)
 
     monkeypatch.setattr("fgl_secure.methods.fedvn.table_runs._drawn", values)
     assert set(GraphRun(FEDAVG)(NamedSet("random"), QUICK, 0)) == {ERROR, LAST_ERROR}
+    for measure in (Course(GraphRun(FEDAVG)), ClientSimilarities(GraphRun(FEDAVG))):
+        with pytest.raises(InputError, match=r"dataset must have .*classes.*; found random"):
+            measure(NamedSet("random"), QUICK, 0)
 
 
 def test_every_seed_draws_its_own_graphs() -> None:
