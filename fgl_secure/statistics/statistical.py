@@ -10,7 +10,7 @@ Sources: Lopez-Paz and Oquab, Revisiting Classifier Two-Sample Tests (ICLR 2017)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -99,7 +99,7 @@ class Comparison:
     """The family of tests on one pair of samples.
 
     Attributes:
-        outcomes: every test, in the order in which they were made.
+        outcomes: every test that was made, in order.
         power: what the family detects.
     """
 
@@ -142,7 +142,14 @@ def family_size(coordinates: int, joins: Joins, modulus: int) -> int:
 
 
 def compare_samples(
-    a: Features, b: Features, modulus: int, labels: tuple[str, ...], *, alpha: float = ALPHA, seed: int = 0
+    a: Features,
+    b: Features,
+    modulus: int,
+    labels: tuple[str, ...],
+    *,
+    alpha: float = ALPHA,
+    seed: int = 0,
+    decisive: float = 0.0,
 ) -> Comparison:
     """Runs the whole family on two samples of equal size.
 
@@ -153,6 +160,8 @@ def compare_samples(
         labels: names of the coordinates.
         alpha: false-alarm probability of the family.
         seed: of the classifier.
+        decisive: an adjusted p-value up to which the other tests have decided, so that the classifier, which takes most
+            of the time, is not asked; it counts in the family all the same.
 
     Raises:
         InputError: for samples of different size or with different columns.
@@ -161,10 +170,14 @@ def compare_samples(
         raise InputError(
             f"a and b must be samples of one size and one layout; found {list(a.raw.shape)} and {list(b.raw.shape)}"
         )
-    outcomes = [*_single_columns(a, b, labels), *_joined_columns(a, b)]
-    if a.raw.shape[1]:
-        outcomes.append(classifier_test(_design(a, modulus), _design(b, modulus), seed))
-    return Comparison(tuple(outcomes), Power(len(a.raw), max(len(outcomes), 1), alpha))
+    outcomes = (*_single_columns(a, b, labels), *_joined_columns(a, b))
+    if not a.raw.shape[1]:
+        return Comparison(outcomes, Power(len(a.raw), max(len(outcomes), 1), alpha))
+    found = Comparison(outcomes, Power(len(a.raw), len(outcomes) + 1, alpha))
+    if decisive > 0 and found.p_value <= decisive:
+        return found
+    classified = classifier_test(_design(a, modulus), _design(b, modulus), seed)
+    return replace(found, outcomes=(*outcomes, classified))
 
 
 def chi_square(a: Ints, b: Ints, buckets: int) -> tuple[float, float]:

@@ -96,7 +96,7 @@ class Contest:
         """Runs the tests, and once more on four times the sample before anything is called different.
 
         Args:
-            decisive: an adjusted p-value up to which a first rejection needs no second.
+            decisive: an adjusted p-value up to which a rejection is sure: it needs no second one, and no classifier.
         """
         found = self._attempt("", None, decisive)
         if isinstance(found, Frame):  # a layout that the pilot had not seen: number them all, on fresh coins
@@ -118,7 +118,7 @@ class Contest:
             views = aligned(*sampled, self.a.protocol.parties, frame)
             if frame.numbered != numbered:
                 return Frame.of((*sampled[0], *sampled[1]))
-            runs.append(self._compared(views, joins, purpose + name))
+            runs.append(self._compared(views, joins, purpose + name, decisive))
             words = "first run rejected" if len(runs) == 1 else name
             if not runs[0].rejected or runs[0].p_value <= decisive:
                 break
@@ -136,11 +136,11 @@ class Contest:
             relations = np.unique(np.concatenate(found), axis=0)
         return Joins(pairs, relations)
 
-    def _compared(self, views: Aligned, joins: Joins, name: str) -> Comparison:
+    def _compared(self, views: Aligned, joins: Joins, name: str, decisive: float) -> Comparison:
         modulus = self.a.protocol.modulus
         a, b = (features_of(sample, modulus, joins, views.labels) for sample in (views.a, views.b))
         seed = self.plan.classifier_seed(name)
-        return compare_samples(a, b, modulus, views.labels, alpha=self.plan.alpha, seed=seed)
+        return compare_samples(a, b, modulus, views.labels, alpha=self.plan.alpha, seed=seed, decisive=decisive)
 
     def _sampled(self, name: str, size: int) -> tuple[list[Views], list[Views]]:
         return self.a.sample(size, self.plan.coins(name, "a")), self.b.sample(size, self.plan.coins(name, "b"))

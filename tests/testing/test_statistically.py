@@ -98,6 +98,22 @@ def test_the_stated_advantage_is_detected() -> None:
     assert detected >= 95
 
 
+def test_the_classifier_is_not_asked_where_others_have_decided() -> None:
+    """It counts in the family all the same, and where nothing has decided it is asked."""
+    rng = np.random.default_rng(3)
+    joins, labels = Joins(Pairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64)), ("x", "y")
+    samples = (*rng.integers(0, P, (2, 400, 2)), np.repeat(rng.integers(0, P, (400, 1)), 2, axis=1))
+    a, alike, twice = (features_of(each, P, joins, labels) for each in samples)
+    whole, short = (compare_samples(a, twice, P, labels, decisive=decisive) for decisive in (0.0, 1e-6))
+    assert whole.outcomes[-1].on == "a random forest on all features"
+    assert short.outcomes == whole.outcomes[:-1]
+    assert short.power == whole.power
+    assert short.p_value == min(outcome.p_value for outcome in short.outcomes) * whole.power.tests <= 1e-6
+    undecided = compare_samples(a, alike, P, labels, decisive=1e-6)
+    assert len(undecided.outcomes) == len(whole.outcomes)
+    assert not undecided.rejected
+
+
 def test_sample_sizes_are_those_of_the_table() -> None:
     """One one-sided test at level .001 needs 14.67 / delta^2 per arm, and its classifier twice that (8.3)."""
     one_sided = Power(16_300, tests=1, alpha=2e-3)
