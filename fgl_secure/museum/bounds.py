@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.museum.exhibit import Array, Releasing
-from fgl_secure.statistics.lower_bounds import classic_bound
+from fgl_secure.statistics.lower_bounds import Ranks, classic_bound
 
 Reals = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def lower_bound(subject: Releasing, data: tuple[Array, Array], coins: Coins, fal
     return found
 
 
-def _scores(pilots: list[Array], runs: list[Array]) -> Iterator[tuple[str, tuple[Reals, Reals]]]:
+def _scores(pilots: list[Array], runs: list[Array]) -> Iterator[tuple[str, tuple[Ranks, Ranks]]]:
     """Every statistic: its name, and its levels [runs] of both inputs."""
     for at in range(runs[0].shape[1]):
         yield f"the value of output {at}", _levelled([each[:, at] for each in pilots], [each[:, at] for each in runs])
@@ -83,10 +83,10 @@ def lowest_bit(values: Array) -> Reals:
     return np.where(whole == 0, 1024.0, lowest + exponent - 53)
 
 
-def _levelled(pilots: list[Array], runs: list[Array]) -> tuple[Reals, Reals]:
+def _levelled(pilots: list[Array], runs: list[Array]) -> tuple[Ranks, Ranks]:
     """Scores as numbers of levels, which a pilot sample chose: few thresholds are enough, and are tried sooner."""
     steps = np.unique(np.quantile(np.concatenate(pilots).astype(np.float64), _LEVELS))
-    absent, present = (np.searchsorted(steps, each, side="right").astype(np.float64) for each in runs)
+    absent, present = (np.searchsorted(steps, each, side="right").astype(np.int16) for each in runs)
     return absent, present
 
 
