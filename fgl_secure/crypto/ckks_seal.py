@@ -73,7 +73,8 @@ class Ring:
 
     def centred(self, cipher: Any) -> NDArray[np.int64]:
         """int64 [N]: the first polynomial of a ciphertext in coefficient form, within q / 2."""
-        found = np.array([cipher[i] for i in range(self.chain.degree)], dtype=np.int64)
+        words = cipher.dyn_array()  # which gives a word in half the time that the ciphertext takes
+        found = np.array(list(map(words.__getitem__, range(self.chain.degree))), dtype=np.int64)
         return np.where(found > self.modulus // 2, found - self.modulus, found)
 
     def ciphertext(self, stream: bytes, parameters: Parameters) -> Any:
