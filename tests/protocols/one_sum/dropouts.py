@@ -16,7 +16,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.one_sum.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Phase, Step
 from tests.protocols.one_sum.rounds import LEADER, NEVER, NOW, STAGES, Ints, Sent, picks, topology_of, vectors_of
-from tests.protocols.one_sum.sums import SumsConformance, channel_of
+from tests.protocols.one_sum.sums import SumsConformance, channel_of, two_of_five
 
 
 class DropoutConformance(SumsConformance, ABC):
@@ -49,11 +49,16 @@ class DropoutConformance(SumsConformance, ABC):
         return total, np.flatnonzero(np.isin(topology.senders, collective.included)).tolist(), channel
 
     def test_up_to_two_of_five_vanish_at_any_stages(self) -> None:
-        """Whoever falls silent at whichever stages: the sum is that of exactly those whose vectors arrived."""
-        for size in range(3):
-            for who in itertools.combinations(range(5), size):
-                for when in self.ways(itertools.product(self.stages, repeat=size)):
-                    self._check_sum(5, dict(zip(who, when, strict=True)))
+        """Whoever falls silent at whichever stages: the sum is that of exactly those whose vectors arrived.
+
+        Each client alone at each stage. Each two clients at two of five pairs of stages, each of which four twos meet.
+        """
+        self._check_sum(5, {})
+        for gone, stage in itertools.product(range(5), self.stages):
+            self._check_sum(5, {gone: stage})
+        for turn, who in enumerate(itertools.combinations(range(5), 2)):
+            for when in two_of_five(itertools.product(self.stages, repeat=2), turn):
+                self._check_sum(5, dict(zip(who, when, strict=True)))
 
     def test_any_two_of_five_may_vanish_where_another_receives(self) -> None:
         """The same for two clients of five, where who adds up is not who receives."""
@@ -71,10 +76,13 @@ class DropoutConformance(SumsConformance, ABC):
             assert included == kept, silent
             assert total == vectors_of(5)[kept].sum(axis=0).tolist()
 
-    @pytest.mark.parametrize("who", list(itertools.combinations(range(5), 3)))
-    def test_three_of_five_may_not(self, who: tuple[int, ...]) -> None:
-        """One below the threshold the sum stops at the stage of the third, which is named with both numbers."""
-        for when in self.ways(itertools.combinations_with_replacement(self.stages, 3)):
+    @pytest.mark.parametrize(("turn", "who"), list(enumerate(itertools.combinations(range(5), 3))))
+    def test_three_of_five_may_not(self, turn: int, who: tuple[int, ...]) -> None:
+        """One below the threshold the sum stops at the stage of the third, which is named with both numbers.
+
+        Each three clients at two of five choices of stages, and each of those with four threes.
+        """
+        for when in two_of_five(itertools.combinations_with_replacement(self.stages, 3), turn):
             order = when if sum(who) % 2 else when[::-1]
             self._check_stop(5, dict(zip(who, order, strict=True)), left=2, needed=3)
 

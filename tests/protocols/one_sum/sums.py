@@ -38,6 +38,11 @@ def bare(messages: Messages) -> dict[str, bytes]:
     return {name: np.ascontiguousarray(value).tobytes() for name, value in kept.items()}
 
 
+def two_of_five(every: Iterable[Way], turn: int = 0) -> list[Way]:
+    """Two of five ways, others at every turn: in five turns each is met twice."""
+    return [way for at, way in enumerate(every) if (at + turn) % 5 in (0, 3)]
+
+
 class SumsConformance(ABC):
     """Sums, rows and sizes.
 
@@ -61,7 +66,7 @@ class SumsConformance(ABC):
 
     def ways(self, every: Iterable[Way]) -> list[Way]:
         """All of some ways to vanish, or two of five that meet every stage."""
-        return [way for at, way in enumerate(every) if not self.alike or at % 5 in (0, 3)]
+        return list(every) if not self.alike else two_of_five(every)
 
     def five(
         self,
