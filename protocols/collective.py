@@ -79,10 +79,11 @@ class Collective:
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
         self._machines = _checked(scheme.machines(topology, session, channel), scheme, channel)
         self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reversed()}
+        hosted = [_flags(machine.parties, len(channel.parties)) for machine in self._machines]
         self._hosts = {
             direction: [
-                (machine, _held(way.row_owner, machine.parties), _held(way.group_owner, machine.parties))
-                for machine in self._machines
+                (machine, np.flatnonzero(here[way.row_owner]), np.flatnonzero(here[way.group_owner]))
+                for machine, here in zip(self._machines, hosted, strict=True)
             ]
             for direction, way in self._ways.items()
         }
@@ -132,8 +133,8 @@ class Collective:
         owner, channel, found = self.topology.grouping.group_owner, self._channel, self.included
         channel.note_outputs(self._output, step, owner, np.broadcast_to(sums, (*channel.batch_shape, *sums.shape[-2:])))
         if found is not None:
-            places = np.array([[channel.parties.party_of(party).index] for party in found.tolist()], dtype=np.int64)
-            everywhere = np.broadcast_to(places.reshape(-1, 1), (*channel.batch_shape, len(found), 1))
+            places = channel.parties.indices_of(found)[:, None]
+            everywhere = np.broadcast_to(places, (*channel.batch_shape, len(found), 1))
             channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(found)), everywhere)
 
     @property
@@ -189,8 +190,11 @@ def _check_sums(sums: Array, groups: int, width: int, scheme: Scheme) -> None:
         raise ProtocolError(f"sums of {scheme.name} must be numbers [{groups}, {width}]; found {found}")
 
 
-def _held(owners: NDArray[np.int64], parties: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.flatnonzero(np.isin(owners, parties))
+def _flags(parties: NDArray[np.int64], count: int) -> Flags:
+    """Bool [count]: which parties are among some."""
+    found = np.zeros(count, dtype=np.bool_)
+    found[parties] = True
+    return found
 
 
 def _some(rows: Array, which: NDArray[np.int64]) -> Array:

@@ -355,7 +355,8 @@ class Topology:
     @property
     def terms(self) -> int:
         """Most rows in one sum, in either direction."""
-        return max(self.grouping.largest_group, self.grouping.reversed().largest_group, 1)
+        g = self.grouping
+        return max(g.largest_group, int(np.bincount(g.source, minlength=1).max()), 1)
 
 
 def check_rows(rows: NDArray[Any], topology: Topology, error: type[FglSecureError] = InputError) -> None:

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST, Array, entries_of
-from fgl_secure.aggregation.layout import Entry, Layout, Tree
+from fgl_secure.aggregation.arrays import BOOL, FLOATS, LARGEST, SMALLEST
+from fgl_secure.aggregation.layout import Arrays, Entry, Layout, Tree
 from fgl_secure.algebra.quantization import (
     UNWEIGHTED,
     Integers,
     Quantizer,
     Weighing,
-    check_finite,
+    finite,
     largest_magnitude,
     most_fraction_bits,
     units_of,
@@ -201,7 +201,7 @@ class Encoding:
         arrays, units = self.layout.arrays(mapping), self.weighing.units(number_of(weight, "weight"))
         vector = np.empty(self.layout.size + 1, dtype=np.int64)
         for entry, place in self.layout.places():
-            self._encode(entry, arrays[entry.name], vector[place])
+            self._encode(entry, arrays, vector[place])
         vector[-1] = 1
         vector *= units
         return vector
@@ -259,14 +259,15 @@ class Encoding:
             return 0.5 if self.integers is IntegerRule.ROUND and entry.dtype != BOOL else 0.0
         return self.quantizers[entry.name].error + cast_error(entry.dtype, magnitude)
 
-    def _encode(self, entry: Entry, value: Array, out: Integers) -> None:
+    def _encode(self, entry: Entry, arrays: Arrays, out: Integers) -> None:
+        values = arrays.entries(entry.name)
         if not entry.is_float:
-            out[:] = checked_integers(entry, entries_of(value), self.integer_bound)
+            out[:] = checked_integers(entry, values, self.integer_bound)
             return
-        quantizer, floats = self.quantizers[entry.name], entries_of(value)
-        if self.clip and check_finite(floats, named(entry), REMEDY) > quantizer.bound:
-            floats = floats.astype(np.float64).clip(-quantizer.bound, quantizer.bound)
-        quantizer.encode(floats, out=out)
+        quantizer, largest = self.quantizers[entry.name], arrays.largest(entry.name)
+        if self.clip and finite(largest, named(entry), REMEDY) > quantizer.bound:
+            values, largest = values.astype(np.float64).clip(-quantizer.bound, quantizer.bound), quantizer.bound
+        quantizer.encode(values, out=out, largest=largest)
 
 
 def positive(weight: int) -> int:

@@ -26,6 +26,7 @@ from fgl_secure.aggregation.arrays import (
     reals_of,
 )
 from fgl_secure.aggregation.limits import DEFAULT_LIMITS, Limits
+from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import InputError, MalformedMessageError
 
 Tree = Mapping[str, Any] | Sequence[Any]
@@ -43,6 +44,8 @@ class Entry:
         kind: torch or numpy; clients may differ in it.
         device: where a torch tensor lives; clients may differ in it.
         name: the keys joined by dots.
+        size: how many numbers it has.
+        is_float: whether it holds floats of any type, and not integers or truth values.
     """
 
     path: tuple[str, ...]
@@ -51,19 +54,13 @@ class Entry:
     kind: Kind = field(default=Kind.NUMPY, compare=False)
     device: str = field(default="cpu", compare=False)
     name: str = field(init=False, repr=False, compare=False)
+    size: int = field(init=False, repr=False, compare=False)
+    is_float: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", ".".join(self.path))
-
-    @property
-    def size(self) -> int:
-        """How many numbers it has."""
-        return math.prod(self.shape)
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it holds floats of any type, and not integers or truth values."""
-        return self.dtype in FLOATS
+        object.__setattr__(self, "size", math.prod(self.shape))
+        object.__setattr__(self, "is_float", self.dtype in FLOATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +71,19 @@ class Layout:
         entries: the tensors, ascending by name: the order in which they stand in a vector.
         order: their names as the mapping has them; mappings that are built have them in this order.
         frame: the mapping with names in place of its arrays: what is built looks like it.
+        size: P, how many numbers there are in all tensors together.
+        floats: the tensors that hold floats.
     """
 
     entries: tuple[Entry, ...]
     order: tuple[str, ...] = field(compare=False)
     frame: Tree = field(compare=False, repr=False)
+    size: int = field(init=False, compare=False, repr=False)
+    floats: tuple[Entry, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", sum(entry.size for entry in self.entries))
+        object.__setattr__(self, "floats", tuple(entry for entry in self.entries if entry.is_float))
 
     def __hash__(self) -> int:
         return hash(tuple(entry.name for entry in self.entries))  # looked up many times a round
@@ -94,16 +99,6 @@ class Layout:
                 of one name, or nothing at all.
         """
         return _layout([_entry(path, value) for path, value in _walk(mapping, ())], _frame(mapping, ()))
-
-    @property
-    def size(self) -> int:
-        """P, how many numbers there are in all tensors together."""
-        return sum(entry.size for entry in self.entries)
-
-    @property
-    def floats(self) -> tuple[Entry, ...]:
-        """The tensors that hold floats."""
-        return tuple(entry for entry in self.entries if entry.is_float)
 
     def places(self) -> Iterator[tuple[Entry, slice]]:
         """Each tensor, and where it stands in a vector."""
@@ -125,9 +120,10 @@ class Layout:
         self._check_members(list(_walk(mapping, ())), who)
 
     def _check_members(self, members: list[tuple[tuple[str, ...], Array]], who: str) -> None:
-        entries = _ascending([_entry(path, value) for path, value in members])
-        if entries == self.entries:
+        by_path = {entry.path: entry for entry in self.entries}
+        if len(members) == len(by_path) and all(_is_like(by_path.get(path), value) for path, value in members):
             return
+        entries = _ascending([_entry(path, value) for path, value in members])
         found, wanted = {e.name: e for e in entries}, {e.name: e for e in self.entries}
         for name in [*wanted, *found]:
             if name not in found:
@@ -145,7 +141,7 @@ class Layout:
         Raises:
             InputError: it has another layout.
         """
-        if isinstance(mapping, Arrays) and mapping.layout == self:
+        if isinstance(mapping, Arrays) and (mapping.layout is self or mapping.layout == self):
             return mapping
         members = list(_walk(mapping, ()))
         self._check_members(members, who)
@@ -223,7 +219,7 @@ class Layout:
 
 
 class Arrays(dict[str, Array]):
-    """The arrays of a mapping, by name.
+    """The arrays of a mapping, by name, which stay as they are: what is found of one is kept.
 
     Args:
         layout: that they have, as `Layout.arrays` has checked.
@@ -233,6 +229,20 @@ class Arrays(dict[str, Array]):
     def __init__(self, layout: Layout, arrays: Mapping[str, Array]) -> None:
         super().__init__(arrays)
         self.layout = layout
+        self._entries: dict[str, NDArray[Any]] = {}
+        self._largest: dict[str, float] = {}
+
+    def entries(self, name: str) -> NDArray[Any]:
+        """See `entries_of`."""
+        if name not in self._entries:
+            self._entries[name] = entries_of(self[name])
+        return self._entries[name]
+
+    def largest(self, name: str) -> float:
+        """See `largest_magnitude`."""
+        if name not in self._largest:
+            self._largest[name] = largest_magnitude(self.entries(name))
+        return self._largest[name]
 
 
 def _layout(entries: list[Entry], frame: Tree | None = None) -> Layout:
@@ -321,6 +331,18 @@ def _entry(path: tuple[str, ...], value: Array) -> Entry:
     kind, dtype = kind_of(value, name), dtype_of(value, name)
     device = str(value.device) if kind is Kind.TORCH else "cpu"
     return Entry(path, tuple(value.shape), dtype, kind, device)
+
+
+def _is_like(entry: Entry | None, value: Array) -> bool:
+    """Whether a value has the shape and type of an entry.
+
+    Raises:
+        InputError: it is none that can be averaged.
+    """
+    if entry is None:
+        return False
+    kind_of(value, entry.name)
+    return dtype_of(value, entry.name) == entry.dtype and tuple(value.shape) == entry.shape
 
 
 def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind: object) -> Entry:

@@ -6,10 +6,8 @@ import math
 import warnings
 from collections.abc import Mapping
 
-from fgl_secure.aggregation.arrays import entries_of
 from fgl_secure.aggregation.encoding import Code
 from fgl_secure.aggregation.layout import Entry, Tree
-from fgl_secure.algebra.quantization import largest_magnitude
 from fgl_secure.errors import PrecisionWarning
 
 LEAST_BITS = 8
@@ -33,7 +31,7 @@ def warn_of_lost_precision(code: Code, mappings: Mapping[int, Tree]) -> None:
         return
     arrays = {client: code.layout.arrays(mapping) for client, mapping in mappings.items()}
     for entry in sorted(wide, key=lambda each: -code.bounds[each.name]):
-        sizes = {client: largest_magnitude(entries_of(held[entry.name])) for client, held in arrays.items()}
+        sizes = {client: held.largest(entry.name) for client, held in arrays.items()}
         least = math.ldexp(code.units[entry.name], LEAST_BITS)
         lost = [client for client, size in sizes.items() if 0 < size < least]
         if lost:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.arrays import LARGEST, SMALLEST, entries_of
+from fgl_secure.aggregation.arrays import LARGEST, SMALLEST
 from fgl_secure.aggregation.encoding import bound_for, named
 from fgl_secure.aggregation.layout import Entry, Layout, Tree
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import Integers, check_finite
+from fgl_secure.algebra.quantization import Integers, finite, largest_magnitude
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
 
@@ -88,9 +88,9 @@ class RangeLevels:
             FieldRangeError: a number beyond the last level.
         """
         if brought is None:
-            arrays = self.layout.arrays(mapping)
-            brought = {entry.name: entries_of(arrays[entry.name]) for entry in self.layout.floats}
-        return self._levels.encode([self._magnitude(entry, brought[entry.name]) for entry in self.layout.floats], coins)
+            return self._levels.encode(list(self._magnitudes(mapping).values()), coins)
+        told = [(entry, largest_magnitude(brought[entry.name])) for entry in self.layout.floats]
+        return self._levels.encode([self._checked(*each) for each in told], coins)
 
     def outgrown(self, mapping: Tree) -> bool:
         """Whether a mapping has a number beyond the range that is known.
@@ -98,9 +98,7 @@ class RangeLevels:
         Raises:
             InputError, FieldRangeError: see `encode`.
         """
-        arrays = self.layout.arrays(mapping)
-        sizes = {entry.name: self._magnitude(entry, entries_of(arrays[entry.name])) for entry in self.layout.floats}
-        return any(size > self._floor(name) for name, size in sizes.items())
+        return any(size > self._floor(name) for name, size in self._magnitudes(mapping).items())
 
     def bounds(self, total: Integers) -> dict[str, float]:
         """A bound for every float tensor, from the sum of the vectors modulo p: a power of two, with headroom.
@@ -130,8 +128,13 @@ class RangeLevels:
         """What is known of a tensor's magnitude: who exceeds it reaches the lowest level."""
         return 0.0 if self.known is None else self.known[name]
 
-    def _magnitude(self, entry: Entry, floats: NDArray[np.floating[Any]]) -> float:
-        magnitude, most = check_finite(floats, named(entry)), _exponents(entry, self.step, self.weight_bits)[-1]
+    def _magnitudes(self, mapping: Tree) -> dict[str, float]:
+        """The largest magnitude of every float tensor, by name."""
+        arrays = self.layout.arrays(mapping)
+        return {entry.name: self._checked(entry, arrays.largest(entry.name)) for entry in self.layout.floats}
+
+    def _checked(self, entry: Entry, largest: float) -> float:
+        magnitude, most = finite(largest, named(entry)), _highest(entry, self.weight_bits)
         if magnitude > 2.0**most:
             raise FieldRangeError(f"numbers under {entry.name!r} must not exceed 2^{most}; at least one does")
         return magnitude
@@ -139,5 +142,10 @@ class RangeLevels:
 
 def _exponents(entry: Entry, step: int, weight_bits: int) -> list[int]:
     """For each level the exponent that magnitudes stay within when it is the highest one reached."""
-    lowest, highest = max(LOWEST, SMALLEST[entry.dtype]), min(LARGEST[entry.dtype] + weight_bits, 1023)
+    lowest, highest = max(LOWEST, SMALLEST[entry.dtype]), _highest(entry, weight_bits)
     return [*range(lowest, highest, step), highest]
+
+
+def _highest(entry: Entry, weight_bits: int) -> int:
+    """The last of them."""
+    return min(LARGEST[entry.dtype] + weight_bits, 1023)

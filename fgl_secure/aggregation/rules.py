@@ -270,7 +270,7 @@ class Rules:
     @property
     def parties(self) -> Directory:
         """The server, and clients as silos."""
-        return Directory({Role.SERVER: 1, Role.SILO: self.clients})
+        return _parties(self.clients)
 
     @property
     def claim(self) -> Claim:
@@ -355,7 +355,7 @@ class Rules:
         return session + self._context(layout, found)
 
     def _sum_of(self, width: int, bound: int | None, *, veto: bool = False) -> Topology:
-        return replace(Topology.to_server(self.parties, width, bound), veto=veto)
+        return _topology(self.clients, width, bound, veto)
 
     def _context(self, layout: Layout, found: Found) -> bytes:
         """SHA-256 of all that a vector means, beyond the numbers that terms name."""
@@ -368,6 +368,17 @@ class Rules:
         rounded = () if self.scheme.precision is None else (self.scheme.precision, self.scheme.rounding)
         stated = json.dumps([layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex(), *rounded])
         return hashlib.sha256(b"fgl-secure vectors/v3" + stated.encode()).digest()
+
+
+@lru_cache(maxsize=4)
+def _parties(clients: int) -> Directory:
+    return Directory({Role.SERVER: 1, Role.SILO: clients})
+
+
+@lru_cache(maxsize=8)
+def _topology(clients: int, width: int, bound: int | None, veto: bool) -> Topology:
+    """One sum over clients; a round asks for it many times."""
+    return replace(Topology.to_server(_parties(clients), width, bound), veto=veto)
 
 
 Ranges = tuple[tuple[str, float], ...]

@@ -67,21 +67,19 @@ class Brought:
             InputError: a client refuses its mapping or weight; names the client.
         """
         width = self.rules.topology(purpose, self.layout, found.bounds).width
-        rows, vetoes = np.zeros((self.rules.clients, width), dtype=np.int64), np.zeros(self.rules.clients, dtype=bool)
-        for index in self.mappings.keys() - self.dropped:
+        rows, vetoes = np.empty((self.rules.clients, width), dtype=np.int64), np.zeros(self.rules.clients, dtype=bool)
+        there = self.mappings.keys() - self.dropped
+        rows[[index not in there for index in range(self.rules.clients)]] = 0
+        for index in there:
+            held, kept = self.mappings[index], self.kept.get(index)
             with _named(index):
-                vetoes[index] = self.rules.outgrown(purpose, self.layout, found, self.mappings[index])
-                if vetoes[index]:
-                    continue
-                rows[index] = self.rules.vector(
-                    purpose,
-                    self.layout,
-                    found,
-                    self.mappings[index],
-                    self.weights[index],
-                    self.coins,
-                    self.kept.get(index),
+                vetoes[index] = self.rules.outgrown(purpose, self.layout, found, held)
+                rows[index] = (
+                    0
+                    if vetoes[index]
+                    else self.rules.vector(purpose, self.layout, found, held, self.weights[index], self.coins, kept)
                 )
+        rows.flags.writeable = False  # recordings need no copy
         return rows, vetoes
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`

@@ -127,7 +127,9 @@ def _loopable(array: Array, modulus: int) -> Array:
 
 def _padded(matrix: NDArray[np.int64]) -> NDArray[np.uint64]:
     """With columns of zeros up to a multiple of four."""
-    return np.pad(matrix.astype(np.uint64), ((0, 0), (0, -matrix.shape[1] % 4)))
+    out = np.zeros((len(matrix), -(-matrix.shape[1] // 4) * 4), dtype=np.uint64)
+    out[:, : matrix.shape[1]] = matrix
+    return out
 
 
 def _each(loop: Loop, operands: tuple[Array, ...], modulus: int) -> Array:

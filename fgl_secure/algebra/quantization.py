@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, overload
 
+import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,8 +27,8 @@ LARGEST_ENCODED = 2.0**62
 """Beyond it a scaled value would no longer fit the integers that it passes through."""
 FINEST = 40
 """Most bits behind the binary point of field elements."""
-_PIECE = 2**14
-"""Numbers that are rounded at once: what is worked out on the way stays in a typical second-level cache."""
+_MOST_EXPONENT = 1000
+"""Powers of two below it are floats, and so are their inverses."""
 
 
 def units_of(bound: float, fraction_bits: int) -> int:
@@ -61,22 +62,25 @@ def rounded(
         out: where they go, contiguous and of the shape of the values; None for a new array of that kind.
     """
     out = np.empty(values.shape, dtype=kind) if out is None else out
-    flat, found = values.reshape(-1), out.reshape(-1)
-    room = np.empty(min(flat.size, _PIECE))
-    for start in range(0, flat.size, _PIECE):
-        piece = flat[start : start + _PIECE]
-        here = room[: piece.size]
-        here[:] = piece
-        np.rint(scaled(here, fraction_bits, here), out=here)
-        found[start : start + _PIECE] = here
+    wide = np.float64 if abs(fraction_bits) >= _MOST_EXPONENT else np.float32 if values.dtype == np.float16 else None
+    flat = np.ascontiguousarray(values.reshape(-1), dtype=wide)
+    if abs(fraction_bits) >= _MOST_EXPONENT:
+        flat, fraction_bits = scaled(flat, fraction_bits), 0
+    _round(flat, 2.0**fraction_bits, out.reshape(-1))
     return out
 
 
-def scaled(values: NDArray[np.float64], exponent: int, out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """X 2^e, as `numpy.ldexp` has it, which takes ten times as long; a new array unless one is given."""
-    found: NDArray[np.float64] = (
-        np.multiply(values, 2.0**exponent, out=out) if abs(exponent) < 1000 else np.ldexp(values, exponent, out=out)
-    )
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _round(values: NDArray[np.floating[Any]], scale: float, out: Integers) -> None:
+    """out[i] = values[i] * scale in float64, to the nearest integer."""
+    for i in range(len(values)):
+        out[i] = np.int64(np.rint(np.float64(values[i]) * scale))
+
+
+def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
+    """X 2^e, as `numpy.ldexp` has it, which takes ten times as long."""
+    near = abs(exponent) < _MOST_EXPONENT
+    found: NDArray[np.float64] = values * 2.0**exponent if near else np.ldexp(values, exponent)
     return found
 
 
@@ -93,7 +97,11 @@ def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remed
     Raises:
         InputError: NaN or infinity is among them; says what they are and what to do.
     """
-    largest = largest_magnitude(values)
+    return finite(largest_magnitude(values), what, remedy)
+
+
+def finite(largest: float, what: str = "numbers", remedy: str = "") -> float:
+    """The largest magnitude of numbers, if it is one; see `check_finite`."""
     if not math.isfinite(largest):
         raise InputError(f"{what} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
     return largest
@@ -167,7 +175,12 @@ class Quantizer:
         return math.ldexp(1.0, -self.fraction_bits - 1)
 
     def encode(
-        self, values: NDArray[np.floating[Any]], *, narrow: bool = False, out: Integers | None = None
+        self,
+        values: NDArray[np.floating[Any]],
+        *,
+        narrow: bool = False,
+        out: Integers | None = None,
+        largest: float | None = None,
     ) -> Integers:
         """Numbers as units, of the same shape: int64, or, where `narrow` is true and all units fit, int32.
 
@@ -175,12 +188,13 @@ class Quantizer:
             values: of any float type.
             narrow: see above.
             out: where they go, int64 and contiguous; None for a new array.
+            largest: their `largest_magnitude`, where it is known.
 
         Raises:
             InputError: one is NaN or infinite.
             FieldRangeError: one is beyond the bound; its value is not shown.
         """
-        if check_finite(values, self.what, self.remedy) > self.bound:
+        if finite(largest_magnitude(values) if largest is None else largest, self.what, self.remedy) > self.bound:
             raise FieldRangeError(
                 f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
             )

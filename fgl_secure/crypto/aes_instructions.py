@@ -17,10 +17,13 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from fgl_secure.crypto.counter_mode import MOST_TASKS, PIECE, STEP, add_words
 from fgl_secure.threads import parallel
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
+Elements = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Words = NDArray[np.uint64]
 
 LANES = 4
@@ -83,6 +86,21 @@ def write_words(
     rejected = _fill(np.ascontiguousarray(keys), high, low, ends, room, mask, np.uint64(modulus), out)
     room.fill(0)  # schedules are as secret as keys
     return out, rejected
+
+
+def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], mask: Any, modulus: int) -> Flags:
+    """`counter_mode.add_streams`, for processors with the instructions.
+
+    A few streams at a time pass over the elements: those they are added to stay in the first-level cache.
+    """
+    pieces = -(-len(total) // PIECE)
+    tasks = max(min(pieces, MOST_TASKS), 1)
+    room = np.empty((tasks, LANES * _SCHEDULE + STEP // 8), dtype=np.uint64)
+    off = np.zeros((tasks, len(keys)), dtype=np.bool_)
+    like, work = np.empty(0, dtype=word), len(total) * len(keys)
+    _add(np.ascontiguousarray(keys), signs, room, like, mask, modulus, total, off, work=work)
+    room.fill(0)  # schedules are as secret as keys
+    return np.asarray(off.any(axis=0))
 
 
 def _intrinsic(name: str, builder: ir.IRBuilder, kind: ir.Type = _PAIR, operands: int = 2) -> ir.Function:
@@ -222,3 +240,31 @@ def _fill(keys: Bytes, high: Any, low: Any, ends: Ids, room: Words, mask: Any, m
                     outside += np.uint64(masked) >= modulus
                 rejected += outside
     return rejected
+
+
+@parallel
+def _add(keys: Bytes, signs: Ids, room: Words, like: Any, mask: Any, modulus: int, total: Elements, off: Any) -> None:
+    """Adds streams to elements, or takes them away, and notes of which streams a word is no element."""
+    tasks, size, count = len(room), like.itemsize, len(keys)
+    pieces = (len(total) + PIECE - 1) // PIECE
+    for task in numba.prange(tasks):
+        own = np.uint64(room[task].ctypes.data)
+        words = room[task, LANES * _SCHEDULE :].view(like.dtype)
+        out = np.uint64(words.ctypes.data)
+        first, last = task * pieces // tasks * PIECE, min((task + 1) * pieces // tasks * PIECE, len(total))
+        for s in range(0, count, LANES):
+            a, b, c, d = (
+                np.uint64(keys[s].ctypes.data),
+                np.uint64(keys[min(s + 1, count - 1)].ctypes.data),
+                np.uint64(keys[min(s + 2, count - 1)].ctypes.data),
+                np.uint64(keys[min(s + 3, count - 1)].ctypes.data),
+            )
+            _make_schedules(a, b, c, d, own)
+            for start in range(first, last, len(words)):
+                part = total[start : min(start + len(words), last)]
+                for lane in range(min(LANES, count - s)):
+                    schedule = own + np.uint64(8 * _SCHEDULE * lane)
+                    for at in range(0, len(part) * size, _BLOCK_BYTES * BLOCKS):
+                        block = np.uint64((start * size + at) // _BLOCK_BYTES)
+                        _encrypt(schedule, np.uint64(0), np.uint64(0), block, out + np.uint64(at))
+                    off[task, s + lane] |= add_words(part, words, mask, modulus, signs[s + lane] < 0) > 0

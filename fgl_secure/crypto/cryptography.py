@@ -42,10 +42,11 @@ MOST_OFFERS = 4096
 """Key pairs that are kept, with what they share with others: two for each of 2,048 clients that one process hosts."""
 
 _NONCE = bytes(12)  # of a key that seals one message
+_ENDS = struct.Struct(">QQ")
 
 
-class Purpose(Enum):
-    """What a key is for."""
+class Purpose(bytes, Enum):
+    """What a key is for, as its name says it."""
 
     PAIR = b"pair"
     SEAL = b"seal"
@@ -111,7 +112,7 @@ class Context:
 
     def info(self, purpose: Purpose, sender: int, receiver: int) -> bytes:
         """What names a key, in fields of fixed length."""
-        return self.label + purpose.value + b"\x01" + self.when + struct.pack(">QQ", sender, receiver)
+        return self.label + purpose + b"\x01" + self.when + _ENDS.pack(sender, receiver)
 
     def digest(self, said: bytes) -> bytes:
         """SHA-256 of something that parties of this sum must have been told alike."""
@@ -429,7 +430,7 @@ class RealCryptography(Cryptography):
         """What a party wraps for another: from its own secret, so that whoever is given that one knows it."""
         if not self.wrapped_bytes:
             return b""
-        info = context.info(Purpose.WRAPPED, own, other) + purpose.value
+        info = context.info(Purpose.WRAPPED, own, other) + purpose
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)
 
     def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
@@ -504,8 +505,9 @@ class RealCryptography(Cryptography):
 
 def _bound(context: Context, purpose: Purpose, own: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:
     """What the key of a pair is bound to, the same at both ends."""
-    names, publics = (own[0], other[0]), (own[1], other[1])
-    return context.info(purpose, min(names), max(names)) + b"".join(sorted(publics))
+    (a, mine), (b, theirs) = own, other
+    named = context.info(purpose, a, b) if a < b else context.info(purpose, b, a)
+    return named + (mine + theirs if mine < theirs else theirs + mine)
 
 
 def _heard(offer: Offer, public: bytes, wrapped: bytes, session: bytes, bound: bytes, ends: tuple[int, int]) -> bytes:

@@ -11,6 +11,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
+from fgl_secure.crypto import aes_instructions
 from fgl_secure.crypto.counter_mode import add_streams, add_words
 from fgl_secure.errors import InputError
 
@@ -166,11 +167,12 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
     if len(keys) and len(total) * (1 - accepted) < FEW:
         stacked = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
         which = np.array(signs, dtype=np.int64)
-        off = add_streams(total, stacked, which, word, mask, modulus)
+        add = aes_instructions.add_streams if aes_instructions.available() else add_streams
+        off = add(total, stacked, which, word, mask, modulus)
         if off is not None:
-            redone = np.flatnonzero(off).tolist()
+            redone = off.nonzero()[0].tolist()
         if off is not None and redone:
-            add_streams(total, stacked[redone], -which[redone], word, mask, modulus)  # take all of them back
+            add(total, stacked[redone], -which[redone], word, mask, modulus)  # take all of them back
     _add_one_by_one(total, [keys[at] for at in redone], [signs[at] for at in redone], modulus)
 
 

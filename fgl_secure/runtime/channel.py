@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime.machine import SETUP, Draws
-from fgl_secure.runtime.messages import PAYLOAD, Messages
+from fgl_secure.runtime.messages import PAYLOAD, Messages, is_frozen
 from fgl_secure.runtime.party import Directory
 from fgl_secure.runtime.phase import Phase, Step
 from fgl_secure.runtime.transcript import Incident, MessageBatch, Private, PrivateBatch, Transcript
@@ -209,6 +209,8 @@ class Channel(Draws):
         if messages.tape_axes != len(self.batch_shape):
             raise InputError(f"messages must have {len(self.batch_shape)} tape axes; found {messages.tape_axes}")
         arrived = self._passed(messages, None)
+        if arrived.genuine is None and arrived.sizes is None:
+            return arrived.messages
         good = np.ones(len(arrived.senders), dtype=np.bool_) if arrived.genuine is None else arrived.genuine
         if arrived.sizes is not None:
             good = good & (arrived.sizes >= messages.item_bytes)
@@ -334,7 +336,9 @@ class Channel(Draws):
 
 
 def _own_copy(values: NDArray[Any]) -> NDArray[Any]:
-    """A copy that nobody can write to, not even by way of its base."""
+    """The array, or else a copy, that nobody can write to."""
+    if is_frozen(values):
+        return values
     copy = values.copy()
     copy.flags.writeable = False
     return copy

@@ -152,11 +152,22 @@ class Messages:
             kept = _own_copy(value, self.tape_axes) if own else value.view()
             kept.flags.writeable = False
             fields[name] = kept
-        return replace(self, fields=MappingProxyType(fields))
+        ends = self.senders, self.receivers
+        laid = MappingProxyType(fields)
+        return Messages(self.phase, self.step, *ends, laid, self.tape_axes, self.overhead, self.sealed)
+
+
+def is_frozen(value: Array) -> bool:
+    """Whether an array is one that nobody can write to, not even by way of its base."""
+    base = value.base
+    owned = base is None or isinstance(base, bytes) or (isinstance(base, np.ndarray) and is_frozen(base))
+    return owned and not value.flags.writeable
 
 
 def _own_copy(value: Array, tape_axes: int) -> Array:
-    """A copy; of what is the same on all tapes, one that serves them all."""
+    """A copy, unless it needs none; of what is the same on all tapes, one that serves them all."""
+    if is_frozen(value):
+        return value
     same = tape_axes and len(value) and not value.strides[0]
     return np.broadcast_to(value[:1].copy(), value.shape) if same else value.copy()
 

@@ -88,6 +88,11 @@ class Directory:
         """int64 like `ids`: index within the role; only meaningful for parties of that role."""
         return ids - self._first(role)
 
+    def indices_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 like `ids`: index of each party within its role."""
+        counts = np.array(list(self.counts.values()), dtype=np.int64)
+        return np.asarray(ids - (np.cumsum(counts) - counts)[self.role_of(ids)])
+
     def _first(self, role: Role) -> int:
         if role not in self.counts:
             raise InputError(f"role must be one of {', '.join(self.counts)}; found {role}")

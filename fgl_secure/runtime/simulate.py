@@ -69,7 +69,7 @@ def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Chan
         return
     between = host[int(arrived.receivers.min()) : int(arrived.receivers.max()) + 1]
     hosts = between[:1] if bool((between == between[0]).all()) else host[arrived.receivers]
-    places = np.unique(hosts).tolist()
+    places = np.unique(hosts).tolist() if len(hosts) > 1 else hosts.tolist()
     for place in places:
         part = arrived if len(places) == 1 else arrived.rows(hosts == place)
         if place < 0:

@@ -24,18 +24,19 @@ class Attendance:
 
     Args:
         terms: of the sum.
+
+    Attributes:
+        stage: whose answers are awaited; None when there is none, or no more.
+        asked: bool [n], who is asked.
+        answered: bool [n], who has answered.
     """
 
     def __init__(self, terms: OneSum) -> None:
         self._terms = terms
-        self._stage, self._heard, self._waited = _OVER, False, False
+        self.stage: Stage | None = None
+        self._heard, self._waited = False, False
         self.asked: Flags = np.zeros(terms.n, dtype=np.bool_)
         self.answered: Flags = np.zeros(terms.n, dtype=np.bool_)
-
-    @property
-    def stage(self) -> Stage | None:
-        """The stage whose answers are awaited; None when there is none, or no more."""
-        return None if self._stage == _OVER else Stage(self._stage)
 
     def go(self, stage: Stage | None, asked: Flags | None = None) -> None:
         """Goes to a stage.
@@ -44,7 +45,7 @@ class Attendance:
             stage: None when the sum is done.
             asked: bool [n], who is asked; everybody unless given.
         """
-        self._stage = _OVER if stage is None else int(stage)
+        self.stage = stage
         self._heard = self._waited = False
         self.asked = np.ones(self._terms.n, dtype=np.bool_) if asked is None else asked.copy()
         self.answered = np.zeros(self._terms.n, dtype=np.bool_)
@@ -86,12 +87,14 @@ class Attendance:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it, for a state."""
-        marks = np.array([self._stage, self._heard, self._waited], dtype=np.int64)
+        stage = _OVER if self.stage is None else self.stage
+        marks = np.array([stage, self._heard, self._waited], dtype=np.int64)
         return {"attendance": marks, "asked clients": self.asked, "answered": self.answered}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Goes on from arrays."""
-        self._stage, heard, waited = arrays["attendance"].tolist()
+        stage, heard, waited = arrays["attendance"].tolist()
+        self.stage = None if stage == _OVER else Stage(stage)
         self._heard, self._waited = bool(heard), bool(waited)
         self.asked, self.answered = arrays["asked clients"], arrays["answered"]
 

@@ -163,15 +163,17 @@ class OneSumClients(OneSumMachine):
         Raises:
             InputError: vectors are asked for and were not provided; turn again when they are.
         """
-        if not self._pending.any():
+        due = set(self._due[self._pending].tolist())
+        if not due:
             return ()
-        ready = {stage: np.flatnonzero(self._pending & (self._due == stage)) for stage in self.stages}
-        if len(ready[Stage.VECTORS]) and self._rows is None:
+        if Stage.VECTORS in due and self._rows is None:
             raise InputError("rows must be provided to clients before they are asked for them; they were not")
         answers = {Stage.KEYS: self._publish, **self._answers()}
-        out = [answers[stage](which) for stage, which in ready.items() if len(which)]
-        for stage, later in zip(reversed(self.stages), [DONE, *reversed(self.stages)], strict=False):
-            self._due[ready[stage]] = later
+        ready = [(stage, np.flatnonzero(self._pending & (self._due == stage))) for stage in self.stages if stage in due]
+        out = [answers[stage](which) for stage, which in ready]
+        after = dict(zip(self.stages, [*self.stages[1:], DONE], strict=True))
+        for stage, which in ready:
+            self._due[which] = after[stage]
         self._pending[:] = False
         if (self._due > Stage.VECTORS).all():
             self._rows = None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,6 +75,10 @@ class OneSum:
     length: int
     bound: int | None
     veto: bool = False
+    _places: Mapping[int, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", {party: place for place, party in enumerate(self.clients.tolist())})
 
     @classmethod
     def of(cls, topology: Topology, session: bytes, threshold: int) -> OneSum:
@@ -116,10 +122,9 @@ class OneSum:
         Raises:
             ProtocolError: the party is none.
         """
-        found = np.flatnonzero(self.clients == party)
-        if not len(found):
+        if party not in self._places:
             raise ProtocolError(f"sender must be one of {self.n} clients; found party {party}")
-        return int(found[0])
+        return self._places[party]
 
     def check_range(self, limit: int | None, name: str, modulus: int | None) -> None:
         """Raises unless sums are exact under a scheme.
@@ -204,7 +209,13 @@ def threshold_of(chosen: int | None, clients: int, least: int) -> int:
 
 def as_elements(row: Integers, modulus: int) -> Integers:
     """A vector of magnitudes below the modulus, or of elements, as elements: a new array."""
-    elements = row >> 63
-    elements &= modulus
-    elements += row
+    elements = np.empty(row.shape, dtype=np.int64)
+    _wrap(row, modulus, elements)
     return elements
+
+
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _wrap(row: Integers, modulus: int, out: Integers) -> None:
+    """out[i] = row[i], plus the modulus where that is negative."""
+    for i in range(len(row)):
+        out[i] = row[i] + (modulus & (row[i] >> 63))

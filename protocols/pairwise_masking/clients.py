@@ -398,6 +398,7 @@ class Clients(DrawingClients):
         modulus = self._crypto.ring.modulus
         for (at, fields), row, masks, signs in todo:
             total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
+            total.flags.writeable = False  # it has left, and recordings need no copy
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
             yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
 

@@ -178,8 +178,7 @@ class MaskingPlan:
 
     def context(self, step: Step, seed: bytes = b"") -> Context:
         """What keys of one sum are bound to; with a seed, those of clients, which share a graph."""
-        bare = self.terms.context(LABEL, step)
-        return dataclasses.replace(bare, session=bare.session + seed)
+        return Context(LABEL, self.terms.session + seed, step_bytes(step), step)
 
     def statement(self, step: Step, place: int, *keys: bytes) -> bytes:
         """What a party's identity signs: that these are its keys in a sum under these terms."""

@@ -64,8 +64,8 @@ class Sharing:
             Elements [*batch, k, w].
         """
         first = np.expand_dims(secrets, -2)
-        shares = self.field.combine_two(self._matrix[holders], first, coins, axis=secrets.ndim - 1)
-        return np.asarray(shares, dtype=np.int64)
+        shares = self.field.combine_elements(self._matrix[holders], first, coins, axis=secrets.ndim - 1)
+        return shares.astype(np.int64, copy=False)
 
     def open(self, shares: Elements, holders: Sequence[int], coins: Coins | None) -> Elements:
         """Secrets from the shares of some holders, wrong ones corrected as far as there are more than needed.

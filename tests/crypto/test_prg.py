@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fgl_secure.algebra import MERSENNE_31
-from fgl_secure.crypto import FieldStream, counter_mode, prg
+from fgl_secure.crypto import FieldStream, prg
 from fgl_secure.errors import InputError
 from tests import vectors
 from tests.enumeration import Secret, View, largest_distance, total_variation
@@ -212,6 +212,7 @@ def test_a_mask_with_words_outside_the_field_goes_on_through_a_long_vector() -> 
     assert (first == second).mean() < 0.001  # by chance 1 in 65,521
 
 
+@pytest.mark.usefixtures("where_from")
 @pytest.mark.parametrize("modulus", [13, 65_521, MERSENNE_31, 2**61 - 1])
 @given(st.integers(0, 2**32), st.integers(0, 12), st.sampled_from([0, 1, 1000, 2000, 20_001]))
 def test_many_masks_are_added_as_one_by_one(modulus: int, seed: int, count: int, length: int) -> None:
@@ -224,14 +225,3 @@ def test_many_masks_are_added_as_one_by_one(modulus: int, seed: int, count: int,
     for key, sign in zip(keys, signs, strict=True):
         expected = (expected + sign * FieldStream(key).uniform(modulus, length).astype(object)) % modulus
     assert total.tolist() == expected.tolist()
-
-
-def test_without_openssl_s_functions_masks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Python hides its OpenSSL, ciphers are set up one by one."""
-    keys = [bytes([at]) * 32 for at in range(5)]
-    total, alone = np.zeros((2, 20_001), dtype=np.int64)
-    prg.add_masks(total, keys, [1, -1, 1, 1, -1], 2**61 - 1)
-    monkeypatch.setattr(counter_mode, "_linked", lambda: None)
-    prg.add_masks(alone, keys, [1, -1, 1, 1, -1], 2**61 - 1)
-    assert np.array_equal(total, alone)
-    assert total.any()

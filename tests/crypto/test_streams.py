@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.crypto import aes_instructions, counter_mode
 from fgl_secure.crypto.prg import FieldStream
 from fgl_secure.crypto.streams import KeyedStreams
 from fgl_secure.errors import InputError
@@ -16,6 +15,8 @@ from tests.strategies import ALL_PRIMES
 MODULI = (1, 2, 3, 5, 11, 129, 200, 256, 257, 2**31, 2**31 + 1, 2**32 - 5, 2**62 + 1, 2**63, *ALL_PRIMES)
 """Moduli just above a power of two reject nearly every second word, powers of two none."""
 
+pytestmark = pytest.mark.usefixtures("where_from")
+
 keys = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=5)
 nonces = st.binary(min_size=16, max_size=16)
 
@@ -23,20 +24,6 @@ nonces = st.binary(min_size=16, max_size=16)
 def streams_of(keys: list[bytes]) -> KeyedStreams:
     """The streams of some keys."""
     return KeyedStreams(np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(-1, 32))
-
-
-@pytest.fixture(params=["instructions", "OpenSSL", "one by one"], autouse=True)
-def found(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the processor has instructions, where OpenSSL's functions are to be had, and where neither is."""
-    if request.param == "instructions":
-        if not aes_instructions.available():
-            pytest.skip("this processor has no instructions for AES, or numba compiles for another")
-        return
-    monkeypatch.setattr(aes_instructions, "available", lambda: False)
-    if request.param == "one by one":
-        monkeypatch.setattr(counter_mode, "_linked", lambda: None)
-    elif counter_mode._linked() is None:
-        pytest.skip("this Python doesn't show the OpenSSL that it is linked with")
 
 
 @given(st.data(), keys, nonces, st.sampled_from(MODULI))
