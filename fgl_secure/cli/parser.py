@@ -36,6 +36,15 @@ class Parser(argparse.ArgumentParser):
                 action, f"must be one of {', '.join(known)}; found {value!r}{meant(value, known)}"
             )
 
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        kinds = {int: "an integer", float: "a number"}
+        try:
+            return super()._get_value(action, arg_string)
+        except argparse.ArgumentError:
+            if action.type not in kinds:
+                raise
+            raise argparse.ArgumentError(action, f"must be {kinds[action.type]}; found {arg_string!r}") from None
+
     def reached(self, words: Sequence[str]) -> Parser:
         """The parser of the command that words begin with."""
         at = self
@@ -63,15 +72,31 @@ class Parser(argparse.ArgumentParser):
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Leaves with the words that mean nothing to this command."""
         known = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        hint = next((meant(word.partition("=")[0], known) for word in words if word.startswith("--")), "")
+        hint = next((_option_meant(word.partition("=")[0], known) for word in words if word.startswith("--")), "")
         self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
 
 
 def meant(word: str, known: Sequence[str]) -> str:
-    """What a word was probably meant to be, as the end of a sentence; empty where nothing is near."""
-    plain = {each.casefold(): each for each in known}
-    near = get_close_matches(str(word).casefold(), list(plain), n=1, cutoff=0.6)
+    """What a word was probably meant to be, as the end of a sentence; empty where nothing is near.
+
+    The dashes of options, which all of them have, make none of them near.
+    """
+    plain = {each.casefold().lstrip("-"): each for each in known}
+    near = get_close_matches(str(word).casefold().lstrip("-"), list(plain), n=1, cutoff=0.6)
     return f"; did you mean {plain[near[0]]}?" if near else ""
+
+
+def _option_meant(option: str, known: Sequence[str]) -> str:
+    """What an option was probably meant to be, as the end of a sentence."""
+    from fgl_secure import schemes  # noqa: PLC0415  # a moment, of which only this error has need
+
+    name = option.removeprefix("--")
+    if "--scheme" in known:
+        having = [each for each in schemes.kinds() if name.replace("-", "_") in schemes.parameters(each)]
+        if having:
+            words = f"{name.replace('-', '_')}=..."
+            return f": a parameter of {', '.join(having)}, to be said as --scheme '{having[0]}[{words}]'"
+    return meant(option, known)
 
 
 def place(text: str) -> Path:

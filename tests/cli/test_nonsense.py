@@ -39,7 +39,7 @@ NONSENSE = {
     "runs in somebody's file": (("compare", "--runs", "mine.txt"), "line 1 of mine.txt is none"),
     "runs in a device": (("reproduce", "hifgl-table3", "--runs", "/dev/null"), "is not, name another"),
     "runs too long": (("bench", "field", "--runs", "x" * 300), "runs must be a file that can be made"),
-    "seed no integer": (("museum", "--seed", "x"), "invalid int value: 'x'"),
+    "seed no integer": (("museum", "--seed", "x"), "argument --seed: must be an integer; found 'x'"),
     "seed below zero": (("museum", "--seed", "-1"), "seed must be at least 0"),
     "seed of a comparison": (("compare", "--seed", "-1"), "seeds must be integers in 0..2^63 - 1"),
     "seed beyond all": (("train", "fedavg", "--seed", str(2**63)), "seed must lie in 0..2^63 - 1"),
@@ -70,6 +70,13 @@ NONSENSE = {
     "partition of a comparison": (("compare", "--partition", "x"), "partition must be one of random"),
     "method in capitals": (("audit", "HIFGL"), "did you mean hifgl?"),
     "method twice": (("audit", "hifgl", "hifgl"), "unrecognized arguments: hifgl"),
+    "parameter of a scheme": (
+        ("train", "hifgl", "--max-degree", "8"), "to be said as --scheme 'relay-coded[max_degree=...]'"
+    ),
+    "half a silo": (("audit", "hifgl", "--silos", "2.5"), "argument --silos: must be an integer; found '2.5'"),
+    "noise in words": (("train", "fedavg", "--noise", "much"), "argument --noise: must be a number; found 'much'"),
+    "option that is near": (("audit", "hifgl", "--epoch", "3"), "did you mean --epochs?"),
+    "option near by its dashes alone": (("bench", "secagg", "--clients", "9"), "arguments: --clients 9 (see"),
     "part of a bench": (("bench", "speed"), "must be one of field, lcc"),
     "exhibit that is none": (("museum", "nothing"), "exhibits must be among secmp"),
     "shell that is none": (("completion", "tcsh"), "must be one of bash, zsh, fish"),

@@ -101,7 +101,7 @@ class TestFilesOfOptions:
             ("epochs = [1, 2]", "epochs of a config must be one value; found [1, 2]"),
             ("epochs = {a = 1}", "epochs of a config must be text, a number"),
             ("static-first-layer = 1", "static-first-layer of a config must be true or false; found 1"),
-            ("epochs = 'two'", "argument --epochs: invalid int value: 'two'"),
+            ("epochs = 'two'", "argument --epochs: must be an integer; found 'two'"),
             ("command = 'train'", "command of a config must be audit, as on the command line; found 'train'"),
             ("method = 3", "method of a config must be text; found 3"),
             ("method = 'hifg'", "did you mean hifgl?"),
