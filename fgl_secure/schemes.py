@@ -18,7 +18,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any
@@ -273,10 +273,16 @@ def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, o
 
 def _kind(scheme: type, name: str) -> Any:  # a type
     """The type of a field, without its None."""
-    hint = typing.get_type_hints(scheme)[name]
+    hint = _hints(scheme)[name]
     if isinstance(hint, types.UnionType):
         (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
     return hint
+
+
+@cache
+def _hints(scheme: type) -> Mapping[str, Any]:  # types
+    """By name, the types of fields; there is much of it to read again for each name of a scheme."""
+    return MappingProxyType(typing.get_type_hints(scheme))
 
 
 def _read(name: str, key: str, kind: Any, value: str) -> object:  # a type

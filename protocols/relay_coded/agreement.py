@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, Offer
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, answers, offers
+from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, answers, offers_of, published
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
 from fgl_secure.runtime import PAYLOAD, Draws, Messages, Phase
@@ -44,6 +44,7 @@ class SendersKeys:
     def __init__(self, senders: Ids, relays: Ids, cryptography: Cryptography, wire: Wire, draws: Draws) -> None:
         self._senders, self._relays, self._crypto, self._wire, self._draws = senders, relays, cryptography, wire, draws
         self._private: Bytes = np.empty((0, KEY_BYTES), dtype=np.uint8)
+        self._offers: list[Offer] = []  # of the private keys; none after a restart
         self._heard: dict[int, Bytes] = {}
         self.keys: Keys | None = None
         self.left_out: Ids = senders[:0]
@@ -59,10 +60,11 @@ class SendersKeys:
         self._crypto.session(draws)
         agreement = self._crypto.agreement
         self._private = draws.draw("private keys", senders, 256, (agreement.private_bytes,)).astype(np.uint8)
+        self._offers = offers_of(self._private, agreement)
         rows = np.repeat(np.arange(len(senders)), len(relays))
         ends = senders[rows], np.tile(relays, len(senders))
-        published = offers(self._private, agreement)[rows]
-        return [self._wire.say(Phase.KEYS, SETUP, ends, agreement.public_bytes, {PAYLOAD: published})]
+        public = published(self._offers, agreement)[rows]
+        return [self._wire.say(Phase.KEYS, SETUP, ends, agreement.public_bytes, {PAYLOAD: public})]
 
     def take(self, messages: Messages) -> None:
         """Takes relays' public keys.
@@ -106,16 +108,18 @@ class SendersKeys:
             self._check_public_key_of(relay)
         by_relay = np.array([self._heard[relay][:, -1] for relay in relays], dtype=np.bool_)
         heard: NDArray[np.bool_] = np.logical_and.reduce(by_relay, axis=0)
-        private, senders, secrets = self._private[heard], self._senders[heard], []
+        offers = self._offers or offers_of(self._private, self._crypto.agreement)
+        offers, senders, secrets = [offers[u] for u in np.flatnonzero(heard)], self._senders[heard], []
         for relay in relays:
             shape, agreed = (len(heard), KEY_BYTES), None
             if not heard.all():
                 agreed = self._draws.coins.uniform(256, shape).astype(np.uint8)
-            found = self._crypto.sender_keys(private, senders, self._heard[relay][heard, :-1], relay, session)
+            found = self._crypto.sender_keys(offers, senders, self._heard[relay][heard, :-1], relay, session)
             if agreed is not None:  # nobody else knows the keys of those that are left out
                 agreed[heard] = found
             secrets.append(found if agreed is None else agreed)
         self.keys, self._private, self._heard = Keys.of(self._senders, secrets), self._private[:0], {}
+        self._offers = []
         self.left_out = self._senders[~heard]
 
     def _check_public_key_of(self, relay: int) -> None:
@@ -139,7 +143,7 @@ class SendersKeys:
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
-        self._private, self.left_out = state["private"], state["left out"]
+        self._private, self._offers, self.left_out = state["private"], [], state["left out"]
         self._crypto.name_session(state["session"])
         self._heard = {int(name): rows.copy() for name, rows in within("heard", state).items()}
         secrets = [state[f"keys{j}"] for j in range(len(self._relays)) if f"keys{j}" in state]

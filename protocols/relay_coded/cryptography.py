@@ -66,9 +66,14 @@ def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -
     return b"fgl-secure relay-coded/v2 mask" + kind + sender_key + relay_key + struct.pack(">QQ", sender, relay)
 
 
-def offers(private: Bytes, agreement: KeyAgreement) -> Bytes:
-    """What senders publish, uint8 [s, public bytes], with private keys uint8 [s, private bytes]."""
-    return _rows([Offer(row.tobytes(), agreement).public for row in private], agreement.public_bytes)
+def offers_of(private: Bytes, agreement: KeyAgreement) -> list[Offer]:
+    """The keys of senders, from private ones uint8 [s, private bytes]; they take as long to make as to agree on one."""
+    return [Offer(row.tobytes(), agreement) for row in private]
+
+
+def published(offers: Sequence[Offer], agreement: KeyAgreement) -> Bytes:
+    """What senders publish: uint8 [s, public bytes]."""
+    return _rows([offer.public for offer in offers], agreement.public_bytes)
 
 
 def answers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDArray[np.bool_]]:
@@ -215,11 +220,13 @@ class Cryptography(ABC):
         """Keeps masks for the relay at the other end, if it is hosted here."""
 
     @abstractmethod
-    def sender_keys(self, private: Bytes, senders: Ids, answered: Bytes, relay: int, session: bytes) -> Bytes:
-        """What each sender, with its private key uint8 [s, private bytes], agrees on with one relay: uint8 [s, 32].
+    def sender_keys(
+        self, offers: Sequence[Offer], senders: Ids, answered: Bytes, relay: int, session: bytes
+    ) -> Bytes:  # fmt: skip
+        """What each sender agrees on with one relay: uint8 [s, 32].
 
         Args:
-            private: of the senders.
+            offers: of the senders, s of them.
             senders: int64 [s], party identifiers.
             answered: uint8 [s, 32 + wrapped bytes], what the relay answered each.
             relay: party identifier.
@@ -364,17 +371,17 @@ class RealCryptography(Cryptography):
         rows = (np.cumsum(ends) - ends)[place] + slots
         return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
 
-    def sender_keys(self, private: Bytes, senders: Ids, answered: Bytes, relay: int, session: bytes) -> Bytes:
+    def sender_keys(
+        self, offers: Sequence[Offer], senders: Ids, answered: Bytes, relay: int, session: bytes
+    ) -> Bytes:  # fmt: skip
         """From X25519, ML-KEM where it is agreed on, and HKDF."""
-        pairs = [Offer(row.tobytes(), self.agreement) for row in private]
         heard, keys = answered[:1, :PUBLIC_KEY_BYTES].tobytes(), []
-        for pair, sender, answer in zip(pairs, senders.tolist(), answered, strict=True):
-            context, wrapped = mask_context(pair.public, heard, sender, relay), answer[PUBLIC_KEY_BYTES:].tobytes()
-            keys.append(pair.agree(heard, wrapped, session=session, context=context))
+        for offer, sender, answer in zip(offers, senders.tolist(), answered, strict=True):
+            context, wrapped = mask_context(offer.public, heard, sender, relay), answer[PUBLIC_KEY_BYTES:].tobytes()
+            keys.append(offer.agree(heard, wrapped, session=session, context=context))
         found = _rows(keys, KEY_BYTES)
         if self._both_ends:
-            publics = _rows([pair.public for pair in pairs], self.agreement.public_bytes)
-            self._agreed[relay, heard] = (senders, publics, found)
+            self._agreed[relay, heard] = (senders, published(offers, self.agreement), found)
         return found
 
     def relay_keys(

@@ -29,8 +29,8 @@ OPERATIONS: dict[str, tuple[Callable[[PrimeField], Operation], Operation]] = {
 
 @cache
 def galois_field(modulus: int) -> Any:
-    """The oracle's field; galois takes a while to build one."""
-    return galois.GF(modulus)
+    """The oracle's field, which is built once; in Python, for galois takes seconds to compile one."""
+    return galois.GF(modulus, compile="python-calculate")
 
 
 def oracle(field: PrimeField, values: Elements) -> Any:

@@ -60,9 +60,8 @@ METHODS: tuple[Method, ...] = (
 SLOW = ("hifgl", "fedstruct", "fed2gnn")
 """Methods of a hundred turns a round under their secure schemes; their second round is had in the clear."""
 OTHERS = (
-    (HiFGL(epochs=2), "relay-coded,server=lightsecagg"),
+    (HiFGL(epochs=1), "relay-coded,server=lightsecagg"),
     (HiFGL(epochs=1, preset="paper"), "relay-coded[k_min=1]"),
-    (HiFGL(epochs=1), "relay-coded[max_degree=12]"),
     (HiFGL(epochs=1), "relay-coded[max_degree=12,tags=sealed]"),
     (FedAvg(epochs=2, local_steps=2, batch=3), "ckks-shared-key"),
     (FedSpray(epochs=1, preset="paper"), "lightsecagg"),

@@ -197,12 +197,11 @@ def sums_of(secure: SecureAggregationStrategy) -> list[int]:
 @pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg"])
 def test_numbers_may_have_few_bits(scheme: str) -> None:
     """In each round anew, so that a model that has moved keeps its bits: within a unit of each of four clients."""
-    for precision in (8, 16):
-        for rounds in (1, 3):
-            found = run(federation(), strategy(scheme=scheme, bound=None, precision=precision), rounds)
-            unit = 2 * float(np.abs(VALUES * np.array(WEIGHTS)[:, None]).max()) / (2 ** (precision - 1) - 1)
-            assert np.abs(found - mean(range(4))).max() <= 4 * unit / sum(WEIGHTS) + NEAR
-            assert (found != mean(range(4))).any()
+    for precision, rounds in ((8, 3), (16, 1)):
+        found = run(federation(), strategy(scheme=scheme, bound=None, precision=precision), rounds)
+        unit = 2 * float(np.abs(VALUES * np.array(WEIGHTS)[:, None]).max()) / (2 ** (precision - 1) - 1)
+        assert np.abs(found - mean(range(4))).max() <= 4 * unit / sum(WEIGHTS) + NEAR
+        assert (found != mean(range(4))).any()
 
 
 def test_ranges_are_found_together_once() -> None:

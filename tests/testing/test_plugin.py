@@ -1,10 +1,16 @@
-"""The plugin as a user meets it: a test file outside the package, run by a pytest of its own."""
+"""The plugin as a user meets it: a test file outside the package, run by a pytest of its own.
+
+One run is a process, as a user's is; the others are a second pytest in this process, where all is loaded already.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,25 +55,49 @@ def test_one_server_learns_nothing_at_production_size():
 """
 
 
-def pytest_on(folder: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Runs pytest with the plugin and no other on a user's file."""
+OPTIONS = ("-p", "fgl_secure.testing.plugin", "-p", "no:cacheprovider", "-p", "no:faulthandler")
+"""The plugin and no other, and nothing of the pytest around it."""
+
+
+def words_for(folder: Path, tests: str, *options: str) -> list[str]:
+    """What pytest is given to run a user's file, which is written."""
     (folder / "test_users.py").write_text(USERS_FILE + tests)
+    return [*OPTIONS, *options, "--rootdir", str(folder), str(folder)]
+
+
+def run_apart(folder: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest on a user's file, in a process of its own."""
     paths = [str(Path(fgl_secure.__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
     }
-    command = [sys.executable, "-m", "pytest", "-p", "fgl_secure.testing.plugin", "-p", "no:cacheprovider", *options]
+    command = [sys.executable, "-m", "pytest", *words_for(folder, tests)]
     return subprocess.run(
-        [*command, "--rootdir", str(folder), str(folder)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture
+def run_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """Runs pytest on a user's file in this process: exit status, and what it printed."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.chdir(tmp_path)
+
+    def run(tests: str, *options: str) -> tuple[int, str]:
+        words = words_for(tmp_path, tests, "--import-mode", "importlib", "--capture", "no", *options)
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            status = pytest.main(words)
+        sys.modules.pop("test_users")  # the next file has its name
+        return int(status), said.getvalue()
+
+    return run
 
 
 def test_a_users_protocol_passes_in_four_lines(tmp_path: Path) -> None:
     """Exact and statistical tests pass, and the summary says what they would have found."""
-    done = pytest_on(tmp_path, PASSING + STATISTICAL)
+    done = run_apart(tmp_path, PASSING + STATISTICAL)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "= privacy tests =" in done.stdout
     assert "exact privacy, share, server 0: no difference found (total variation 0 (0)" in done.stdout
@@ -75,42 +105,41 @@ def test_a_users_protocol_passes_in_four_lines(tmp_path: Path) -> None:
     assert "detectable advantage: 0.1 in one bit" in done.stdout
 
 
-def test_a_users_broken_protocol_fails_with_a_readable_message(tmp_path: Path) -> None:
+def test_a_users_broken_protocol_fails_with_a_readable_message(run_here: Callable[..., tuple[int, str]]) -> None:
     """The failure points at the user's line and names coalition, statistic and advantage; -q counts checks."""
-    done = pytest_on(tmp_path, FAILING + PASSING, "-q")
-    assert done.returncode == 1
-    assert "2 privacy checks; without -q each says what it detects" in done.stdout
+    status, said = run_here(FAILING + PASSING, "-q")
+    assert status == 1
+    assert "2 privacy checks; without -q each says what it detects" in said
     for part in ("coalition: server 0", "statistic: total variation 1 (1)", "detectable advantage: any"):
-        assert part in done.stdout
-    assert ">       assert_exactly_private(twin" in done.stdout
-    assert "twins.py" not in done.stdout
+        assert part in said
+    assert ">       assert_exactly_private(twin" in said
+    assert "twins.py" not in said
 
 
 TWICE = (
     STATISTICAL
     + """
-@pytest.mark.parametrize("time", range(2))
-def test_it_repeats(time):
+def test_it_repeats():
     test_one_server_learns_nothing_at_production_size()
 """
 )
 
 
-def test_options_set_sample_and_seed(tmp_path: Path) -> None:
+def test_options_set_sample_and_seed(run_here: Callable[..., tuple[int, str]]) -> None:
     """A seed repeats a test to the digit, and a larger sample detects less."""
-    done = pytest_on(tmp_path, "import pytest\n" + TWICE, "--privacy-seed", "4", "--privacy-samples", "20000")
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = [line.partition(", share")[2] for line in done.stdout.splitlines() if "statistical privacy" in line]
-    assert len(lines) == 3
+    status, said = run_here(TWICE, "--privacy-seed", "4", "--privacy-samples", "5000")
+    assert status == 0, said
+    lines = [line.partition(", share")[2] for line in said.splitlines() if "statistical privacy" in line]
+    assert len(lines) == 2
     assert len(set(lines)) == 1
-    assert "detectable advantage: 0.0318 in one bit" in lines[0]
+    assert "detectable advantage: 0.0636 in one bit" in lines[0]
 
 
-def test_a_sample_that_is_too_small_is_refused(tmp_path: Path) -> None:
+def test_a_sample_that_is_too_small_is_refused(run_here: Callable[..., tuple[int, str]]) -> None:
     """The error says how many an advantage needs."""
-    refused = pytest_on(tmp_path, STATISTICAL, "--privacy-samples", "50")
-    assert refused.returncode == 1
-    assert "SampleTooSmallError: samples must number at least 2021 per arm" in refused.stdout
+    status, said = run_here(STATISTICAL, "--privacy-samples", "50")
+    assert status == 1
+    assert "SampleTooSmallError: samples must number at least 2021 per arm" in said
 
 
 @pytest.mark.parametrize("heavy", ["numpy", "torch", "scipy", "sklearn", "numba"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping
@@ -252,15 +251,6 @@ def test_views_know_who_is_summed() -> None:
         assert sums.values[0] == pytest.approx(sums.members @ drawn_rows(60))
         assert (run.graph.silo_of[sums.members.indices] != sums.client.index).all()
         assert (run.graph.silo_of[sums.nodes] == sums.client.index).all()
-
-
-@pytest.fixture(scope="module")
-def data_root() -> Path:
-    """The folder of the raw public data."""
-    folder = os.environ.get("FGL_SECURE_DATA")
-    if not folder:
-        pytest.skip("needs the raw public data sets: set FGL_SECURE_DATA to their folder")
-    return Path(folder)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,17 +25,6 @@ from tests.attacks.structure.hop_runs import record_exchange, record_hopwise, re
 
 CLIENTS = 10
 KEPT = 30
-
-
-@pytest.fixture(scope="module")
-def data_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of the raw public data, parsed into a cache of its own; tests that need it are skipped without."""
-    folder = os.environ.get("FGL_SECURE_DATA")
-    if not folder:
-        pytest.skip("needs the raw public data sets: set FGL_SECURE_DATA to their folder")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FGL_SECURE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield Path(folder)
 
 
 @dataclass(frozen=True, slots=True)

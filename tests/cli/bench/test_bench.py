@@ -36,8 +36,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(bench_lcc, name, size)
     monkeypatch.setattr(bench_field, "LENGTH", 2**12)
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits",))
-    monkeypatch.setattr(bench_secmp, "EPOCHS", 2)
-    for name, value in {"DATASETS": ("digits",), "EPOCHS": 2, "DENSE_EPOCHS": 1}.items():
+    monkeypatch.setattr(bench_secmp, "EPOCHS", 1)
+    for name, value in {"DATASETS": ("digits",), "EPOCHS": 1, "DENSE_EPOCHS": 1}.items():
         monkeypatch.setattr(bench_gradients, name, value)
     for name, value in {"SHAPE": (6, 300), "TERMS": 3, "SAMPLED_ROWS": 2}.items():
         monkeypatch.setattr(bench_ckks, name, value)

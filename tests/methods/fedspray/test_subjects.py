@@ -37,9 +37,9 @@ ATTACKS = (
 
 @cache
 def report() -> Report:
-    """Summands in the clear and under masks, read by all attacks on them; ten rounds follow the first."""
+    """Summands in the clear and under masks, read by all attacks on them; six rounds follow the first."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scenarios, "ADDITIONS", 10)
+        patched.setattr(scenarios, "ADDITIONS", 6)
         return audit(QUICK, DATA, attacks=ATTACKS)
 
 

@@ -15,7 +15,6 @@ class TestSharedKeyCkks(OneSumConformance):
 
     make = staticmethod(SharedKeyCkks)
     splits: ClassVar[tuple[bool, ...]] = (False,)
-    samples: ClassVar[int] = 1
 
     def test_sums_repeat_for_equal_coins(self) -> None:
         """Keys and ciphertexts take SEAL's own randomness: not these."""

@@ -38,11 +38,6 @@ def bare(messages: Messages) -> dict[str, bytes]:
     return {name: np.ascontiguousarray(value).tobytes() for name, value in kept.items()}
 
 
-def two_of_five(every: Iterable[Way], turn: int = 0) -> list[Way]:
-    """Two of five ways, others at every turn: in five turns each is met twice."""
-    return [way for at, way in enumerate(every) if (at + turn) % 5 in (0, 3)]
-
-
 class SumsConformance(ABC):
     """Sums, rows and sizes.
 
@@ -50,8 +45,8 @@ class SumsConformance(ABC):
         make: the scheme under test from a threshold; None takes its default.
         splits: whether the receiver may be, and whether it may not be, who adds up.
         signs: whether keys can be signed.
-        alike: whether another suite tries the same machines with other parameters in every way that clients may vanish,
-            so that here two of five of the ways suffice.
+        alike: whether another suite tries the same machines with other parameters in more of the ways that clients may
+            vanish, so that here fewer suffice.
     """
 
     make: ClassVar[Callable[..., OneSumScheme]]
@@ -64,9 +59,14 @@ class SumsConformance(ABC):
         """The scheme with a threshold of three: for five clients."""
         return type(self).make(3)
 
+    def in_turn(self, every: Iterable[Way], turn: int) -> list[Way]:
+        """Two of five ways to vanish, or one of ten; others at every turn: each is met at four of ten, or at one."""
+        met = (0,) if self.alike else (0, 3, 5, 8)
+        return [way for at, way in enumerate(every) if (at + turn) % 10 in met]
+
     def ways(self, every: Iterable[Way]) -> list[Way]:
         """All of some ways to vanish, or two of five that meet every stage."""
-        return list(every) if not self.alike else two_of_five(every)
+        return [way for at, way in enumerate(every) if not self.alike or at % 5 in (0, 3)]
 
     def five(
         self,

@@ -217,8 +217,8 @@ class Agreements(RealCryptography):
         self.at_relays: dict[int, Any] = {}
         self.made.append(self)
 
-    def sender_keys(self, private: Any, senders: Any, answered: Any, relay: int, session: bytes) -> Any:
-        self.at_senders[relay] = super().sender_keys(private, senders, answered, relay, session)
+    def sender_keys(self, offers: Any, senders: Any, answered: Any, relay: int, session: bytes) -> Any:
+        self.at_senders[relay] = super().sender_keys(offers, senders, answered, relay, session)
         self._agreed.clear()  # so that the relay derives its own
         return self.at_senders[relay]
 

@@ -238,7 +238,7 @@ class Unpadded(Devices):
 class OneKeyForAll(RealCryptography):
     """Every sender shares the same key with a relay."""
 
-    def sender_keys(self, private: Any, senders: Ids, *_: Any, **__: Any) -> Any:  # noqa: ARG002
+    def sender_keys(self, offers: Any, senders: Ids, *_: Any, **__: Any) -> Any:  # noqa: ARG002
         return np.zeros((len(senders), 32), dtype=np.uint8)
 
     def relay_keys(self, private: Any, relay: int, publics: Any, *_: Any, **__: Any) -> Any:  # noqa: ARG002
