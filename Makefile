@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-JOBS ?= auto
+# Test processes: one more than there are cores, for those that test processes of their own mostly wait.
+JOBS ?= $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
@@ -23,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # $(call step,name,commands): says what runs and how long it took; the first command that fails stops it.
 step = @echo "== $(1)"; start=$$(date +%s); $(2); echo "== $(1): done in $$(( $$(date +%s) - start )) s"
 
-# One test process a core, with one thread each: kernels that share the cores among them would wait for each other. Each
+# Each test process has one thread: kernels that share the cores among them would wait for each other. Each
 # begins with a part of the files, and takes tests from another one when it has none left, so that none is idle.
 ALONE := NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1
 PYTEST := $(ALONE) $(BIN)/python -m pytest -q --tb=short -n $(JOBS) --dist worksteal
