@@ -14,6 +14,7 @@ from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import NodeModel, Surroundings
+from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.presets import AveragedPreset
 from fgl_secure.training.rounds import Figures, Rounds
@@ -103,7 +104,7 @@ class Learner:
         return found
 
     def _fresh(self) -> torch.optim.Optimizer:
-        kind = torch.optim.SGD if self._local.descent else torch.optim.Adam
+        kind = SGD if self._local.descent else Adam
         return kind(self.model.parameters(), lr=self._local.learning_rate, weight_decay=self._local.weight_decay)
 
     @property

@@ -17,6 +17,7 @@ from torch.nn import functional
 from fgl_secure.methods.fedavg.training import FedAvg, Ids
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures
@@ -47,7 +48,7 @@ class Ditto(FedAvg):
         self._pull, self._steps = pull, steps
         self.personal = deepcopy(self.layers)
         self._own = list(self.personal.parameters())
-        self._personal_steps = torch.optim.Adam(self._own, lr=preset.learning_rate)
+        self._personal_steps = Adam(self._own, lr=preset.learning_rate)
 
     def train(self, number: int) -> Figures:
         """A round of federated averaging, and steps on the own model near the one that it began with."""

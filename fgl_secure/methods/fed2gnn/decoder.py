@@ -21,6 +21,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods.fed2gnn.matching import matched
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
+from fgl_secure.training.optimisers import Adam
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -236,7 +237,7 @@ class Decoder:
             {"params": list(self.separator.parameters()), "lr": preset.separator_rate},
             {"params": list(self.predictor.parameters()), "lr": preset.predictor_rate},
         ]
-        optimiser = torch.optim.Adam(groups)
+        optimiser = Adam(groups)
         inside, others = self._space.into(self._tensor(data.elements)), torch.log1p(self._tensor(data.others))
         for _ in range(preset.epochs):
             order = torch.randperm(len(data.first), generator=self._coins).numpy()

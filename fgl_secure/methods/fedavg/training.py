@@ -31,6 +31,7 @@ from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_la
 from fgl_secure.training.calls import Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
+from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten, unwritten
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures, Rounds
@@ -138,7 +139,7 @@ class FedAvg(Rounds):
         self.layers = make_layers(LAYERS[backbone], preset.widths(silo.facts.features, silo.facts.classes), seed)
         self.layers.to(place)
         self._parameters = list(self.layers.parameters())
-        self._optimiser = torch.optim.Adam(self._parameters, lr=preset.learning_rate)
+        self._optimiser = Adam(self._parameters, lr=preset.learning_rate)
         self._features, self._labels = unwritten(silo.features, place), torch.tensor(silo.labels).to(place)
         own = silo.edges[:, np.logical_and(*silo.inside)]
         self._edges = torch.from_numpy(silo.local(own)).to(place)

@@ -28,6 +28,7 @@ from fgl_secure.training.averaging import APART
 from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
@@ -60,9 +61,7 @@ class FedPub(Rounds):
         self._preset, self._grid = preset, talk.clients_grid
         widths = silo.facts.features, preset.hidden, silo.facts.classes
         self.model = MaskedGCN(widths, preset.pruned, torch.Generator().manual_seed(seed)).to(place)
-        self._steps = torch.optim.Adam(
-            self.model.parameters(), lr=preset.learning_rate, weight_decay=preset.weight_decay
-        )
+        self._steps = Adam(self.model.parameters(), lr=preset.learning_rate, weight_decay=preset.weight_decay)
         self._dropout = Dropout(preset.dropout, seed + APART * (1 + silo.silo), place)
         self._own = own_surroundings(silo.features, silo.alone.edges, place)
         self._public = public_graph(silo.facts.features, seed, place)

@@ -26,6 +26,7 @@ from fgl_secure.methods.fedsage.preset import GeneratorPreset
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.dropout import Dropout
 from fgl_secure.training.node_models import Matrix, Propagation, SageModel, Surroundings, degree_weights
+from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
 
@@ -104,7 +105,7 @@ class NeighGen:
         layers = [part.to(device).requires_grad_() for each in drawn for part in (each, torch.zeros(each.shape[1]))]
         self._degree, self.theta = layers[:2], layers[2:]
         self._features = torch.from_numpy(silo.features.copy()).to(device)
-        self._steps = torch.optim.Adam(self.theta, lr=preset.learning_rate, weight_decay=preset.weight_decay)
+        self._steps = Adam(self.theta, lr=preset.learning_rate, weight_decay=preset.weight_decay)
         self._embeddings: torch.Tensor | None = None
 
     @property
@@ -115,7 +116,7 @@ class NeighGen:
     def learn_alone(self) -> None:
         """Takes steps on all of it, on the client's own nodes."""
         everything = [*self._encoder.parameters(), *self._degree, *self.theta]
-        steps = torch.optim.Adam(everything, lr=self._preset.learning_rate, weight_decay=self._preset.weight_decay)
+        steps = Adam(everything, lr=self._preset.learning_rate, weight_decay=self._preset.weight_decay)
         graph = self._impaired()
         missing = torch.from_numpy(self._hidden.missing.astype(np.float32)).to(self._device)
         for number in range(self._preset.alone):

@@ -15,6 +15,7 @@ from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.methods.fedspray.scoring import ChosenRounds
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.silo import Facts
@@ -105,7 +106,7 @@ class FedSpray(ChosenRounds):
         self._optimisers = {
             "network": adam(self.network, preset.learning_rate),
             "encoder": adam(self.encoder, preset.learning_rate),
-            "proxies": torch.optim.Adam([self.proxies], lr=preset.proxy_rate, fused=True),
+            "proxies": Adam([self.proxies], lr=preset.proxy_rate, fused=True),
         }
         self.class_proxies = first_proxies(facts.classes, preset)
 
@@ -246,6 +247,6 @@ def drawn_network(backbone: str, facts: Facts, preset: FedSprayPreset, draws: to
     return network
 
 
-def adam(module: nn.Module, rate: float) -> torch.optim.Adam:
+def adam(module: nn.Module, rate: float) -> Adam:
     """Adam on all parameters, without weight decay."""
-    return torch.optim.Adam(module.parameters(), lr=rate, fused=True)
+    return Adam(module.parameters(), lr=rate, fused=True)

@@ -27,6 +27,7 @@ from fgl_secure.methods.fedstruct.models import (
 from fgl_secure.methods.fedstruct.presets import FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.optimisers import SGD, Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import SparseMatrix
@@ -230,8 +231,8 @@ def _stepper(
     if learnt is not None:
         groups.append({"params": [learnt], "lr": preset.structure_rate})
     if preset.stepping is Stepping.ADAM:
-        return torch.optim.Adam(groups, weight_decay=preset.weight_decay)
-    return torch.optim.SGD(groups, lr=preset.learning_rate, weight_decay=preset.weight_decay)
+        return Adam(groups, weight_decay=preset.weight_decay)
+    return SGD(groups, lr=preset.learning_rate, weight_decay=preset.weight_decay)
 
 
 def loss_weight(silo: Silo, weighting: Weighting, *, alone: bool = False) -> float:

@@ -19,6 +19,7 @@ from fgl_secure.runtime.packing import Array, Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.neighbourhood import open_neighbours
+from fgl_secure.training.optimisers import Adam
 from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
@@ -53,7 +54,7 @@ class HiFGL(Rounds):
         make = maker(backbone, published=preset.published_layers)
         self._widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, self._widths, seed).to(self._device)
-        self._optimiser = torch.optim.Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
+        self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._anchor = self._copied() if preset.federation is Federation.FEDPROX else []
         self._coins = torch.Generator(device=self._device).manual_seed(seed)
