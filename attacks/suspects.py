@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import NDArray
-from scipy import stats
 
 from fgl_secure.errors import InputError
 
@@ -97,7 +97,7 @@ class Population:
         """What share of such decisions is right, float64 [k], if the population is as stated: Phi(mu / 2)."""
         self._check(others)
         apart = (first - second) @ self.whitening.T
-        return np.asarray(stats.norm.cdf(np.linalg.norm(apart, axis=1) / (2 * np.sqrt(others))))
+        return np.asarray(scipy.stats.norm.cdf(np.linalg.norm(apart, axis=1) / (2 * np.sqrt(others))))
 
     def _check(self, others: int) -> None:
         if others < 1:

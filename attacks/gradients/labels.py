@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy  # its statistics are loaded when they are first asked for
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import FEDAVG, UPDATES, Candidates, GradientKnowledge
@@ -115,9 +115,8 @@ def _of_batches(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
     client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
     share = clustered_proportion(right.ravel(), client.ravel(), seed=0)
     nodes = actual.sum(axis=1)
-    usual = [
-        stats.binom.pmf(np.arange(b + 1), b, row[:, None]).max(axis=1) for b, row in zip(nodes, chances, strict=True)
-    ]
+    each_row = zip(nodes, chances, strict=True)
+    usual = [scipy.stats.binom.pmf(np.arange(b + 1), b, row[:, None]).max(axis=1) for b, row in each_row]
     finding = (
         f"How many nodes of a class are in a batch is right {int(right.sum()):,} of {right.size:,} times "
         f"({int(nodes.sum()):,} nodes)."

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import NDArray
-from scipy import stats
 from scipy.special import softmax
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement
@@ -103,7 +103,7 @@ def mean_interval(gains: Floats) -> Interval:
     """Student's 95 % interval of the mean of gains in [-1, 1], within these bounds; all of them for a single gain."""
     if len(gains) == 1:
         return Interval(-1.0, 1.0)
-    half = float(stats.t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
+    half = float(scipy.stats.t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
     mean = float(gains.mean())
     return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
 

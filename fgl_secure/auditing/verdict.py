@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from math import sqrt
 
-from scipy import stats
+import scipy  # its statistics are loaded when they are first asked for
 
 from fgl_secure.statistics.intervals import Interval, clopper_pearson, difference
 
@@ -87,7 +87,7 @@ def detectable_rate(n: int, prior: float) -> float:
     least = _least(n, lambda k: judge(k / n, clopper_pearson(k, n), prior, exact=True).is_exposure) if n else None
     if least is None:
         return UNDETECTABLE
-    return float(stats.beta.ppf(POWER, least, n - least + 1)) if least else 0.0
+    return float(scipy.stats.beta.ppf(POWER, least, n - least + 1)) if least else 0.0
 
 
 def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) -> float:
@@ -107,9 +107,9 @@ def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) ->
     def caught(gain: float) -> bool:
         tpr = min(alarms + gain, 1.0)
         spreads = [rate * (1 - rate) / n for rate, n in zip((tpr, alarms), arms, strict=True)]
-        z = float(stats.norm.isf(1 - POWER)) / max(sqrt(sum(spreads)), 1e-12)
-        low, high = (float(stats.norm.sf(z * sqrt(spread))) for spread in spreads)
-        hits, wrong = stats.binom.ppf(low, arms[0], tpr), stats.binom.isf(high, arms[1], alarms)
+        z = float(scipy.stats.norm.isf(1 - POWER)) / max(sqrt(sum(spreads)), 1e-12)
+        low, high = (float(scipy.stats.norm.sf(z * sqrt(spread))) for spread in spreads)
+        hits, wrong = scipy.stats.binom.ppf(low, arms[0], tpr), scipy.stats.binom.isf(high, arms[1], alarms)
         found = difference(float(hits) / arms[0], arms[0], float(wrong) / arms[1], arms[1])
         return judge(found.value, found.interval, prior, exact=False).is_exposure
 
@@ -128,8 +128,8 @@ def detectable_shift(value: float, interval: Interval, prior: float) -> float:
         interval: its 95 % interval.
         prior: as for `judge`.
     """
-    deviation = (interval.high - interval.low) / (2 * float(stats.norm.isf(0.025)))
-    least = max(prior, 0.0) + MARGIN + (value - interval.low) + float(stats.norm.ppf(POWER)) * deviation
+    deviation = (interval.high - interval.low) / (2 * float(scipy.stats.norm.isf(0.025)))
+    least = max(prior, 0.0) + MARGIN + (value - interval.low) + float(scipy.stats.norm.ppf(POWER)) * deviation
     return least if least <= 1 else UNDETECTABLE
 
 

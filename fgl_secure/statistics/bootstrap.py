@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse, stats
+import scipy  # its parts are loaded when they are first asked for; statistics take most of a second
+from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.intervals import Interval, Proportion, clopper_pearson, difference
@@ -142,7 +143,7 @@ class _Rate:
 
     @property
     def _students(self) -> float:
-        return float((stats.norm.isf(0.025) / stats.t.isf(0.025, self.clusters - 1)) ** 2)
+        return float((scipy.stats.norm.isf(0.025) / scipy.stats.t.isf(0.025, self.clusters - 1)) ** 2)
 
 
 _NOTHING = _Rate(0.0, np.zeros(0), 0.0, 0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil, isfinite, sqrt
 
-from scipy import stats
+import scipy  # its parts are loaded when they are first asked for; statistics take most of a second
 
 from fgl_secure.errors import InputError
 
@@ -72,8 +72,8 @@ def exact_proportion(successes: int, n: int, confidence: float = 0.95) -> Propor
 def clopper_pearson(successes: float, n: float, confidence: float = 0.95) -> Interval:
     """The beta quantiles behind `exact_proportion`; both counts may be fractional (effective ones)."""
     tail = (1 - confidence) / 2
-    low = float(stats.beta.ppf(tail, successes, n - successes + 1)) if successes > 0 else 0.0
-    high = float(stats.beta.ppf(1 - tail, successes + 1, n - successes)) if successes < n else 1.0
+    low = float(scipy.stats.beta.ppf(tail, successes, n - successes + 1)) if successes > 0 else 0.0
+    high = float(scipy.stats.beta.ppf(1 - tail, successes + 1, n - successes)) if successes < n else 1.0
     return Interval(low, high)
 
 
@@ -89,7 +89,7 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> Int
     _check_confidence(confidence)
     if n == 0:
         return Interval(0.0, 1.0)
-    z = float(stats.norm.isf((1 - confidence) / 2))
+    z = float(scipy.stats.norm.isf((1 - confidence) / 2))
     rate = successes / n
     centre = (successes + z * z / 2) / (n + z * z)
     half = z * sqrt(n * rate * (1 - rate) + z * z / 4) / (n + z * z)
@@ -177,7 +177,7 @@ def _quantile_sum(alpha: float, power: float) -> float:
     for name, value in (("alpha", alpha), ("power", power)):
         if not 0 < value < 1:
             raise InputError(f"{name} must be inside (0, 1); found {value}")
-    return float(stats.norm.isf(alpha) + stats.norm.ppf(power))
+    return float(scipy.stats.norm.isf(alpha) + scipy.stats.norm.ppf(power))
 
 
 def _check_count(name: str, count: float, total_name: str, total: float) -> None:

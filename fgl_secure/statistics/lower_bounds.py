@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for; statistics take most of a second
 from numpy.typing import NDArray
-from scipy import optimize, stats
 
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.intervals import clopper_pearson
@@ -104,7 +104,7 @@ def gaussian_bound(present: Scores, absent: Scores, *, delta: float, confidence:
     """
 
     def of_rates(tpr_low: Scores, fpr_up: Scores) -> Scores:
-        return np.asarray(stats.norm.ppf(tpr_low) - stats.norm.ppf(fpr_up))
+        return np.asarray(scipy.stats.norm.ppf(tpr_low) - scipy.stats.norm.ppf(fpr_up))
 
     def epsilon(mu: float) -> float:
         return gaussian_epsilon_of(mu, delta)
@@ -139,7 +139,7 @@ def one_run_bound(
     top = 1.0
     while excess(top) < 0 and top < 64:
         top *= 2
-    found = 0.0 if excess(0.0) >= 0 else float(optimize.brentq(excess, 0.0, top, xtol=1e-9))
+    found = 0.0 if excess(0.0) >= 0 else float(scipy.optimize.brentq(excess, 0.0, top, xtol=1e-9))
     return EpsilonLowerBound(Method.ONE_RUN, found, guesses, confidence, delta, ThresholdPolicy.FIXED)
 
 
@@ -153,14 +153,14 @@ def gaussian_epsilon_of(mu: float, delta: float) -> float:
         raise InputError(f"delta must be inside (0, 1); found {delta}")
 
     def excess(epsilon: float) -> float:
-        log_first = stats.norm.logcdf(mu / 2 - epsilon / mu)
-        log_second = epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)
+        log_first = scipy.stats.norm.logcdf(mu / 2 - epsilon / mu)
+        log_second = epsilon + scipy.stats.norm.logcdf(-mu / 2 - epsilon / mu)
         return float(math.exp(log_first) - math.exp(log_second) - delta)
 
     if mu <= 0 or excess(0.0) <= 0:
         return 0.0
     top = mu * mu / 2 + mu * (2 + math.sqrt(2 * math.log(1 / delta)))
-    return float(optimize.brentq(excess, 0.0, top, xtol=1e-12))
+    return float(scipy.optimize.brentq(excess, 0.0, top, xtol=1e-12))
 
 
 def _from_rates(
@@ -203,20 +203,20 @@ def _share_from(scores: Scores | Ranks, thresholds: Scores) -> Scores:
 def _fitted_share_from(scores: Scores, thresholds: Scores) -> Scores:
     """The same for the normal distribution that fits the scores."""
     spread = max(float(scores.std()), 1e-12 * float(np.abs(scores).max()), 1e-300)
-    return np.asarray(stats.norm.sf((thresholds - scores.mean()) / spread))
+    return np.asarray(scipy.stats.norm.sf((thresholds - scores.mean()) / spread))
 
 
 def _ends(hits: Scores, alarms: Scores, n: int, confidence: float) -> tuple[Scores, Scores]:
     """Lower Clopper-Pearson ends of hits out of n, and upper ones of alarms; counts may be fractional."""
     tail, least = (1 - confidence) / 2, 1e-9
-    low = stats.beta.ppf(tail, np.maximum(hits, least), n - hits + 1)
-    high = stats.beta.ppf(1 - tail, alarms + 1, np.maximum(n - alarms, least))
+    low = scipy.stats.beta.ppf(tail, np.maximum(hits, least), n - hits + 1)
+    high = scipy.stats.beta.ppf(1 - tail, alarms + 1, np.maximum(n - alarms, least))
     return np.where(hits > least, low, 0.0), np.where(alarms < n - least, high, 1.0)
 
 
 def _one_run_p_value(correct: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     rate = 1 / (1 + math.exp(-epsilon))
-    counts = stats.binom.sf(correct - 1 - np.arange(correct + 1), guesses, rate)  # P[B >= v - i] for i = 0 .. v
+    counts = scipy.stats.binom.sf(correct - 1 - np.arange(correct + 1), guesses, rate)  # P[B >= v - i] for i = 0 .. v
     if correct == 0 or delta == 0:
         return float(counts[0])
     worst = ((counts[1:] - counts[0]) / np.arange(1, correct + 1)).max()

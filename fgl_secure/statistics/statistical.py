@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+import scipy  # its parts are loaded when they are first asked for; statistics take most of a second
 from numpy.typing import NDArray
-from scipy import stats
 
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.features import Features, Joins
@@ -189,7 +189,7 @@ def chi_square(a: Ints, b: Ints, buckets: int) -> tuple[float, float]:
     if counts.shape[1] < 2:
         return 0.0, 1.0
     statistic = float(((counts[0] - counts[1]) ** 2 / counts.sum(axis=0)).sum())
-    return statistic, float(stats.chi2.sf(statistic, counts.shape[1] - 1))
+    return statistic, float(scipy.stats.chi2.sf(statistic, counts.shape[1] - 1))
 
 
 def classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -> Outcome:
@@ -204,13 +204,15 @@ def classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -
     forest.fit(train, np.repeat([0, 1], half))
     right = forest.predict(held_out) == np.repeat([0, 1], len(a) - half)
     z = float((right.mean() - 0.5) * 2 * np.sqrt(len(held_out)))
-    return Outcome("held-out accuracy, in deviations,", "a random forest on all features", z, float(stats.norm.sf(z)))
+    return Outcome(
+        "held-out accuracy, in deviations,", "a random forest on all features", z, float(scipy.stats.norm.sf(z))
+    )
 
 
 def _single_columns(a: Features, b: Features, labels: tuple[str, ...]) -> Iterator[Outcome]:
     for label, x, y in zip(labels, a.raw.T, b.raw.T, strict=True):
         yield from _bucketed(label, x, y)
-        ks = stats.ks_2samp(x, y, method="asymp")
+        ks = scipy.stats.ks_2samp(x, y, method="asymp")
         yield Outcome("Kolmogorov-Smirnov distance", label, float(ks.statistic), float(ks.pvalue))
         yield Outcome("chi-square", f"lowest bit of {label}", *chi_square(x & 1, y & 1, 2))
         yield Outcome("chi-square", f"upper half of {label}", *chi_square(*_levels(x, y, 2), 2))

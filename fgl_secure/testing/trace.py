@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
+import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import ArrayLike
-from scipy import stats
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
@@ -125,7 +125,7 @@ def _comparison(protocol: Protocol, a: Inputs, b: Inputs, power: Power) -> Compa
     x, y = (np.array([numbers.setdefault(trace, len(numbers)) for trace in each]) for each in (here, there))
     outcomes = [Outcome("chi-square", "which trace", *chi_square(x, y, len(numbers)))]
     for name, size in (("number of messages", _messages), ("bytes of messages", _bytes)):
-        ks = stats.ks_2samp([size(trace) for trace in here], [size(trace) for trace in there], method="asymp")
+        ks = scipy.stats.ks_2samp([size(trace) for trace in here], [size(trace) for trace in there], method="asymp")
         outcomes.append(Outcome("Kolmogorov-Smirnov distance", name, float(ks.statistic), float(ks.pvalue)))
     return Comparison(tuple(outcomes), power)
 
