@@ -205,6 +205,18 @@ def _encrypt(_: Any, schedule: Any, high: Any, low: Any, count: Any, out: Any) -
     return types.void(*(types.uint64,) * 5), code
 
 
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _write_schedules(keys: Bytes, first: int, stop: int, room: Any) -> None:
+    """Schedules of as many keys as there are lanes, at an address; of the last one again where there are no more."""
+    a, b, c, d = (
+        np.uint64(keys[first].ctypes.data),
+        np.uint64(keys[min(first + 1, stop - 1)].ctypes.data),
+        np.uint64(keys[min(first + 2, stop - 1)].ctypes.data),
+        np.uint64(keys[min(first + 3, stop - 1)].ctypes.data),
+    )
+    _make_schedules(a, b, c, d, room)
+
+
 @parallel
 def _fill(keys: Bytes, high: Any, low: Any, ends: Ids, room: Words, mask: Any, modulus: Any, out: Any) -> int:
     """Writes streams, and masks the words of each while they are in cache; how many are not below the modulus."""
@@ -215,13 +227,7 @@ def _fill(keys: Bytes, high: Any, low: Any, ends: Ids, room: Words, mask: Any, m
         rest = room[chunk, LANES * _SCHEDULE :].view(out.dtype)
         place = ends[first - 1] if first else 0
         for s in range(first, stop, LANES):
-            a, b, c, d = (
-                np.uint64(keys[s].ctypes.data),
-                np.uint64(keys[min(s + 1, stop - 1)].ctypes.data),
-                np.uint64(keys[min(s + 2, stop - 1)].ctypes.data),
-                np.uint64(keys[min(s + 3, stop - 1)].ctypes.data),
-            )
-            _make_schedules(a, b, c, d, own)
+            _write_schedules(keys, s, stop, own)
             for lane in range(min(LANES, stop - s)):
                 schedule = own + np.uint64(8 * _SCHEDULE * lane)
                 end, start, blocks = ends[s + lane], place, np.uint64(0)
@@ -253,13 +259,7 @@ def _add(keys: Bytes, signs: Ids, room: Words, like: Any, mask: Any, modulus: in
         out = np.uint64(words.ctypes.data)
         first, last = task * pieces // tasks * PIECE, min((task + 1) * pieces // tasks * PIECE, len(total))
         for s in range(0, count, LANES):
-            a, b, c, d = (
-                np.uint64(keys[s].ctypes.data),
-                np.uint64(keys[min(s + 1, count - 1)].ctypes.data),
-                np.uint64(keys[min(s + 2, count - 1)].ctypes.data),
-                np.uint64(keys[min(s + 3, count - 1)].ctypes.data),
-            )
-            _make_schedules(a, b, c, d, own)
+            _write_schedules(keys, s, count, own)
             for start in range(first, last, len(words)):
                 part = total[start : min(start + len(words), last)]
                 for lane in range(min(LANES, count - s)):

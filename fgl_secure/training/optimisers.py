@@ -23,21 +23,22 @@ def _step(kind: type[torch.optim.Optimizer]) -> Any:  # a function, see `_plain`
     return torch.no_grad()(_plain(kind.step))
 
 
-class Adam(torch.optim.Adam):
-    """`torch.optim.Adam`, with the same arguments; not to be had with `differentiable`."""
+class _Uncompiled:
+    """What all optimisers have in common, without the compiler."""
 
     add_param_group = _plain(torch.optim.Optimizer.add_param_group)
     zero_grad = _plain(torch.optim.Optimizer.zero_grad)
     state_dict = _plain(torch.optim.Optimizer.state_dict)
     load_state_dict = _plain(torch.optim.Optimizer.load_state_dict)
+
+
+class Adam(_Uncompiled, torch.optim.Adam):
+    """`torch.optim.Adam`, with the same arguments; steps keep no graph, whatever `differentiable` is."""
+
     step = _step(torch.optim.Adam)
 
 
-class SGD(torch.optim.SGD):
-    """`torch.optim.SGD`, with the same arguments; not to be had with `differentiable`."""
+class SGD(_Uncompiled, torch.optim.SGD):
+    """`torch.optim.SGD`, with the same arguments; steps keep no graph, whatever `differentiable` is."""
 
-    add_param_group = _plain(torch.optim.Optimizer.add_param_group)
-    zero_grad = _plain(torch.optim.Optimizer.zero_grad)
-    state_dict = _plain(torch.optim.Optimizer.state_dict)
-    load_state_dict = _plain(torch.optim.Optimizer.load_state_dict)
     step = _step(torch.optim.SGD)
