@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.edge_claims import ClaimedEdges, score_claimed_edges
@@ -167,7 +166,6 @@ def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:
     return ClaimedTerms(sums.step, np.array(targets, dtype=np.int64), np.concatenate(rows))
 
 
-CHUNK = 512
 DICTIONARY = "a public list of all devices' feature rows"
 
 
@@ -180,15 +178,25 @@ def contained(sums: NDArray[Any], dictionary: NDArray[Any]) -> tuple[Ids, Ids]:
         sums: [k, d].
         dictionary: [n, d].
     """
-    rows = sparse.csr_array(dictionary != 0, dtype=np.int32)
-    words, columns = np.diff(rows.indptr), rows.T.tocsr()
+    rows, absent = _bits(dictionary != 0), _bits(sums == 0)
+    told = np.flatnonzero(rows.any(axis=0)).astype(np.int64)
     where, which = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for start in range(0, len(sums), CHUNK):
-        common = (sparse.csr_array(sums[start : start + CHUNK] != 0, dtype=np.int32) @ columns).tocoo()
-        whole = common.data == words[common.col]
-        where.append(common.row[whole].astype(np.int64) + start)
-        which.append(common.col[whole].astype(np.int64))
+    for index in range(len(sums)):
+        left = told
+        for words, without in zip(rows, absent[:, index], strict=True):
+            left = left[words[left] & without == 0]
+            if not len(left):
+                break
+        where.append(np.full(len(left), index, dtype=np.int64))
+        which.append(left)
     return np.concatenate(where), np.concatenate(which)
+
+
+def _bits(there: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Bool [n, d] as uint64 [ceil(d / 64), n], a bit a column."""
+    columns = there.shape[1]
+    padded = np.pad(there, ((0, 0), (0, -columns % 64)))
+    return np.ascontiguousarray(np.packbits(padded, axis=1).view(np.uint64).T)
 
 
 class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
@@ -283,7 +291,10 @@ def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
     step = max(1, PAIRS_AT_ONCE // max(len(unit), 1))
     for start in range(0, len(unit), step):
         cosines = unit[start : start + step] @ unit.T
-        lower, higher = np.nonzero(np.arange(len(unit)) > np.arange(start, start + len(cosines))[:, None])
+        above = np.arange(len(unit)) > np.arange(start, start + len(cosines))[:, None]
+        if len(best) == most:  # of equal ones those that come first are kept
+            above &= cosines > best[-1] if most else False
+        lower, higher = np.nonzero(above)
         best = np.concatenate([best, cosines[lower, higher]])
         pairs = np.concatenate([pairs, np.stack([lower + start, higher])], axis=1)
         kept = np.argsort(-best, kind="stable")[:most]

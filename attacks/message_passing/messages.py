@@ -203,8 +203,11 @@ class VisibleDevices(Attack[NamedDevices, MessageTruth]):
             return None
         parties, devices = len(view.parties), view.parties.ids(Role.DEVICE)
         mine = own[0].owners * parties + own[0].values
-        seen = [batch.receivers * parties + batch.senders for batch in view.received]
-        pairs = np.setdiff1d(np.unique(np.concatenate([*seen, mine])), mine)
+        pairs = np.empty(0, dtype=np.int64)
+        ends = {(id(each.senders), id(each.receivers)): (each.senders, each.receivers) for each in view.received}
+        for senders, receivers in ends.values():
+            pairs = np.union1d(pairs, receivers * parties + senders)
+        pairs = np.setdiff1d(pairs, mine)
         pairs = pairs[np.isin(pairs % parties, devices)]
         return NamedDevices(view.parties.index_of(pairs // parties, Role.SILO), pairs % parties)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -103,7 +103,8 @@ def examine(
         results[subject.name] = result
         exposures += _exposures(subject.name, result)
         told = progress(f"attacking {subject.name}") if progress else None
-        found[subject.name] = list(attempts(chosen, subject, subject.runs(result), plan.seed + 1, told))
+        attacked = replace(result, transcript=result.transcript.until(RECORDED_ROUNDS))
+        found[subject.name] = list(attempts(chosen, subject, subject.runs(attacked), plan.seed + 1, told))
     if progress:
         progress("attacking runs in the clear, and controls")
     clear = _in_the_clear(plan, chosen, found)

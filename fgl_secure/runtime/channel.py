@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
+from fgl_secure.runtime.ends import Ends, RepeatedEnds
 from fgl_secure.runtime.machine import SETUP, Draws
 from fgl_secure.runtime.messages import PAYLOAD, Messages, is_frozen
 from fgl_secure.runtime.party import Directory
@@ -151,6 +152,7 @@ class Channel(Draws):
         self.recording = recording or Recording()
         self.transcript = Transcript(parties, batch_axes=len(coins.batch_shape))
         self._coins = coins
+        self._ends = RepeatedEnds(len(parties))
 
     def keeping_only(self, *phases: Phase) -> Channel:
         """The same channel to those whose payloads are too large to keep: sizes of all, payloads of some phases."""
@@ -330,8 +332,9 @@ class Channel(Draws):
     def _record(
         self, messages: Messages, item_bytes: int, fields: Mapping[str, NDArray[Any]] | None, repeats: int = 1
     ) -> None:
-        ends = messages.senders, messages.receivers
-        batch = MessageBatch(messages.phase, messages.step, *ends, item_bytes, fields, repeats)
+        kept = self._ends.kept if fields is None else Ends
+        ends = kept(messages.senders, messages.receivers)
+        batch = MessageBatch(messages.phase, messages.step, ends, item_bytes, fields, repeats)
         self.transcript.messages.append(batch)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
+from fgl_secure.runtime.ends import Ends
 from fgl_secure.runtime.messages import PAYLOAD
 from fgl_secure.runtime.party import Directory, Party, Role
 from fgl_secure.runtime.phase import Phase, Step
@@ -30,8 +31,7 @@ class MessageBatch:
     Attributes:
         phase: what the messages carry.
         step: when they were sent.
-        senders: int64 [m], party identifiers.
-        receivers: int64 [m], party identifiers.
+        ends: who sent them to whom; in any order where only sizes were recorded.
         item_bytes: size of one message's payload on the wire, in bytes.
         fields: by name, [*batch, m, ...], or None where only sizes were recorded.
         repeats: how many such batches in a row this one stands for, where only sizes were recorded.
@@ -39,8 +39,7 @@ class MessageBatch:
 
     phase: Phase
     step: Step
-    senders: NDArray[np.int64]
-    receivers: NDArray[np.int64]
+    ends: Ends
     item_bytes: int
     fields: Mapping[str, Payload] | None
     repeats: int = 1
@@ -61,9 +60,19 @@ class MessageBatch:
         return None if self.fields is None else self.fields[PAYLOAD]
 
     @property
+    def senders(self) -> NDArray[np.int64]:
+        """Party identifiers, int64 [m], one a message."""
+        return self.ends.laid_out().senders
+
+    @property
+    def receivers(self) -> NDArray[np.int64]:
+        """Party identifiers, int64 [m], one a message."""
+        return self.ends.laid_out().receivers
+
+    @property
     def messages(self) -> int:
         """How many messages."""
-        return len(self.senders) * self.repeats
+        return len(self.ends) * self.repeats
 
     @property
     def bytes(self) -> int:
@@ -177,6 +186,16 @@ class Transcript:
             )
         return self._view(name, coalition_of, hidden=SECRETS)
 
+    def until(self, rounds: int) -> Transcript:
+        """What was said in the first rounds, and what parties were left with in the end.
+
+        Args:
+            rounds: how many.
+        """
+        messages = [batch for batch in self.messages if batch.step.round < rounds or batch.step.final]
+        private = [batch for batch in self.private if batch.step.round < rounds or batch.step.final]
+        return Transcript(self.parties, self.batch_axes, messages, private, list(self.incidents))
+
     def secrets(self) -> tuple[PrivateBatch, ...]:
         """What all parties put into the sums: the truth that attacks are scored against, never part of a view."""
         return tuple(batch for batch in self.private if batch.kind is Private.INPUT and batch.name == SECRETS)
@@ -185,24 +204,29 @@ class Transcript:
         """Messages and bytes by phase, sending role and receiving role, in order of first appearance."""
         totals: dict[tuple[Phase, Role, Role], list[int]] = {}
         roles = self.parties.roles
-        counted: dict[tuple[int, int], list[tuple[int, int]]] = {}  # schemes send along the same arrays every round
+        counted: dict[int, list[tuple[int, int]]] = {}  # schemes send along the same ends every round
         for batch in self.messages:
-            ends = (id(batch.senders), id(batch.receivers))
-            if ends not in counted:
-                counted[ends] = self._counts_by_roles(batch)
-            for code, count in counted[ends]:
+            if id(batch.ends) not in counted:
+                counted[id(batch.ends)] = self._counts_by_roles(batch.ends)
+            for code, count in counted[id(batch.ends)]:
                 key = (batch.phase, roles[code // len(roles)], roles[code % len(roles)])
                 entry = totals.setdefault(key, [0, 0])
                 entry[0] += count * batch.repeats
                 entry[1] += count * batch.repeats * batch.item_bytes
         return tuple(Traffic(*key, *entry) for key, entry in totals.items())
 
-    def _counts_by_roles(self, batch: MessageBatch) -> list[tuple[int, int]]:
-        pair = self.parties.role_of(batch.senders) * len(self.parties.roles) + self.parties.role_of(batch.receivers)
-        return [(int(code), int(count)) for code, count in zip(*np.unique(pair, return_counts=True), strict=True)]
+    def _counts_by_roles(self, ends: Ends) -> list[tuple[int, int]]:
+        pair = self.parties.role_of(ends.senders) * len(self.parties.roles) + self.parties.role_of(ends.receivers)
+        counts = np.bincount(pair, weights=ends.times, minlength=len(self.parties.roles) ** 2)
+        return [(int(code), int(counts[code])) for code in np.flatnonzero(counts)]
 
     def _view(self, name: str, observer_of: NDArray[np.int64], hidden: str | None = None) -> View:
-        received = [_received(batch, observer_of, self.batch_axes) for batch in self.messages]
+        seen: dict[int, _Seen] = {}  # schemes send along the same ends every round
+        received = []
+        for batch in self.messages:
+            if id(batch.ends) not in seen:
+                seen[id(batch.ends)] = _Seen.of(batch.ends.laid_out(), observer_of)
+            received.append(seen[id(batch.ends)].received(batch, self.batch_axes))
         shown = [batch for batch in self.private if batch.name != hidden]
         private = [_owned(batch, observer_of, self.batch_axes) for batch in shown]
         return View(
@@ -213,18 +237,35 @@ class Transcript:
         )
 
 
-def _received(batch: MessageBatch, observer_of: NDArray[np.int64], batch_axes: int) -> ReceivedRows:
-    observers = observer_of[batch.receivers]
-    seen = np.flatnonzero(observers >= 0)
-    # The order in which a scheme lays out its messages is nothing that anybody receives, and may tell who sent what
-    # for whom: a view is in an order that its own columns give.
-    seen = seen[np.lexsort((batch.senders[seen], batch.receivers[seen]))]
-    fields = None
-    if batch.fields is not None:
-        fields = MappingProxyType({name: _rows(value, seen, batch_axes) for name, value in batch.fields.items()})
-    return ReceivedRows(
-        batch.phase, batch.step, observers[seen], batch.senders[seen], batch.receivers[seen], batch.item_bytes, fields
-    )
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """Which rows of a batch observers have, int64 [k], and the columns of these."""
+
+    rows: NDArray[np.int64]
+    observers: NDArray[np.int64]
+    senders: NDArray[np.int64]
+    receivers: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, ends: Ends, observer_of: NDArray[np.int64]) -> _Seen:
+        observers = observer_of[ends.receivers]
+        seen = np.flatnonzero(observers >= 0)
+        # The order in which a scheme lays out its messages is nothing that anybody receives, and may tell who sent what
+        # for whom: a view is in an order that its own columns give.
+        seen = seen[np.lexsort((ends.senders[seen], ends.receivers[seen]))]
+        columns = observers[seen], ends.senders[seen], ends.receivers[seen]
+        for column in columns:
+            column.flags.writeable = False  # batches share them
+        return cls(seen, *columns)
+
+    def received(self, batch: MessageBatch, batch_axes: int) -> ReceivedRows:
+        """Of a batch with these ends."""
+        fields = None
+        if batch.fields is not None:
+            taken = {name: _rows(value, self.rows, batch_axes) for name, value in batch.fields.items()}
+            fields = MappingProxyType(taken)
+        columns = self.observers, self.senders, self.receivers
+        return ReceivedRows(batch.phase, batch.step, *columns, batch.item_bytes, fields)
 
 
 def _owned(batch: PrivateBatch, observer_of: NDArray[np.int64], batch_axes: int) -> PrivateRows:

@@ -216,3 +216,19 @@ def test_the_walk_finds_what_is_there() -> None:
     inputs = channel.transcript.secrets()
     assert inputs
     assert all(any(thing is batch.values for thing in found) for batch in inputs)
+
+
+def test_first_rounds_and_the_end() -> None:
+    """Later rounds are left out, of messages and of what parties have; what they are left with in the end stays."""
+    channel = Channel(PARTIES, SimulationCoins(0), Recording.everything())
+    ends, steps = PARTIES.ids(Role.DEVICE)[:1], [Step(0), Step(1), Step(2), Step(2, final=True)]
+    for step in steps:
+        channel.send(Phase.SHARES, step, ends, ends, np.zeros((1, 1)))
+        channel.note_inputs("values", step, ends, np.zeros((1, 1)))
+    channel.note_incident(Step(2), int(ends[0]), "late")
+    for rounds, kept in ((0, steps[3:]), (1, [steps[0], steps[3]]), (3, steps)):
+        part = channel.transcript.until(rounds)
+        assert [batch.step for batch in part.messages] == kept
+        assert [batch.step for batch in part.private] == kept
+        assert part.incidents == channel.transcript.incidents
+    assert len(channel.transcript.messages) == len(steps)

@@ -20,6 +20,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.runtime import Channel, Direction, Directory, MessageBatch, Party, Phase, Recording, Role, Step
+from fgl_secure.runtime.ends import Ends
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
     NotPrivateError,
@@ -459,8 +460,8 @@ def in_order(protocol: Protocol) -> Protocol:
         protocol.run(values, channel)
         for at, batch in enumerate(channel.transcript.messages):
             order = np.lexsort((batch.receivers, batch.senders))
-            senders, receivers = batch.senders[order], batch.receivers[order]
-            channel.transcript.messages[at] = replace(batch, senders=senders, receivers=receivers)
+            ends = Ends(batch.senders[order], batch.receivers[order])
+            channel.transcript.messages[at] = replace(batch, ends=ends)
 
     return replace(protocol, run=run)
 

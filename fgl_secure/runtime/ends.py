@@ -1,0 +1,82 @@
+"""Who sends messages to whom, in little memory where the same parties write to each other again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ids = NDArray[np.int64]
+
+SHORT = 1024
+"""Batches of fewer messages are kept as they are."""
+
+_FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+_HALF = np.uint64(32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ends:
+    """Senders and receivers of a batch of messages.
+
+    Attributes:
+        senders: int64 [k], party identifiers.
+        receivers: int64 [k], party identifiers.
+        times: int64 [k], messages from each of these senders to its receiver; None for one.
+    """
+
+    senders: Ids
+    receivers: Ids
+    times: Ids | None = None
+
+    def __len__(self) -> int:
+        return len(self.senders) if self.times is None else int(self.times.sum())
+
+    def laid_out(self) -> Ends:
+        """One entry a message."""
+        if self.times is None:
+            return self
+        return Ends(np.repeat(self.senders, self.times), np.repeat(self.receivers, self.times))
+
+
+class RepeatedEnds:
+    """Keeps the ends of batches of which sizes alone are recorded: the same ones once, and few pairs as pairs.
+
+    Schemes send between the same parties in every round, or by ways that they draw between few, and fifty rounds of a
+    large graph would take gigabytes. In which order such a batch was sent is lost.
+
+    Args:
+        parties: how many there are.
+    """
+
+    def __init__(self, parties: int) -> None:
+        self._parties = parties
+        self._known: dict[tuple[int, int, int], Ends] = {}
+
+    def kept(self, senders: Ids, receivers: Ids) -> Ends:
+        """Ends with as many messages between each two parties.
+
+        Those that were seen before are known again by two sums of 64 bits over a hash of each message's ends: others
+        are taken for them once in 2^128.
+
+        Args:
+            senders: int64 [m], party identifiers.
+            receivers: int64 [m], party identifiers.
+        """
+        if len(senders) < SHORT:
+            return Ends(senders, receivers)
+        pairs = receivers * self._parties + senders
+        mixed = pairs.view(np.uint64) * _FACTORS[0]
+        sums = []
+        for factor in _FACTORS[1:]:
+            mixed ^= mixed >> _HALF
+            mixed *= factor
+            sums.append(int(mixed.sum()))
+        name = len(senders), sums[0], sums[1]
+        if name not in self._known:
+            different, times = np.unique(pairs, return_counts=True)
+            few = 2 * len(different) <= len(pairs)
+            lower, upper = different % self._parties, different // self._parties
+            self._known[name] = Ends(lower, upper, times) if few else Ends(senders, receivers)
+        return self._known[name]

@@ -1,0 +1,77 @@
+"""Senders and receivers of messages of which sizes alone are recorded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
+from fgl_secure.runtime.ends import SHORT, Ends, RepeatedEnds
+
+PARTIES = Directory({Role.DEVICE: 40, Role.SILO: 3})
+DEVICES, SILOS = PARTIES.ids(Role.DEVICE), PARTIES.ids(Role.SILO)
+
+
+def counted(ends: Ends) -> dict[tuple[int, int], int]:
+    """Messages between each two parties."""
+    laid = ends.laid_out()
+    pairs, times = np.unique(np.stack([laid.senders, laid.receivers]), axis=1, return_counts=True)
+    return {(int(a), int(b)): int(n) for (a, b), n in zip(pairs.T, times, strict=True)}
+
+
+@given(st.integers(0, 10_000), st.integers(0, 3 * SHORT), st.integers(1, 43))
+def test_as_many_messages_between_each_two_parties(seed: int, messages: int, parties: int) -> None:
+    """Whether few pairs or many, and whether seen before or not."""
+    rng, known = np.random.default_rng(seed), RepeatedEnds(43)
+    for _ in range(3):
+        sent = Ends(*rng.integers(0, parties, size=(2, messages)))
+        kept = known.kept(sent.senders, sent.receivers)
+        assert len(kept) == messages == len(kept.laid_out().senders)
+        assert counted(kept) == counted(sent)
+
+
+def test_the_same_ends_are_kept_once_in_whatever_order() -> None:
+    """Another order is the same; one message to another party, or the other way round, is not."""
+    rng, known = np.random.default_rng(0), RepeatedEnds(10_000)
+    senders, receivers = rng.permutation(10_000)[:5000], rng.permutation(10_000)[:5000]
+    first, order = known.kept(senders, receivers), rng.permutation(5000)
+    assert known.kept(senders[order], receivers[order]) is first
+    assert known.kept(receivers, senders) is not first
+    other = receivers.copy()
+    other[[0, 1]] = other[[1, 0]]
+    assert known.kept(senders, other) is not first
+
+
+def test_few_pairs_are_kept_as_pairs() -> None:
+    """A silo that hands on a hundred thousand messages takes no memory for each."""
+    kept = RepeatedEnds(len(PARTIES)).kept(np.repeat(SILOS, 50_000), np.tile(SILOS, 50_000))
+    assert (len(kept), len(kept.senders)) == (150_000, 9)
+
+
+def test_rounds_take_no_memory_of_their_own() -> None:
+    """Messages that are shuffled in each round are one batch's ends in memory; counts and views have all of them."""
+    channel, rng = Channel(PARTIES, SimulationCoins(0)), np.random.default_rng(0)
+    senders, receivers = np.tile(DEVICES, 90), np.repeat(SILOS, 1200)
+    for number in range(5):
+        order = rng.permutation(3600)
+        channel.send_sizes(Phase.SHARES, Step(number), senders[order], receivers[order], 8)
+    transcript = channel.transcript
+    assert len({id(batch.ends) for batch in transcript.messages}) == 1
+    assert (transcript.message_count, transcript.byte_count) == (5 * 3600, 5 * 3600 * 8)
+    assert [(each.messages, each.bytes) for each in transcript.traffic()] == [(5 * 3600, 5 * 3600 * 8)]
+    for rows in transcript.views(Role.SILO).received:
+        assert np.array_equal(np.bincount(rows.observers), [1200] * 3)
+        assert np.array_equal(rows.senders, np.tile(np.repeat(DEVICES, 30), 3))
+
+
+def test_views_share_columns_that_nobody_can_write_to() -> None:
+    """What an attack did to one batch would be seen in all."""
+    channel = Channel(PARTIES, SimulationCoins(0))
+    channel.send_sizes(Phase.SHARES, Step(0), DEVICES[:3], SILOS, 8)
+    (rows,) = channel.transcript.views(Role.SILO).received
+    for column in (rows.observers, rows.senders, rows.receivers):
+        with pytest.raises(ValueError, match="read-only"):
+            column[0] = 1
