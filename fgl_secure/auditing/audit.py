@@ -17,7 +17,7 @@ from fgl_secure.auditing.evidence import Attempt, InTheClear, attempts, verdict_
 from fgl_secure.auditing.figures import accuracy_figures, cost_figures
 from fgl_secure.auditing.matrix import matrix
 from fgl_secure.auditing.method import Method, Source, check_method, several
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
+from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
@@ -26,7 +26,7 @@ from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectab
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
-from fgl_secure.runtime import Circumstance, Claim, Guarantee, Recording
+from fgl_secure.runtime import Circumstance, Claim, Guarantee
 from fgl_secure.schemes import Assignment
 from fgl_secure.statistics import exact_proportion
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -103,7 +103,7 @@ def examine(
         results[subject.name] = result
         exposures += _exposures(subject.name, result)
         told = progress(f"attacking {subject.name}") if progress else None
-        attacked = replace(result, transcript=result.transcript.until(RECORDED_ROUNDS))
+        attacked = replace(result, transcript=result.transcript.until(subject.attacked_rounds))
         found[subject.name] = list(attempts(chosen, subject, subject.runs(attacked), plan.seed + 1, told))
     if progress:
         progress("attacking runs in the clear, and controls")
@@ -172,7 +172,7 @@ def _tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], .
 def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
     return subject.train(
         coins=SimulationCoins(plan.seed),
-        recording=Recording.everything(RECORDED_ROUNDS),
+        recording=subject.recording,
         progress=progress(f"training under {subject.name}") if progress else None,
     )
 

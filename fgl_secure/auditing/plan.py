@@ -19,7 +19,7 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 
 RECORDED_ROUNDS = 1
-"""Rounds of training whose payloads are kept and attacked; sizes are kept of all."""
+"""Rounds of training whose payloads are kept and attacked unless a method says so; sizes are kept of all."""
 
 
 class Subject(ABC):
@@ -55,6 +55,16 @@ class Subject(ABC):
             raise NotImplementedError(f"{type(self).__name__} must have a job, or train by itself; it does neither")
         return job.train(job.channel(coins, recording), progress)
 
+    @property
+    def attacked_rounds(self) -> int:
+        """How many rounds of training attacks read, from the first on."""
+        return RECORDED_ROUNDS
+
+    @property
+    def recording(self) -> Recording:
+        """What is kept of these rounds."""
+        return Recording.everything(self.attacked_rounds)
+
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:  # noqa: ARG002  # of those that add noise
         """What noise gives and costs, for which training runs once more without it; None where there is none.
 
@@ -89,8 +99,7 @@ class Subject(ABC):
 
     def recorded(self, seed: int) -> Iterator[RecordedRun]:
         """What attacks read, trained for them alone, under repeatable coins."""
-        recording = Recording.everything(RECORDED_ROUNDS)
-        return self.runs(self.train(coins=SimulationCoins(seed), recording=recording))
+        return self.runs(self.train(coins=SimulationCoins(seed), recording=self.recording))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from fgl_secure.methods.fedvn.preset import FEDVN, FedVNPreset, GlobalScore
 from fgl_secure.methods.fedvn.program import first_model, shared_parameters
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Phase, PublicParameters, Recording
+from fgl_secure.runtime import Phase, PublicParameters, Recording, Transcript
 from fgl_secure.runtime.channel import Level
 from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat
@@ -57,14 +57,17 @@ class Setting:
         moved = replace(sets, targets=targets, client_of=(sets.client_of - 1) % sets.num_clients)
         return replace(self, sets=moved, union=moved.union(), seed=seed, passing=True)
 
-    def job(self, scheme: Scheme, rounds: int | None = None) -> Job:
-        """The clients under a scheme, for so many rounds."""
-        preset = self.preset.with_epochs(rounds)
-        return clients_of(self.sets, scheme, preset, seed=self.seed, device=self.device, passing=self.passing)
+    def brief(self, most: int = ROUNDS) -> Setting:
+        """The same for no more than so many rounds."""
+        return replace(self, preset=self.preset.with_epochs(min(most, self.preset.epochs)))
+
+    def job(self, scheme: Scheme) -> Job:
+        """The clients under a scheme."""
+        return clients_of(self.sets, scheme, self.preset, seed=self.seed, device=self.device, passing=self.passing)
 
 
 def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
-    """The first rounds of training once more, with everything recorded, under repeatable coins.
+    """The first rounds of training and no others, recorded, under repeatable coins.
 
     Args:
         setting: how to train.
@@ -73,13 +76,20 @@ def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, mos
         what: what was exchanged, in words.
         most: rounds, where the preset has as many.
     """
-    rounds = min(most, setting.preset.epochs)
-    phases = frozenset({Phase.VECTORS}) if scheme.takes_reals else None  # nothing else of a run in the clear is read
-    recording = Recording(Level.EVERYTHING, rounds, phases)
-    job = setting.job(scheme, rounds)
-    result = job.train(job.channel(SimulationCoins(setting.seed), recording))
+    job = setting.brief(most).job(scheme)
+    result = job.train(job.channel(SimulationCoins(setting.seed), recording_under(scheme, most)))
+    return as_attacked(setting, result.transcript, label, what)
+
+
+def recording_under(scheme: Scheme, rounds: int = ROUNDS) -> Recording:
+    """What attacks read of so many first rounds: in the clear nothing but the summands."""
+    return Recording(Level.EVERYTHING, rounds, frozenset({Phase.VECTORS}) if scheme.takes_reals else None)
+
+
+def as_attacked(setting: Setting, transcript: Transcript, label: str, what: str) -> RecordedRun:
+    """Recorded rounds, with what the server knows and what attacks are scored on; arguments as above."""
     truth, known = secrets(setting), handed_out(setting)
-    return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), result.transcript, (truth,), (known,))
+    return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), transcript, (truth,), (known,))
 
 
 def handed_out(setting: Setting) -> VirtualSlices:

@@ -14,10 +14,10 @@ from fgl_secure.methods.fedvn.claims import claim_of
 from fgl_secure.methods.fedvn.configuration import FedVN
 from fgl_secure.methods.fedvn.controls import CONTROLS
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, recorded_rounds
+from fgl_secure.methods.fedvn.scenarios import ROUNDS, Setting, as_attacked, recording_under
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import Claim
+from fgl_secure.runtime import Claim, Recording
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult, compute_device
 from fgl_secure.training.server_sums import server_schemes
@@ -25,8 +25,7 @@ from fgl_secure.training.server_sums import server_schemes
 NOTES = (
     "A client is a silo of this report and has graphs of its own; a device is a node of one of them. Which client has "
     "which graph comes with the data set, so partition and number of silos have no say.",
-    f"Attacks read the first {ROUNDS} rounds, which are trained once more with the same seed and everything recorded: "
-    "what is sent is the same, bit for bit.",
+    f"Attacks read the first {ROUNDS} rounds.",
     "Under a scheme the server's own knowledge, the sum, is noted with the transcript.",
     "Whatever names a summand is forgotten by the attack that tells clients: what it finds, an anonymising channel "
     "would not have hidden.",
@@ -61,21 +60,27 @@ class FedVNSubject(Subject):
         """The clients, each with its own graphs."""
         return self.setting.job(self.scheme)
 
-    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # its record is of one round alone
-        """The first rounds of training."""
-        return self.recorded(self.setting.seed)
+    @property
+    def attacked_rounds(self) -> int:
+        """So many that each can be compared with the one before."""
+        return ROUNDS
 
-    def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
-        """The first rounds of training, and no others."""
-        yield recorded_rounds(self.setting, self.scheme, self.name, "first rounds of training")
+    @property
+    def recording(self) -> Recording:
+        """Everything of these rounds, and in the clear the summands."""
+        return recording_under(self.scheme)
+
+    def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
+        """The first rounds of training."""
+        yield as_attacked(self.setting, result.transcript, self.name, "first rounds of training")
 
     def independent(self, seed: int) -> Subject:
         """On graphs that clients hand on, of labels that have moved on."""
-        return FedVNSubject(self.setting.independent(seed), self.scheme)
+        return FedVNSubject(self.setting.brief().independent(seed), self.scheme)
 
     def unprotected(self) -> tuple[Subject, ...]:
         """In the clear."""
-        return (FedVNSubject(self.setting, Plaintext()),)
+        return (FedVNSubject(self.setting.brief(), Plaintext()),)
 
 
 def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
