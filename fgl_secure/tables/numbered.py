@@ -113,7 +113,7 @@ NUMBERED: tuple[Numbered, ...] = (
         figure3=("fed2gnn-fig3",),
         figure4=("fed2gnn-fig4",),
         figure5=("fed2gnn-fig5", "losses alone, training accuracies are not counted"),
-        figure6="decoders that clients train together are not implemented",
+        figure6=("fed2gnn-fig6",),
         figure7=("fed2gnn-fig7", "without the lines of FedGCN and FedGraph"),
         figure8=("fed2gnn-fig8",),
     ),

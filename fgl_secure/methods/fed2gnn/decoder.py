@@ -9,7 +9,6 @@ input, which is the constraint of Eq. 5.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,9 +17,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from fgl_secure.errors import InputError
+from fgl_secure.methods.fed2gnn.coordinates import Coordinates
 from fgl_secure.methods.fed2gnn.matching import matched
 from fgl_secure.methods.fed2gnn.neighbourhoods import Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
+from fgl_secure.methods.fed2gnn.together import Together
 from fgl_secure.training.optimisers import Adam
 
 Reals = NDArray[np.float64]
@@ -30,9 +31,6 @@ NARROWEST = 4
 """Least width of a block."""
 PREDICTOR = 32
 """Hidden units of the degree predictor."""
-TINY = 1e-6
-UNDECIDED = 1e-3
-"""What principal directions are decided by where nothing varies, as a share of the mean variance."""
 
 
 def _layer(d_in: int, d_out: int, coins: torch.Generator) -> nn.Linear:
@@ -100,60 +98,6 @@ class DegreePredictor(nn.Module):
         return found[:, 0]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Coordinates:
-    """The space in which one client's networks work: the directions in which its neighbours differ most.
-
-    Attributes:
-        basis: float32 [K, w, r], orthonormal directions for each part of an element.
-        centre: float32 [K, r], the mean element.
-        unit: float32 [K, 1], the root mean square of its parts about that.
-    """
-
-    basis: torch.Tensor
-    centre: torch.Tensor
-    unit: torch.Tensor
-
-    @classmethod
-    def of(cls, data: Neighbourhoods, most: int, device: torch.device) -> Coordinates:
-        """Those of a client's elements, at most so many a part; of no account where there are none."""
-        basis = np.stack([_directions(part, most) for part in data.deviations().transpose(1, 0, 2)])
-        inside = np.einsum("ekw,kwr->ekr", data.elements, basis)
-        centre = inside.mean(axis=0) if len(inside) else np.zeros(inside.shape[1:])
-        spread = ((inside - centre) ** 2).mean(axis=(0, 2)) if len(inside) else np.ones(inside.shape[1])
-        unit = np.sqrt(np.maximum(spread, TINY))[:, None]
-        return cls(*(torch.from_numpy(each.astype(np.float32)).to(device) for each in (basis, centre, unit)))
-
-    @property
-    def width(self) -> int:
-        """Coordinates r of a part."""
-        return int(self.basis.shape[2])
-
-    def into(self, elements: torch.Tensor) -> torch.Tensor:
-        """Elements or means of elements, float [b, k, w] of the first k parts, to [b, k, r]."""
-        parts = elements.shape[1]
-        inside = torch.einsum("bkw,kwr->bkr", elements, self.basis[:parts])
-        return (inside - self.centre[:parts]) / self.unit[:parts]
-
-    def out(self, deviations: torch.Tensor) -> torch.Tensor:
-        """Differences of elements, float [..., K, r] to [..., K, w]."""
-        return torch.einsum("...kr,kwr->...kw", deviations * self.unit, self.basis)
-
-
-def _directions(deviations: Reals, most: int) -> Reals:
-    """float64 [w, r], principal directions of deviations [e, w]."""
-    width = deviations.shape[1]
-    if width <= most:
-        return np.eye(width)
-    spread = deviations.T @ deviations
-    floor = UNDECIDED * np.trace(spread) / width * np.linspace(2, 1, width)
-    _, vectors = np.linalg.eigh(spread + np.diag(floor))  # where data don't decide, neither does rounding
-    chosen = vectors[:, : -most - 1 : -1]
-    largest = chosen[np.abs(chosen).argmax(axis=0), np.arange(most)]
-    found: Reals = np.ascontiguousarray(chosen * np.sign(largest))
-    return found
-
-
 class Decoder:
     """One client's decoder and degree predictor for sets with K parts.
 
@@ -161,15 +105,22 @@ class Decoder:
         data: the client's neighbourhoods.
         most: d, largest set.
         preset: how they are built and trained.
-        seed: of initial weights and batches.
+        seed: of initial weights and batches; of batches alone where it is trained together.
         device: where they are.
+        together: how it is trained with all other clients; None trains it alone.
 
     Attributes:
         losses: the mean of Eq. 7 in every epoch, in the units of `Coordinates`, over the sets looked at.
     """
 
     def __init__(
-        self, data: Neighbourhoods, most: int, preset: DecoderPreset, seed: int, device: torch.device | None = None
+        self,
+        data: Neighbourhoods,
+        most: int,
+        preset: DecoderPreset,
+        seed: int,
+        device: torch.device | None = None,
+        together: Together | None = None,
     ) -> None:
         if most < 1:
             raise InputError(f"most must be at least 1 element; found {most}")
@@ -177,14 +128,17 @@ class Decoder:
         _, self._parts, self._width = data.elements.shape
         if self._parts < 2:  # a row and a sum
             raise InputError(f"elements must have at least 2 parts, a row and a sum; found {self._parts}")
-        self._coins = torch.Generator().manual_seed(seed)
-        self._space = Coordinates.of(data, preset.coordinates, self._device)
+        self._coins = torch.Generator().manual_seed(seed if together is None else together.seed)
+        found = Coordinates.of if together is None else together.coordinates
+        self._space = found(data, preset.coordinates, self._device)
         flat = self._parts * self._space.width
         self.separator = UNet(flat + 1, flat, most, preset, self._coins).to(self._device)
         self.predictor = DegreePredictor(self._space.width, self._coins).to(self._device)
         self.losses: list[float] = []
-        if len(data.first):
-            self._train(data, preset)
+        if together is not None:
+            self._coins.manual_seed(seed)
+        if together is not None or len(data.first):
+            self._train(data, preset, together)
 
     def decode(self, sums: Reals, counts: Ids) -> Reals:
         """The elements of sets.
@@ -232,7 +186,7 @@ class Decoder:
                 elements += places.size
         return total / max(elements, 1)
 
-    def _train(self, data: Neighbourhoods, preset: DecoderPreset) -> None:
+    def _train(self, data: Neighbourhoods, preset: DecoderPreset, together: Together | None) -> None:
         groups = [
             {"params": list(self.separator.parameters()), "lr": preset.separator_rate},
             {"params": list(self.predictor.parameters()), "lr": preset.predictor_rate},
@@ -242,13 +196,16 @@ class Decoder:
         for _ in range(preset.epochs):
             order = torch.randperm(len(data.first), generator=self._coins).numpy()
             done = []
-            for sets in np.split(order, range(preset.batch, len(order), preset.batch)):
+            for sets in np.split(order, range(preset.batch, len(order), preset.batch)) if len(order) else ():
                 loss = self._objective(data, sets, inside, others)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 optimiser.step()
                 done.append(float(loss.detach()))
-            self.losses.append(float(np.mean(done)))
+            if done:
+                self.losses.append(float(np.mean(done)))
+            if together is not None:
+                together.average([*self.separator.parameters(), *self.predictor.parameters()], len(data.first))
 
     def _objective(self, data: Neighbourhoods, sets: Ids, inside: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         """Eq. 7 for some sets, every set with the same weight."""

@@ -14,6 +14,7 @@ from fgl_secure.methods.fed2gnn.hop_sums import Heard, Reals, RowRange, exchange
 from fgl_secure.methods.fed2gnn.latent import learn_latent, mapped
 from fgl_secure.methods.fed2gnn.neighbourhoods import own_neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
+from fgl_secure.methods.fed2gnn.together import Together
 from fgl_secure.methods.fed2gnn.tree_levels import Children, DecodedChildren
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.averaging import APART, Averaged
@@ -61,7 +62,7 @@ class Fed2GNN(Averaged):
         self._kind, self._rows, self._children = backbone_of(backbone).propagation, rows, children or decoded_children
 
     def begin(self) -> None:
-        """All that is said before the first round: the latent map, and sums over trees."""
+        """All that is said before the first round: the latent map, sums over trees, and decoders of all clients."""
         features, latent = self.silo.features, self.preset.latent
         if latent is not None:
             features = mapped(features, learn_latent(self.talk, latent, seed=self.seed, device=self.device))
@@ -71,15 +72,20 @@ class Fed2GNN(Averaged):
         sums, self.heard = exchanged(self.talk, graph, values, self.preset.hops, self._rows)
         self.had = Heard(graph, values, sums, foreign)
         self.kept = under("had", self.had.state())
+        if self.preset.decoder.together:
+            self._hang_trees()
 
     def surroundings(self) -> Surroundings:
         """Hangs trees on the client's own graph; the first time they are found out."""
         if "tree/rows" not in self.kept:
-            had, preset = self.had, self.preset
-            roots = roots_of(had.graph, 0, had.values, had.sums, had.foreign)
-            tree = complete(had.graph, 0, roots, self._children(self), preset.decoded_levels, self._kind)
-            self.kept = under("tree", tree.state())
+            self._hang_trees()
         return CompletedGraph(**within("tree", self.kept)).surroundings(self._kind, self.device)
+
+    def _hang_trees(self) -> None:
+        had, preset = self.had, self.preset
+        roots = roots_of(had.graph, 0, had.values, had.sums, had.foreign)
+        tree = complete(had.graph, 0, roots, self._children(self), preset.decoded_levels, self._kind)
+        self.kept = under("tree", tree.state())
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -89,14 +95,15 @@ class Fed2GNN(Averaged):
 
 
 def decoded_children(client: Fed2GNN) -> Children:
-    """Trains the client's decoders on its own nodes."""
+    """Trains the client's decoders on its own nodes, alone or with all other clients."""
     had, preset, number = client.had, client.preset, client.silo.silo
     decoders = {}
     for parts in range(preset.hops, preset.hops - preset.decoded_levels, -1):
         mu = had.sums.mu[: parts - 1]
         data = own_neighbourhoods(had.graph, 0, had.values, mu, had.neighbours, preset.neighbours, client.seed)
         coins = client.seed + APART * (1 + number + client.silo.facts.silos * parts)
-        decoders[parts] = Decoder(data, preset.neighbours, preset.decoder, coins, client.device)
+        shared = Together(client.talk, client.seed + parts, preset.row_growth) if preset.decoder.together else None
+        decoders[parts] = Decoder(data, preset.neighbours, preset.decoder, coins, client.device, shared)
     longest = max(float(np.linalg.norm(had.values, axis=1).max()), TINY)
     return DecodedChildren(decoders, preset.neighbours, had.usual, longest)
 

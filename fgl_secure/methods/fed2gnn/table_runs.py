@@ -43,6 +43,7 @@ class Setting:
         hops: K; None takes the preset's.
         neighbours: d; None takes the preset's.
         partition: how nodes are assigned to clients.
+        together: whether clients train their decoders together.
     """
 
     backbone: str
@@ -50,6 +51,7 @@ class Setting:
     hops: int | None = None
     neighbours: int | None = None
     partition: str = PARTITION
+    together: bool = False
 
     def federated(self, data: Graph, seed: int) -> FederatedGraph:
         """The data set among the clients; the seed repeats partition and split.
@@ -68,6 +70,7 @@ class Setting:
         chosen = fed2gnn_preset(choices.preset, data.name, self.backbone).with_epochs(choices.epochs)
         if choices.epochs is not None:  # a short run trains its decoders no longer than its model
             chosen = replace(chosen, decoder=replace(chosen.decoder, epochs=min(choices.epochs, chosen.decoder.epochs)))
+        chosen = replace(chosen, decoder=replace(chosen.decoder, together=self.together))
         return chosen.with_trees(self.hops, self.neighbours)
 
 

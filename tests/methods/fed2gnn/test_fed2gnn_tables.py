@@ -36,6 +36,7 @@ from fgl_secure.methods.fed2gnn.tables import (
     FIGURE_3,
     FIGURE_4,
     FIGURE_5,
+    FIGURE_6,
     FIGURE_7,
     FIGURE_8,
     TABLE_1,
@@ -43,6 +44,7 @@ from fgl_secure.methods.fed2gnn.tables import (
     TABLE_3,
     TABLE_4,
     TABLES,
+    TOGETHER,
     UNMAPPED,
 )
 from fgl_secure.tables.rows import printed_figures
@@ -92,8 +94,8 @@ def test_figures_have_no_printed_numbers_and_their_axes() -> None:
     depths = {case.setting for case in FIGURE_3.cases if case.method == FED2GNN}
     assert depths == {f"DAGNN, layers {depth}" for depth in range(2, 11)}
     assert {case.setting for case in FIGURE_4.cases} >= {"GCN, d 3", "DAGNN, d 20"}
-    assert all(table.printed is None for table in (FIGURE_5, FIGURE_7, FIGURE_8))
-    assert len({table.name for table in TABLES}) == len(TABLES) == 9
+    assert all(table.printed is None for table in (FIGURE_5, FIGURE_6, FIGURE_7, FIGURE_8))
+    assert len({table.name for table in TABLES}) == len(TABLES) == 10
 
 
 def test_nothing_is_missing() -> None:
@@ -162,6 +164,25 @@ def test_lines_without_the_latent_map_have_none(monkeypatch: pytest.MonkeyPatch)
     for without, mapped in (tried[:2], tried[2:]):
         assert (without.shared_latent, mapped.shared_latent) == (False, True)
         assert replace(without, shared_latent=True) == mapped
+
+
+def test_figure_6_compares_decoders_trained_alone_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedAvg and both kinds of decoders, whose runs differ in that alone."""
+    assert [case.method for case in FIGURE_6.cases] == ["FedAvg"] * 3 + [FED2GNN] * 3 + [TOGETHER] * 3
+    tried: list[Fed2GNNPreset] = []
+
+    def noted(*given: object, **_: object) -> Job:
+        tried.append(next(each for each in given if isinstance(each, Fed2GNNPreset)))
+        raise InputError("enough")
+
+    monkeypatch.setattr(table_runs, "clients_of", noted)
+    for case in FIGURE_6.cases[3::3]:
+        assert case.measure is not None
+        with pytest.raises(InputError, match="enough"):
+            case.measure(some_digits(), QUICK, 0)
+    alone, together = tried
+    assert (alone.decoder.together, together.decoder.together) == (False, True)
+    assert replace(together, decoder=alone.decoder) == alone
 
 
 def test_a_course_is_the_losses_of_its_run() -> None:

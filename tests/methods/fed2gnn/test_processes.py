@@ -24,9 +24,11 @@ SHORT = Fed2GNNPreset(
     decoder=DecoderPreset(epochs=3, width=16, coordinates=8),
     latent=LatentPreset(width=16, epochs=1),
 )
+TOGETHER = replace(SHORT, decoder=replace(SHORT.decoder, together=True))
 RUNS: dict[str, tuple[Fed2GNNPreset, Scheme, Scheme, bool]] = {
     "in the clear, put down": (SHORT, Plaintext(), Plaintext(), True),
     "models masked, put down": (SHORT, Plaintext(), PairwiseMasking(), True),
+    "decoders trained together, put down": (TOGETHER, Plaintext(), PairwiseMasking(), True),
     "small sums refused": (replace(SHORT, hops=3, decoded=0), Plaintext(minimum_group=2), PairwiseMasking(), False),
     "over relays": (SHORT, RelayCoded(k_min=2, profile=Profile.SHOWN), PairwiseMasking(), False),
 }

@@ -36,6 +36,7 @@ from fgl_secure.methods.fedvn.table_runs import (
 from fgl_secure.methods.fedvn.tables import (
     ACCURACIES,
     COURSES,
+    DECOUPLED,
     ERRORS,
     FACTORS,
     GENERATORS,
@@ -57,7 +58,7 @@ QUICK = Choices(seeds=1, epochs=1)
 def test_every_printed_number_has_its_row() -> None:
     """Printed numbers and rows of the paper's data sets are the same, one for one."""
     wanted = {
-        (data, SETTING, case.method, metric.name)
+        (data, SETTING, case.line, metric.name)
         for table, metric, named in ((ACCURACIES, ACCURACY, ("CMNIST",)), (ERRORS, ERROR, ()))
         for data in (*table.datasets, *named)
         for case in table.cases
@@ -65,7 +66,7 @@ def test_every_printed_number_has_its_row() -> None:
     assert set(printed_figures(ACCURACIES.printed)) == wanted
     assert ACCURACIES.printed == ERRORS.printed
     assert set(printed_figures(GENERATORS.printed)) == {
-        (data, SETTING, case.method, ACCURACY.name) for data in ("Motif-basis", "CMNIST") for case in GENERATORS.cases
+        (data, SETTING, case.line, ACCURACY.name) for data in ("Motif-basis", "CMNIST") for case in GENERATORS.cases
     }
     figures = (COURSES, FACTORS, NUMBERS, SIMILAR_NODES, SIMILAR_CLIENTS)
     assert (ACCURACIES, ERRORS, GENERATORS, *figures) == TABLES
@@ -109,12 +110,16 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
     factors = [(one, two) for one in (0, 0.01, 0.1, 1, 10) for two in (0, 1, 5, 10, 20)]
     assert tried == [
         (FEDVN, 20, 0.1, 1),
+        (FEDVN, 20, 10, 1),
         (WITHOUT_GENERATORS, 1, 0.1, 1),
         *((FEDVN, 20, one, two) for one, two in factors),
         *((FEDVN, number, 0.1, 1) for number in (1, 5, 10, 20, 50, 100)),
         *((FEDVN, 10, factor, 1) for factor in (0.1, 0)),
         *((method, 20, 0.1, 1) for method in (FEDAVG, FEDVN)),
+        (FEDVN, 20, 10, 1),
     ]
+    beside = [(case.line, case.measure) for case in ACCURACIES.cases if case.method == DECOUPLED]
+    assert beside == [(FEDVN.name, GraphRun(FEDVN, decoupling=10.0))]
     assert [case.setting for case in FACTORS.cases] == [f"lambda_1 {one:g}, lambda_2 {two:g}" for one, two in factors]
     assert [case.setting for case in NUMBERS.cases] == [f"M {number}" for number in (1, 5, 10, 20, 50, 100)]
 
