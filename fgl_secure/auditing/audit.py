@@ -95,6 +95,8 @@ def examine(
         command: how to repeat it, for the report.
         progress: as in `audit`.
     """
+    scenarios = frozenset(each.card.scenario for each in chosen)
+    plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
     results, records, exposures = {}, [_boundary_record(plan)], []
     positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
     found: dict[str, list[Attempt]] = {}

@@ -78,6 +78,14 @@ class Subject(ABC):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """What attacks read: the recorded training, and what else is run for them."""
 
+    def read_in(self, scenarios: frozenset[str]) -> Subject:  # noqa: ARG002  # of those that run something for attacks alone
+        """The same for attacks that read these kinds of runs alone; what is run for others alone may be left out.
+
+        Args:
+            scenarios: as on the cards of attacks.
+        """
+        return self
+
     @abstractmethod
     def independent(self, seed: int) -> Subject:
         """The same method under the same schemes on other inputs of the same shape, for null controls.

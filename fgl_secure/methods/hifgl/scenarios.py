@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import cast
 
@@ -52,6 +53,9 @@ PRESENCE = 0.9
 
 PROJECTED = 16
 """Columns of the projected features that are summed again and again."""
+
+SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, DEVIATION})
+"""All kinds of runs that an audit of HiFGL has."""
 
 
 def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str) -> RecordedRun:
@@ -116,17 +120,30 @@ def recorded_exchange(
     """
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     exchange(graph, scheme, channel, values, both_ways=both_ways)
-    kind = scenario or (SMALL_FEATURES if in_small_field(scheme) else TRAINING)
-    return _recorded(scheme, graph, channel.transcript, what, kind)
+    return _recorded(scheme, graph, channel.transcript, what, scenario or _kind_of_exchange(scheme))
 
 
-def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
+def _kind_of_exchange(scheme: Scheme) -> str:
+    return SMALL_FEATURES if in_small_field(scheme) else TRAINING
+
+
+def variant_runs(
+    scheme: Scheme, graph: FederatedGraph, seed: int, read: Container[str] = SCENARIOS
+) -> Iterator[RecordedRun]:
     """One exchange of the devices' features under every variant of a scheme.
 
     In a small field the features are cut to 0 and 1 at their mean, as whole rows and as their 16 most frequent
     columns; elsewhere the first 64 columns are exchanged as they are.
+
+    Args:
+        scheme: whose variants.
+        graph: who is whose neighbour.
+        seed: of the coins.
+        read: the scenarios that attacks read; exchanges of others are left out.
     """
     for variant in variants_of(scheme):
+        if _kind_of_exchange(variant) not in read:
+            continue
         if not in_small_field(variant):
             values = graph.features[:, :WIDEST].astype(np.float64)
             yield recorded_exchange(variant, graph, values, f"{values.shape[1]} feature columns", seed)
@@ -137,11 +154,25 @@ def variant_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[R
             yield recorded_exchange(variant, graph, columns, f"{columns.shape[1]} feature columns as 0/1", seed)
 
 
-def special_runs(scheme: Scheme, graph: FederatedGraph, seed: int) -> Iterator[RecordedRun]:
-    """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices."""
-    yield static_run(scheme, graph, seed)
+def special_runs(
+    scheme: Scheme, graph: FederatedGraph, seed: int, read: Container[str] = SCENARIOS
+) -> Iterator[RecordedRun]:
+    """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices.
+
+    Args:
+        scheme: how sums are computed.
+        graph: who is whose neighbour.
+        seed: of the coins, of who is present, and of projections.
+        read: the scenarios that attacks read; nothing is run for others.
+    """
     rounds = min(ROUNDS, scheme.settings.target.releases) if isinstance(scheme, Perturbed) else ROUNDS
-    for run in (drop_out_run(scheme, graph, seed, rounds=rounds), deviating_run(scheme, graph, seed)):
+    makers: tuple[tuple[str, Callable[..., RecordedRun | None]], ...] = (
+        (STATIC_ROWS, static_run),
+        (DROP_OUTS, partial(drop_out_run, rounds=rounds)),
+        (DEVIATION, deviating_run),
+    )
+    for scenario, make in makers:
+        run = make(scheme, graph, seed) if scenario in read else None
         if run is not None:
             yield run
 

@@ -14,7 +14,7 @@ from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
-from fgl_secure.methods.hifgl.scenarios import special_runs, training_run, variant_runs, variants_of
+from fgl_secure.methods.hifgl.scenarios import SCENARIOS, special_runs, training_run, variant_runs, variants_of
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.perturbed import Perturbed
@@ -43,11 +43,13 @@ class HiFGLSubject(Subject):
         prepared: checked choices.
         schemes: by topology, one of `prepared.runs`.
         label: what the run is called.
+        read: the scenarios that attacks read.
     """
 
     prepared: Prepared
     schemes: Assignment
     label: str
+    read: frozenset[str] = SCENARIOS
 
     @property
     def name(self) -> str:
@@ -101,9 +103,13 @@ class HiFGLSubject(Subject):
         heard, seed = self.prepared.heard, self.prepared.seed
         what = f"first round of training, {self.prepared.method.backbone}"
         yield replace(training_run(self.scheme, heard, result.transcript, what), protocol=self.name)
-        for special in special_runs(self.scheme, heard, seed):
+        for special in special_runs(self.scheme, heard, seed, self.read):
             yield replace(special, protocol=self.name)
-        yield from variant_runs(self.scheme, heard, seed)
+        yield from variant_runs(self.scheme, heard, seed, self.read)
+
+    def read_in(self, scenarios: frozenset[str]) -> Subject:
+        """Special runs are made for attacks alone."""
+        return replace(self, read=scenarios)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their silos."""
@@ -111,13 +117,13 @@ class HiFGLSubject(Subject):
         brief = prepared.preset.with_epochs(RECORDED_ROUNDS)
         heard = graph.restricted_to_split() if brief.split_restricted else graph
         other = replace(prepared, seed=seed, graph=graph, heard=heard, preset=brief)
-        return HiFGLSubject(other, self.schemes, self.label)
+        return replace(self, prepared=other)
 
     def unprotected(self) -> tuple[Subject, ...]:
         """One round with every message in the clear, without noise: from device to device, and by way of the silos."""
         brief = replace(self.prepared, preset=self.prepared.preset.with_epochs(RECORDED_ROUNDS))
         ways, silos = (Plaintext(), Plaintext(Path.SILO)), self.prepared.graph.num_silos
-        return tuple(HiFGLSubject(brief, filled({NEIGHBOURS: way}, silos), way.name) for way in ways)
+        return tuple(HiFGLSubject(brief, filled({NEIGHBOURS: way}, silos), way.name, self.read) for way in ways)
 
 
 def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:

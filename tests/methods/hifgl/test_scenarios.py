@@ -6,11 +6,28 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.message_passing.differencing import PARTICIPANTS
-from fgl_secure.attacks.message_passing.knowledge import DEVIATION, DROP_OUTS, STATIC_ROWS, PublicRows
+from fgl_secure.attacks.message_passing.knowledge import (
+    DEVIATION,
+    DROP_OUTS,
+    SMALL_FEATURES,
+    STATIC_ROWS,
+    TRAINING,
+    PublicRows,
+)
 from fgl_secure.attacks.message_passing.truth import MessageTruth
+from fgl_secure.auditing.audit import audit
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.methods import HiFGL
+from fgl_secure.methods.hifgl import scenarios
 from fgl_secure.methods.hifgl.controls import gradient_run
-from fgl_secure.methods.hifgl.scenarios import as_words, deviating_run, drop_out_run, special_runs, static_run
+from fgl_secure.methods.hifgl.scenarios import (
+    as_words,
+    deviating_run,
+    drop_out_run,
+    special_runs,
+    static_run,
+    variant_runs,
+)
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -18,6 +35,7 @@ from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.runtime import Phase, Role, Step
 from fgl_secure.training.parties import neighbour_sums
 from tests.attacks.recorded import random_graph, words
+from tests.graphs import two_communities
 
 FIRST = Step(0, 0)
 
@@ -86,6 +104,25 @@ def test_devices_drop_out_behind_proxies() -> None:
     assert min(missing) >= 0
     assert sum(missing) > 0
     assert {each.scenario for each in special_runs(scheme, graph, 0)} == {STATIC_ROWS, DROP_OUTS}
+
+
+@pytest.mark.parametrize("read", [set(), {STATIC_ROWS}, {DROP_OUTS, DEVIATION}, {TRAINING}, {SMALL_FEATURES}])
+def test_nothing_is_run_that_no_attack_reads(read: set[str]) -> None:
+    """Of runs for attacks alone those of the scenarios that are read, and no others."""
+    scheme, graph = SecretMessagePassing(), sparse_graph()
+    runs = [*special_runs(scheme, graph, 0, read), *variant_runs(scheme, graph, 0, read)]
+    assert {run.scenario for run in runs} == read
+
+
+def test_an_audit_by_one_attack_makes_no_run_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for the audited run, nor for its null control, nor in the clear; figures are those of a whole audit."""
+    whole = audit(HiFGL(epochs=1), two_communities(), "secmp", ("visible-devices", "containment-silo"), device="cpu")
+    for name in ("static_run", "drop_out_run", "deviating_run"):
+        monkeypatch.setattr(scenarios, name, lambda *_, **__: pytest.fail("no attack reads it"))
+    one = audit(HiFGL(epochs=1), two_communities(), "secmp", "visible-devices", device="cpu")
+    found = [each for each in whole.records if each.attack == "visible-devices"]
+    assert found
+    assert [each for each in one.records if each.attack == "visible-devices"] == found
 
 
 def test_the_published_scheme_has_all_three() -> None:
