@@ -292,8 +292,8 @@ def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
     for start in range(0, len(unit), step):
         cosines = unit[start : start + step] @ unit.T
         above = np.arange(len(unit)) > np.arange(start, start + len(cosines))[:, None]
-        if len(best) == most:  # of equal ones those that come first are kept
-            above &= cosines > best[-1] if most else False
+        if most and len(best) == most:  # of equal ones those that come first are kept
+            above &= cosines > best[-1]
         lower, higher = np.nonzero(above)
         best = np.concatenate([best, cosines[lower, higher]])
         pairs = np.concatenate([pairs, np.stack([lower + start, higher])], axis=1)

@@ -7,26 +7,22 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from fgl_secure import __version__
 from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
-from fgl_secure.attacks.papers import papers
-from fgl_secure.attacks.registry import attack, page_on
+from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.evidence import Attempt, InTheClear, attempts, verdict_on
-from fgl_secure.auditing.figures import accuracy_figures, cost_figures
-from fgl_secure.auditing.matrix import matrix
 from fgl_secure.auditing.method import Method, Source, check_method, several
 from fgl_secure.auditing.plan import Plan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.schema import Exposure
 from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift
+from fgl_secure.auditing.write_up import report_of, sentence
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
-from fgl_secure.runtime import Circumstance, Claim, Guarantee
+from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
 from fgl_secure.statistics import exact_proportion
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -97,16 +93,14 @@ def examine(
     """
     scenarios = frozenset(each.card.scenario for each in chosen)
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
-    results, records, exposures = {}, [_boundary_record(plan)], []
+    results, records = {}, [_boundary_record(plan)]
     positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
     found: dict[str, list[Attempt]] = {}
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = result
-        exposures += _exposures(subject.name, result)
         told = progress(f"attacking {subject.name}") if progress else None
-        attacked = replace(result, transcript=result.transcript.until(subject.attacked_rounds))
-        found[subject.name] = list(attempts(chosen, subject, subject.runs(attacked), plan.seed + 1, told))
+        found[subject.name] = list(attempts(chosen, subject, subject.attacked(result), plan.seed + 1, told))
     if progress:
         progress("attacking runs in the clear, and controls")
     clear = _in_the_clear(plan, chosen, found)
@@ -117,7 +111,7 @@ def examine(
             for attempt in found[subject.name]
             for figure in attempt.found
         ]
-    return _report(plan, results, records, exposures, chosen, _blind(found), command)
+    return report_of(plan, results, records, chosen, _blind(found), command)
 
 
 def _blind(found: Mapping[str, list[Attempt]]) -> dict[str, set[str]]:
@@ -150,25 +144,6 @@ def _check_measured(plan: Plan, records: Iterable[Record]) -> None:
     if not any(record.protocol in names and record.verdict.is_measured for record in records):
         runs = " or ".join(subject.name for subject in plan.subjects)
         raise InputError(f"attack must name at least one that can read a run of {runs}; those chosen measured nothing")
-
-
-def _tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
-    """By scheme, the sentences of its claim that some figure could have contradicted.
-
-    That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
-    break to be seen, and something that the attack finds on this subject in the clear.
-    """
-    cards = {each.card.name: each.card for each in chosen}
-    claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
-    found: dict[str, dict[str, None]] = {}
-    for record in records:
-        card, claim = cards.get(record.attack), claims.get(record.protocol)
-        able = record.verdict.is_measured and record.controls_hold and record.could_tell
-        if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
-            continue
-        borne = claim.borne_on(card.secret, card.coalition, card.circumstance)
-        found.setdefault(record.protocol, {}).update((_sentence(each), None) for each in borne)
-    return {name: list(sentences) for name, sentences in found.items()}
 
 
 def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
@@ -246,7 +221,7 @@ def _record(evidence: _Evidence, claim: Claim, plan: Plan) -> Record:
     outside = each.card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
     if broken is None or outside or not verdict.is_exposure or not record.controls_hold:
         return record
-    return Record(**{**_fields(record), "contradicts_claim": True, "claim": _sentence(broken)})
+    return Record(**{**_fields(record), "contradicts_claim": True, "claim": sentence(broken)})
 
 
 def detectable(found: Measurement) -> float:
@@ -296,115 +271,4 @@ def _boundary_record(plan: Plan) -> Record:
         verdict=Verdict.CONTEXT,
         contradicts_claim=False,
         finding=f"{int(on_boundary.sum()):,} of {len(on_boundary):,} devices have a neighbour in another silo.",
-    )
-
-
-def _exposures(protocol: str, result: TrainingResult) -> list[Exposure]:
-    return [
-        Exposure(
-            protocol=protocol,
-            phase=traffic.phase.label,
-            sender_role=str(traffic.sender_role),
-            receiver_role=str(traffic.receiver_role),
-            messages=traffic.messages,
-            bytes=traffic.bytes,
-            content=traffic.phase.content,
-        )
-        for traffic in result.transcript.traffic()
-    ]
-
-
-def _report(
-    plan: Plan,
-    results: Mapping[str, TrainingResult],
-    records: list[Record],
-    exposures: list[Exposure],
-    chosen: tuple[Attack[Any, Any], ...],
-    blind: Mapping[str, set[str]],
-    command: str,
-) -> Report:
-    main, tested = next(iter(results)), _tested(plan, records, chosen)
-    at_work = {record.attack for record in records}
-    used = tuple(each for each in chosen if each.card.name in at_work)
-    return Report(
-        run={
-            "protocol": main,
-            "protocols": list(results),
-            "method": plan.method,
-            "backbone": plan.backbone,
-            "dataset": plan.graph.graph.name,
-            "devices": plan.graph.num_devices,
-            "messages_per_layer": plan.messages,
-            "partition": plan.graph.partition,
-            "silos": plan.graph.num_silos,
-            "preset": plan.preset,
-            "epochs": plan.epochs,
-            "seed": plan.seed,
-            "device": str(plan.device),
-            "score": str(plan.score),
-            "version": __version__,
-            "command": command,
-        },
-        accuracy={
-            **accuracy_figures(results[main]),
-            "protocols": {name: accuracy_figures(result) for name, result in results.items()},
-        },
-        cost={
-            **cost_figures(results[main]),
-            "protocols": {name: cost_figures(result) for name, result in results.items()},
-        },
-        matrix=matrix(
-            {subject.name: subject.claims for subject in plan.subjects},
-            records,
-            {each.card.name: each.card for each in chosen},
-            blind,
-        ),
-        records=tuple(records),
-        attacks={each.card.name: _about(each) for each in used},
-        exposures=tuple(exposures),
-        claims={
-            name: {**_claim(claim), "tested": tested.get(name, [])}
-            for subject in plan.subjects
-            for name, claim in subject.claims.items()
-        },
-        notes=_notes(plan),
-    )
-
-
-def _about(each: Attack[Any, Any]) -> dict[str, object]:
-    """What an attack is, for readers who have never heard of it."""
-    card = each.card
-    return {
-        "summary": card.summary,
-        "source": card.source,
-        "papers": papers(card.source),
-        "page": page_on(each),
-        "observer": str(card.observer),
-        "secret": str(card.secret),
-        "circumstance": str(card.circumstance),
-        "knows": card.auxiliary,
-    }
-
-
-def _claim(claim: Claim) -> dict[str, object]:
-    return {
-        "protects": [_sentence(guarantee) for guarantee in claim.guarantees],
-        "leaks_by_design": [leak.statement for leak in claim.leaks_by_design],
-        "assumes": list(claim.assumptions),
-        "source": "; ".join(dict.fromkeys(guarantee.source for guarantee in claim.guarantees)) or "none",
-    }
-
-
-def _sentence(guarantee: Guarantee) -> str:
-    return f"{guarantee.statement} ({guarantee.source})"
-
-
-def _notes(plan: Plan) -> tuple[str, ...]:
-    return (
-        "Attacks read the payloads of the first round of training; messages and bytes are counted over all rounds.",
-        "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
-        "takes them from the operating system.",
-        *plan.notes,
-        "Every party attacks alone, with what was sent to it and what it drew itself. All parties run in one process.",
-        "An attack that finds nothing to read under a protocol has no row there.",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -19,7 +19,7 @@ from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 
 RECORDED_ROUNDS = 1
-"""Rounds of training whose payloads are kept and attacked unless a method says so; sizes are kept of all."""
+"""Rounds of training whose payloads are kept and attacked, unless a method says otherwise; sizes are kept of all."""
 
 
 class Subject(ABC):
@@ -105,9 +105,13 @@ class Subject(ABC):
         attacks read.
         """
 
+    def attacked(self, result: TrainingResult) -> Iterator[RecordedRun]:
+        """The runs of a recorded training: of its first rounds and its end, whose sizes alone are known of others."""
+        return self.runs(replace(result, transcript=result.transcript.until(self.attacked_rounds)))
+
     def recorded(self, seed: int) -> Iterator[RecordedRun]:
         """What attacks read, trained for them alone, under repeatable coins."""
-        return self.runs(self.train(coins=SimulationCoins(seed), recording=self.recording))
+        return self.attacked(self.train(coins=SimulationCoins(seed), recording=self.recording))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

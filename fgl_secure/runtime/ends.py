@@ -77,6 +77,6 @@ class RepeatedEnds:
         if name not in self._known:
             different, times = np.unique(pairs, return_counts=True)
             few = 2 * len(different) <= len(pairs)
-            lower, upper = different % self._parties, different // self._parties
-            self._known[name] = Ends(lower, upper, times) if few else Ends(senders, receivers)
+            apart = Ends(different % self._parties, different // self._parties, times)
+            self._known[name] = apart if few else Ends(senders, receivers)
         return self._known[name]

@@ -9,9 +9,9 @@ import pytest
 
 from fgl_secure.attacks.base import Alone
 from fgl_secure.attacks.registry import attack
-from fgl_secure.auditing.audit import _tested
 from fgl_secure.auditing.html import render_html
 from fgl_secure.auditing.records import Record, Verdict
+from fgl_secure.auditing.write_up import promises_tested
 from fgl_secure.errors import InputError
 from fgl_secure.methods import HiFGL
 from tests.auditing.samples import QUIET, RECORD, REPORT
@@ -23,8 +23,8 @@ def test_an_attack_without_power_tests_no_claim() -> None:
     plan, each = HiFGL(epochs=1).plan(schemes=("relay-coded",)), attack("visible-devices")
     quiet = replace(QUIET, attack="visible-devices", protocol=plan.subjects[0].name)
     blind = replace(quiet, in_the_clear=0.0, in_the_clear_verdict=Verdict.NOT_DETECTED)
-    assert _tested(plan, [quiet], (each,))
-    assert not _tested(plan, [blind], (each,))
+    assert promises_tested(plan, [quiet], (each,))
+    assert not promises_tested(plan, [blind], (each,))
 
 
 def test_words_and_charts_show_it() -> None:

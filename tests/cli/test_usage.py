@@ -138,7 +138,7 @@ class TestTelling:
         """With --verbose every figure, claim and note is printed."""
         out = cli(*AUDIT, *CHEAP, "--verbose").out
         assert "exact recovery" in out
-        assert "Note: Attacks read the payloads" in out
+        assert "Note: Attacks read what was sent in the first round" in out
 
     def test_findings_are_printed_before_files_are_written(self, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
         """Where files can't be written the findings have been printed, and the status says that something failed."""

@@ -25,7 +25,6 @@ from fgl_secure.training.server_sums import server_schemes
 NOTES = (
     "A client is a silo of this report and has graphs of its own; a device is a node of one of them. Which client has "
     "which graph comes with the data set, so partition and number of silos have no say.",
-    f"Attacks read the first {ROUNDS} rounds.",
     "Under a scheme the server's own knowledge, the sum, is noted with the transcript.",
     "Whatever names a summand is forgotten by the attack that tells clients: what it finds, an anonymising channel "
     "would not have hidden.",
@@ -63,7 +62,7 @@ class FedVNSubject(Subject):
     @property
     def attacked_rounds(self) -> int:
         """So many that each can be compared with the one before."""
-        return ROUNDS
+        return min(ROUNDS, self.setting.preset.epochs)
 
     @property
     def recording(self) -> Recording:

@@ -55,6 +55,12 @@ def test_masks_leave_the_sum_alone_to_be_read() -> None:
     assert "how often each label occurs at all clients together" in str(report().claims["pairwise-masking"])
 
 
+def test_reports_say_which_rounds_attacks_read() -> None:
+    """The first twelve, or all where there are no more; here there are six."""
+    assert QUICK.epochs == 6
+    assert report().notes[0].startswith("Attacks read what was sent in the first 6 rounds of training")
+
+
 def test_no_finding_contradicts_a_claim_and_all_controls_hold() -> None:
     """Attacks break what they must break and are at chance on permuted truth, and no promise is broken."""
     assert not contradictions(report())
