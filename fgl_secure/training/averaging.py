@@ -148,7 +148,7 @@ class Averaged(Rounds):
         local = LocalSteps(
             preset.learning_rate, preset.weight_decay, preset.keep_moments, preset.local_steps, preset.descent
         )
-        dropout = Dropout(preset.dropout, seed + APART * (1 + self.silo.silo), self.device)
+        dropout = Dropout(preset.dropout, seed + APART * (1 + self.silo.silo))
         self.learner = Learner(talk, model, local, dropout, self.device)
         self._graph: Surroundings | None = None
 

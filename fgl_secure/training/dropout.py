@@ -8,21 +8,18 @@ from numpy.typing import NDArray
 
 
 class Dropout:
-    """Dropping of hidden units with coins of its own, so that a seed repeats a run.
+    """Dropping of hidden units with coins of its own, so that a seed repeats a run, on whatever device.
 
     Args:
         rate: probability of dropping a unit.
         seed: repeats the coins.
-        device: where the units live.
         among: int64 [m], where some come with m rows that are these of all `everybody` rows: what is dropped of them is
             what would be dropped with all rows present. Other numbers of rows are taken as they are.
         everybody: how many rows all are.
     """
 
-    def __init__(
-        self, rate: float, seed: int, device: torch.device, among: torch.Tensor | None = None, everybody: int = 0
-    ) -> None:
-        self._rate, self._coins = rate, torch.Generator(device=device).manual_seed(seed)
+    def __init__(self, rate: float, seed: int, among: torch.Tensor | None = None, everybody: int = 0) -> None:
+        self._rate, self._coins = rate, torch.Generator().manual_seed(seed)
         self._among, self._everybody = among, everybody
 
     @property
@@ -40,6 +37,6 @@ class Dropout:
             return hidden
         some = self._among if self._among is not None and len(self._among) == len(hidden) else None
         shape = hidden.shape if some is None else (self._everybody, hidden.shape[1])
-        drawn = torch.rand(shape, generator=self._coins, device=hidden.device)
+        drawn = torch.rand(shape, generator=self._coins).to(hidden.device)
         kept = (drawn if some is None else drawn[some]) >= self._rate
         return hidden * kept / (1 - self._rate)

@@ -10,6 +10,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from fgl_secure.errors import ProtocolError
 from fgl_secure.training.calls import Ask, Call
 
@@ -78,6 +80,8 @@ class Strand(Generic[Result]):
     def _run(self) -> None:
         try:
             self._wait()
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
+                torch.cuda.synchronize()  # gives the thread the device's context, without which cuBLAS warns
             self._result.append(self._work(self._ask))
         except _Stopped:
             return

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 
 from fgl_secure.runtime.packing import Array, Arrays
@@ -35,11 +36,20 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: torch.Tensor, matrix: torch.Tensor, transposed: torch.Tensor) -> torch.Tensor:
         ctx.transposed = transposed
-        return matrix @ values
+        return product(matrix, values)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        return ctx.transposed @ gradients[0], None, None
+        return product(ctx.transposed, gradients[0]), None, None
+
+
+def product(matrix: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The product [n, c] of a CSR matrix [n, m] with values [m, c], the same bits in every run; without gradients."""
+    if not values.is_cuda:
+        return matrix @ values
+    # cuSPARSE adds up in another order in each run, and equal runs would come out different
+    terms = values[matrix.col_indices()] * matrix.values()[:, None]
+    return torch.segment_reduce(terms, "sum", offsets=matrix.crow_indices(), axis=0)
 
 
 def to_torch(matrix: sparse.csr_array, device: torch.device | None = None) -> torch.Tensor:
@@ -49,13 +59,18 @@ def to_torch(matrix: sparse.csr_array, device: torch.device | None = None) -> to
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
         return torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int64)),
-            torch.from_numpy(matrix.indices.astype(np.int64)),
-            torch.from_numpy(matrix.data.astype(np.float32)),
+            _laid_out(matrix.indptr, torch.int64),
+            _laid_out(matrix.indices, torch.int64),
+            _laid_out(matrix.data, torch.float32),
             size=matrix.shape,
             device=device,
             check_invariants=True,
         )
+
+
+def _laid_out(values: Array, dtype: torch.dtype) -> torch.Tensor:
+    """A copy; an empty array of numpy 2.5 has strides of zero, which torch 2.11 takes for gaps."""
+    return torch.empty(len(values), dtype=dtype).copy_(torch.from_numpy(values))
 
 
 class SparseMatrix:
@@ -68,6 +83,22 @@ class SparseMatrix:
 
     def __init__(self, matrix: sparse.csr_array, device: torch.device | None = None) -> None:
         self._matrix, self._transposed = to_torch(matrix, device), to_torch(sparse.csr_array(matrix.T), device)
+
+    @classmethod
+    def of_edges(cls, edges: NDArray[np.int64], nodes: int, device: torch.device | None = None) -> Self:
+        """Sums over neighbours: row v of a product is the sum of the rows of the sources of v's edges.
+
+        Adding rows up by index instead is not repeatable: where indexing with repeats is differentiated, torch adds
+        with several threads in whatever order they come, and so does `index_add` on CUDA.
+
+        Args:
+            edges: sources and targets, int64 [2, E], nodes by place; an edge that is there twice counts twice.
+            nodes: number of nodes.
+            device: where model compute runs.
+        """
+        source, target = edges
+        ones = np.ones(len(source), dtype=np.float32)
+        return cls(sparse.csr_array((ones, (target, source)), shape=(nodes, nodes)), device)
 
     def __call__(self, values: torch.Tensor) -> torch.Tensor:
         """The product float [n, c] with values [m, c]."""

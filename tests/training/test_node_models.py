@@ -28,7 +28,7 @@ ADJACENCY = np.zeros((12, 12))
 ADJACENCY[GRAPH.edges[1], GRAPH.edges[0]] = 1
 DEGREE = ADJACENCY.sum(axis=1)
 ROWS = torch.from_numpy(GRAPH.features.copy())
-NO_DROPOUT = Dropout(0.0, 0, torch.device("cpu"))
+NO_DROPOUT = Dropout(0.0, 0)
 
 
 def weights(kind: Propagation) -> sparse.csr_array:

@@ -172,16 +172,16 @@ def _secured(prepared: Prepared, run: Assignment, name: str) -> _Case:
     return _Case(name, silos.round, channel)
 
 
-def plain_epoch(prepared: Prepared) -> Round:
+def plain_epoch(prepared: Prepared, device: torch.device | None = None) -> Round:
     """Full-batch training of PyG's two-layer GCN on the same graph, with the same optimiser and the same scores."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         from torch_geometric.nn import GCN  # noqa: PLC0415  # takes seconds to import, and only this baseline needs it
     graph = prepared.graph
-    x, y = torch.tensor(graph.features), torch.tensor(graph.labels)
-    edges, training = torch.tensor(graph.edges), torch.tensor(graph.train_mask)
-    judged = [torch.tensor(mask) for mask in (graph.validation_mask, graph.test_mask)]
-    model = GCN(x.shape[1], prepared.preset.hidden, 2, graph.num_classes)
+    x, y = torch.tensor(graph.features, device=device), torch.tensor(graph.labels, device=device)
+    edges, training = torch.tensor(graph.edges, device=device), torch.tensor(graph.train_mask, device=device)
+    judged = [torch.tensor(mask, device=device) for mask in (graph.validation_mask, graph.test_mask)]
+    model = GCN(x.shape[1], prepared.preset.hidden, 2, graph.num_classes).to(device)
     optimiser = torch.optim.Adam(model.parameters(), lr=prepared.preset.learning_rate)
 
     def epoch(_: int) -> list[float]:

@@ -26,16 +26,16 @@ Floats = NDArray[np.float32]
 class _Together(Dropout):
     """What all clients drop is drawn from one seed, client by client, and each takes its own."""
 
-    def __init__(self, rate: float, seed: int, device: torch.device, silo: Silo) -> None:
-        super().__init__(rate, seed, device)
+    def __init__(self, rate: float, seed: int, silo: Silo) -> None:
+        super().__init__(rate, seed)
         self._sizes, self._own = silo.facts.sizes, silo.silo
 
     def __call__(self, hidden: torch.Tensor, *, training: bool) -> torch.Tensor:
         if not (training and self._rate):
             return hidden
         shapes = [(size, hidden.shape[1]) for size in self._sizes]
-        drawn = [torch.rand(shape, generator=self._coins, device=hidden.device) for shape in shapes]
-        return hidden * (drawn[self._own] >= self._rate) / (1 - self._rate)
+        drawn = [torch.rand(shape, generator=self._coins) for shape in shapes]
+        return hidden * (drawn[self._own].to(hidden.device) >= self._rate) / (1 - self._rate)
 
 
 def mapped(features: Floats, matrix: Floats) -> Floats:
@@ -63,7 +63,7 @@ def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: 
     silo, facts = talk.silo, talk.silo.facts
     model = PerceptronModel((facts.features, preset.width, facts.classes), torch.Generator().manual_seed(seed))
     local = LocalSteps(preset.learning_rate, preset.weight_decay)
-    dropout = _Together(preset.dropout, seed, device, silo)
+    dropout = _Together(preset.dropout, seed, silo)
     learner = Learner(talk, model, local, dropout, device)
     alone = sparse.csr_array((len(silo.nodes), len(silo.nodes)), dtype=np.float64)
     graph = Surroundings(Matrix(sparse.csr_array(silo.features), device), Matrix(alone, device))

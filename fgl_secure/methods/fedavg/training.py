@@ -36,6 +36,7 @@ from fgl_secure.training.parameters import flat, overwrite, remembered, remind, 
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures, Rounds
 from fgl_secure.training.scoring import counts_of
+from fgl_secure.training.sparse_products import SparseMatrix
 
 Ids = NDArray[np.int64]
 
@@ -142,7 +143,7 @@ class FedAvg(Rounds):
         self._optimiser = Adam(self._parameters, lr=preset.learning_rate)
         self._features, self._labels = unwritten(silo.features, place), torch.tensor(silo.labels).to(place)
         own = silo.edges[:, np.logical_and(*silo.inside)]
-        self._edges = torch.from_numpy(silo.local(own)).to(place)
+        self._neighbours = SparseMatrix.of_edges(silo.local(own), len(silo.nodes), place)
         counts = np.bincount(silo.local(own[1]), minlength=len(silo.nodes)).astype(np.float32)[:, None]
         self._degrees = Degrees(*[torch.from_numpy(counts).to(place)] * 3)
 
@@ -169,8 +170,7 @@ class FedAvg(Rounds):
             assert isinstance(layer, MessageLayer)
             kept = layer.kept(h)
             messages = layer.message(kept, self._degrees)
-            sums = torch.zeros_like(messages).index_add(0, self._edges[1], messages[self._edges[0]])
-            h = layer.update(kept, sums, self._degrees)
+            h = layer.update(kept, self._neighbours(messages), self._degrees)
             h = functional.relu(h) if number < len(model) - 1 else h
         return h
 

@@ -62,7 +62,7 @@ class FedPub(Rounds):
         widths = silo.facts.features, preset.hidden, silo.facts.classes
         self.model = MaskedGCN(widths, preset.pruned, torch.Generator().manual_seed(seed)).to(place)
         self._steps = Adam(self.model.parameters(), lr=preset.learning_rate, weight_decay=preset.weight_decay)
-        self._dropout = Dropout(preset.dropout, seed + APART * (1 + silo.silo), place)
+        self._dropout = Dropout(preset.dropout, seed + APART * (1 + silo.silo))
         self._own = own_surroundings(silo.features, silo.alone.edges, place)
         self._public = public_graph(silo.facts.features, seed, place)
         self._labelled = torch.from_numpy(np.flatnonzero(silo.train)).to(place)

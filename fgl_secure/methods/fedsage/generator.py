@@ -186,7 +186,7 @@ class NeighGen:
         return (z @ self._degree[0] + self._degree[1]).squeeze(1)
 
     def _encode(self, graph: Surroundings) -> torch.Tensor:
-        found: torch.Tensor = self._encoder(graph, Dropout(0.0, 0, self._device))
+        found: torch.Tensor = self._encoder(graph, Dropout(0.0, 0))
         return found
 
     def _impaired(self) -> Surroundings:

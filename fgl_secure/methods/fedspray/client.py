@@ -150,10 +150,8 @@ class FedSpray(ChosenRounds):
     def local_class_proxies(self) -> torch.Tensor:
         """The mean proxy of the labelled nodes of each class, float32 [C, width]; zeros for a class without any."""
         subgraph = self.subgraph
-        sums = torch.zeros((len(subgraph.counts), self.preset.width), device=self.proxies.device)
-        sums.index_add_(0, subgraph.labelled_labels, self.proxies.detach())
-        counts = torch.bincount(subgraph.labelled_labels, minlength=len(subgraph.counts))
-        return sums / counts.clamp(min=1)[:, None]
+        members = functional.one_hot(subgraph.labelled_labels, len(subgraph.counts)).T.to(self.proxies.dtype)
+        return members @ self.proxies.detach() / members.sum(dim=1, keepdim=True).clamp(min=1)
 
     @torch.no_grad()
     def _soft_targets(self) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -80,7 +80,7 @@ class ClientModel:
         self._models = nn.ModuleList(model for model in (f, g) if model is not None)
         self._features = FixedRows(silo.features, device)
         members = torch.tensor(silo.nodes, device=device)
-        self._dropout = Dropout(preset.dropout, seed, device, members, silo.facts.nodes)
+        self._dropout = Dropout(preset.dropout, seed, members, silo.facts.nodes)
         labelled = np.flatnonzero(silo.train)
         self._labelled = torch.from_numpy(labelled).to(device)
         self._labels = torch.from_numpy(silo.labels[labelled]).to(device)

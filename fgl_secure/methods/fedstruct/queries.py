@@ -21,7 +21,7 @@ from fgl_secure.runtime.transcript import SECRETS
 from fgl_secure.training.calls import Ids, Reals
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.silo import Silo
-from fgl_secure.training.sparse_products import SparseMatrix, matrix_arrays, matrix_from, to_torch
+from fgl_secure.training.sparse_products import SparseMatrix, matrix_arrays, matrix_from, product, to_torch
 
 OWN_QUERIES = "own query weights"
 """What a client asks, in recordings: (client that is asked, own node, node of that client, weight) an entry."""
@@ -181,7 +181,7 @@ class Queries(Structure):
     def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
         """One answer a query, and what the client makes of them."""
         values, answering = embeddings.detach(), self.answering
-        told = np.column_stack([answering.nodes, (self._weights @ values).cpu().numpy()]).astype(np.float32)
+        told = np.column_stack([answering.nodes, product(self._weights, values).cpu().numpy()]).astype(np.float32)
         self._talk.note(SECRETS, lambda: values.cpu().numpy().astype(np.float64), devices=True)
         sent = {other: told[answering.askers == other] for other in self._silo.others}
         heard = self._talk.exchange(Phase.QUERY_ANSWERS, sent)

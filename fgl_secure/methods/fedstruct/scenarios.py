@@ -131,7 +131,7 @@ def _jacobian(model: Perceptron, start: NDArray[np.float32]) -> Callable[[Ids], 
 
 
 def _outputs(model: Perceptron, rows: torch.Tensor) -> torch.Tensor:
-    outputs: torch.Tensor = model.cpu()(LearntRows(rows), Dropout(0.0, 0, torch.device("cpu")))
+    outputs: torch.Tensor = model.cpu()(LearntRows(rows), Dropout(0.0, 0))
     return outputs
 
 

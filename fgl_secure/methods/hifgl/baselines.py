@@ -31,6 +31,7 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.presets import Federation, Preset
+from fgl_secure.training.sparse_products import SparseMatrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Examiner:
 
     def __init__(self, graph: FederatedGraph, heard: FederatedGraph, device: torch.device) -> None:
         self._features = torch.tensor(graph.features).to(device)
-        self._source, self._target = torch.tensor(heard.edges).to(device)
+        self._neighbours = SparseMatrix.of_edges(heard.edges, heard.num_devices, device)
         full, summed = (torch.tensor(each.in_degree[:, None]).to(device, torch.float32) for each in (graph, heard))
         self._degrees = Degrees(full, summed, summed)
 
@@ -100,8 +101,7 @@ class Examiner:
                 assert isinstance(layer, MessageLayer)
                 kept = layer.kept(h)
                 messages = layer.message(kept, self._degrees)
-                sums = torch.zeros_like(messages).index_add(0, self._target, messages[self._source])
-                h = layer.update(kept, sums, self._degrees)
+                h = layer.update(kept, self._neighbours(messages), self._degrees)
                 h = torch.relu(h) if number < len(layers) - 1 else h
         return h
 

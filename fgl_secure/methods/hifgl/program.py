@@ -57,7 +57,7 @@ class HiFGL(Rounds):
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._anchor = self._copied() if preset.federation is Federation.FEDPROX else []
-        self._coins = torch.Generator(device=self._device).manual_seed(seed)
+        self._coins = torch.Generator().manual_seed(seed)
         self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
         self._features = unwritten(silo.features, self._device)
         self._labels, self._training = self._placed(silo.labels), self._placed(silo.train)
@@ -139,8 +139,8 @@ class HiFGL(Rounds):
             return h
         # one seed for all silos: each draws what all of them drop, and takes its own
         sizes, width = self.silo.facts.sizes, self._widths[number + 1]
-        drawn = [torch.rand((size, width), generator=self._coins, device=h.device) for size in sizes]
-        return h * (drawn[self.silo.silo] >= rate) / (1 - rate)
+        drawn = [torch.rand((size, width), generator=self._coins) for size in sizes]
+        return h * (drawn[self.silo.silo].to(h.device) >= rate) / (1 - rate)
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
         """A step of the silo's own optimiser, and the mean of all models; or of gradients, for one shared model."""

@@ -22,7 +22,7 @@ from tests.methods.fed2gnn.small import channel_of
 from tests.methods.fed2gnn.true_children import TrueChildren
 
 CPU = torch.device("cpu")
-NO_DROPOUT = Dropout(0.0, 0, CPU)
+NO_DROPOUT = Dropout(0.0, 0)
 
 
 def with_sums(graph: FederatedGraph, hops: int, kind: Propagation) -> tuple[np.ndarray, HopSums, np.ndarray]:

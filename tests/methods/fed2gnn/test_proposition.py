@@ -41,7 +41,7 @@ def scores(name: str, surroundings: Surroundings, seed: int) -> torch.Tensor:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn(parameter.shape, generator=coins))
-        found: torch.Tensor = model(surroundings, Dropout(0.0, 0, torch.device("cpu")))
+        found: torch.Tensor = model(surroundings, Dropout(0.0, 0))
     return found[:60]
 
 

@@ -78,7 +78,7 @@ def test_scores_are_those_of_masked_convolutions() -> None:
         with torch.no_grad():
             client.model.masks[0][0] = 5e-4
             found = client.model.eval()(client._own, client._dropout)
-            bare = client.model.train()(client._own, Dropout(0.0, 0, torch.device("cpu")))
+            bare = client.model.train()(client._own, Dropout(0.0, 0))
         assert found.numpy() == pytest.approx(dense(client, GRAPH), abs=1e-5)
         assert not torch.allclose(found, bare)
         assert client.model.sparsity > 0

@@ -91,7 +91,7 @@ def test_the_model_is_that_of_the_equations() -> None:
         x = torch.relu(outer(torch.relu(inner(sums @ torch.cat([x, s], dim=1)))))
         s = torch.tanh(mean @ s @ convolution.weight + convolution.bias)
     expected = model.scores(torch.relu(model.last(model.joint(torch.cat([x, s], dim=1)))))
-    found = model(graph, Dropout(0.5, 0, torch.device("cpu")))
+    found = model(graph, Dropout(0.5, 0))
     assert torch.allclose(found, expected, atol=1e-5)
 
 

@@ -34,7 +34,7 @@ PRESET = FedStructPreset("quick", 4, 0.02, 0.02, 1e-3, 0.5, (6,), 2, (6, 5), (7,
 
 
 def silent() -> Dropout:
-    return Dropout(0.5, 0, CPU)
+    return Dropout(0.5, 0)
 
 
 def norm_of(width: int) -> nn.LayerNorm:
@@ -74,11 +74,11 @@ def test_learnt_rows_get_gradients() -> None:
 def test_dropout_is_repeated_by_its_seed_and_ends_with_training() -> None:
     """Half of the units go, the others are doubled; outside training nothing changes."""
     ones = torch.ones(100, 100)
-    first, second = Dropout(0.5, 1, CPU)(ones, training=True), Dropout(0.5, 1, CPU)(ones, training=True)
+    first, second = Dropout(0.5, 1)(ones, training=True), Dropout(0.5, 1)(ones, training=True)
     assert torch.equal(first, second)
     assert set(first.flatten().tolist()) == {0.0, 2.0}
     assert 0.45 < first.mean() / 2 < 0.55
-    assert torch.equal(Dropout(0.5, 1, CPU)(ones, training=False), ones)
+    assert torch.equal(Dropout(0.5, 1)(ones, training=False), ones)
 
 
 def inputs() -> NDArray[np.float32]:
