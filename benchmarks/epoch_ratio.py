@@ -1,8 +1,9 @@
 """What a protocol costs: the median training round under it, as a ratio to the same round in the clear.
 
 Both train from the same seed in the same process, and so does plain PyTorch Geometric. They take turns, round by
-round, so that whatever else the machine does hits all; a ratio is the median of the pairs. The accuracies of the first
-two must agree up to fixed-point error. Models of all three are computed on one device. Example:
+round, so that whatever else the machine does hits all; a ratio is the median of the pairs. Accuracies of the first two
+must agree up to fixed-point error where a scheme keeps every neighbour; one that hides the graph lets some go.
+Models of all three are computed on one device. Example:
 `python benchmarks/epoch_ratio.py --dataset PubMed --epochs 50 --device cuda`.
 """
 

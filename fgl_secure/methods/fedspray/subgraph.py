@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fgl_secure.errors import InputError
 from fgl_secure.training.silo import Silo
-from fgl_secure.training.sparse_products import multiply, to_torch
+from fgl_secure.training.sparse_products import SparseMatrix
 
 Ids = NDArray[np.int64]
 Product = Callable[[torch.Tensor], torch.Tensor]
@@ -83,8 +83,7 @@ def product(matrix: sparse.csr_array, device: torch.device) -> Product:
     if matrix.nnz >= DENSE * rows * columns:
         full = torch.tensor(matrix.toarray(), dtype=torch.float32, device=device)
         return lambda values: full @ values
-    forward, backward = to_torch(matrix, device), to_torch(sparse.csr_array(matrix.T), device)
-    return lambda values: multiply(forward, backward, values)
+    return SparseMatrix(matrix, device)
 
 
 def _adjacency(silo: Silo) -> sparse.csr_array:
