@@ -81,15 +81,6 @@ class Factors:
         """The shape of the gradient as a sum of products."""
         return product_of(self.left[0], self.right[0], static=self.static)
 
-    def side(self, of_silos: tuple[Floats, ...]) -> Floats:
-        """One of the factors, of all devices: float32 [t, n, d_in] or [t, n, d_out]."""
-        first, place = of_silos[0], np.argsort(self.order)
-        found = np.empty((first.shape[0], len(self.order), first.shape[2]), dtype=np.float32)
-        ends = np.cumsum([part.shape[1] for part in of_silos])
-        for part, members in zip(of_silos, np.split(place, ends[:-1]), strict=True):
-            found[:, members] = part  # one copy: features may fill half the memory
-        return found
-
     @property
     def payload(self) -> Floats:
         """float32 [n, t (d_in + d_out)]: the factors of each product side by side, which give the dense gradient."""

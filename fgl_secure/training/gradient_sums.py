@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.kernels import rounded_outer_sums
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, ProductCode, ProductCollective
+from fgl_secure.protocols.coded_products import CodedProducts, Layout, Parts, ProductCode, ProductCollective
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
@@ -102,8 +102,8 @@ class CodedGradients:
             self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
         shared = self._products.shared
         sums = self._products.sum(
-            [None if each.static and shared else each.side(each.left) for each in together],
-            [each.side(each.right) for each in together],
+            [None if each.static and shared else Parts(each.left, each.order) for each in together],
+            [Parts(each.right, each.order) for each in together],
             Step(step.round, -1),
         )
         flat = iter(total.reshape(len(total), -1) for total in sums[: len(sums) - bool(widths)])

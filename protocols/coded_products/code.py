@@ -118,11 +118,22 @@ class Layout:
             rights: for each product integers [terms, n, width].
             static: whether with what is shared once.
         """
+        ordered = [each for each in self.in_order(lefts, rights, static=static) if each is not None]
+        return np.concatenate([np.swapaxes(each, 0, 1).reshape(each.shape[1], -1) for each in ordered], axis=1)
+
+    def in_order(self, lefts: Sequence[Any], rights: Sequence[Any], *, static: bool) -> list[Any]:
+        """What belongs to left and right factors, product by product, as factors follow each other in a device's row.
+
+        Args:
+            lefts: one for each product; those of static ones come first, or not at all.
+            rights: likewise.
+            static: whether with what is shared once.
+        """
         sides = list(zip(self.products, lefts, rights, strict=True))
         first = [left for product, left, _ in sides if product.static and static]
-        rest = [side for product, left, right in sides for side in (None if product.static else left, right)]
-        whole = [np.swapaxes(each, 0, 1).reshape(each.shape[1], -1) for each in (*first, *rest) if each is not None]
-        return np.concatenate(whole, axis=1)
+        return first + [
+            side for product, left, right in sides for side in ([right] if product.static else [left, right])
+        ]
 
     def factors(self, static: Held, fresh: Held) -> Iterator[tuple[Side, Side]]:
         """The two matrices of each product.

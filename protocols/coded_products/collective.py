@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import Integers, Layout, ProductCode
 from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.factors import Encoded, Parts
 from fgl_secure.protocols.coded_products.scheme import CodedProducts
 from fgl_secure.protocols.coded_products.silos import Silos
 from fgl_secure.protocols.topology import Topology
@@ -50,12 +50,14 @@ class ProductCollective:
         self._static: dict[int, bytes] = {}
         self.shared = False
 
-    def sum(self, lefts: Sequence[Floats | None], rights: Sequence[Floats], step: Step) -> list[NDArray[np.float64]]:
+    def sum(
+        self, lefts: Sequence[Floats | Parts | None], rights: Sequence[Floats | Parts], step: Step
+    ) -> list[NDArray[np.float64]]:
         """Computes the sums of one step.
 
         Args:
-            lefts: for each product float [terms, n, height], in the order of the topology's rows; None for a static one
-                that was shared.
+            lefts: for each product float [terms, n, height], in the order of the topology's rows, whole or in parts;
+                None for a static one that was shared.
             rights: for each product float [terms, n, width].
             step: when; no two sums may have the same.
 
@@ -67,18 +69,13 @@ class ProductCollective:
             FieldRangeError: an entry is beyond its bound; nothing was sent.
             ProtocolError: the step was summed before, too few relays answer, or more of them lie than can be told.
         """
-        self._check(lefts, rights)
-        code, shared = self.code, self.shared
-        found = self.sum_units(
-            [
-                None if left is None or (each.static and shared) else code.left.encode(left, narrow=True)
-                for each, left in zip(self._layout.products, lefts, strict=True)
-            ],
-            [code.right.encode(right, narrow=True) for right in rights],
-            step,
+        one, other = (
+            [None if left is None else _in_parts(left) for left in lefts],
+            [_in_parts(right) for right in rights],
         )
-        static = (n for n, each in enumerate(self._layout.products) if each.static)
-        self._static |= {n: _digest(left) for n in static if (left := lefts[n]) is not None}
+        static = self._check(one, other)
+        found = self._sum(Encoded(self.code, self._layout, one, other, static=not self.shared), step)
+        self._static |= static
         return [self.code.decode(each) for each in self._layout.split(found)]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
@@ -89,30 +86,37 @@ class ProductCollective:
             rights: all of them.
             step: when.
         """
-        rows = self._layout.rows(lefts, rights, static=not self.shared)
-        del lefts, rights  # as large as the rows
-        self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, rows)
+        return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step)
+
+    def _sum(self, rows: Integers | Encoded, step: Step) -> Integers:
+        if self._channel.recording.keeps(step):
+            self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, np.asarray(rows))
         for machine in self._machines:
-            machine.begin(step, rows if isinstance(machine, Devices) else None)
-        del rows
+            if isinstance(machine, Devices):
+                machine.begin(step, rows)
+            else:
+                machine.begin(step)
         self.shared = True
         simulate(self._machines, self._channel)
         (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
         assert silos.sums is not None, "it is left with sums, or without a way on"
         return silos.sums
 
-    def _check(self, lefts: Sequence[Floats | None], rights: Sequence[Floats]) -> None:
-        rows = len(self._topology.grouping.row_owner)
+    def _check(self, lefts: Sequence[Parts | None], rights: Sequence[Parts]) -> dict[int, bytes]:
+        """Raises unless factors are as they must be; digests of static ones that are given, by product."""
+        rows, digests = len(self._topology.grouping.row_owner), dict[int, bytes]()
         for n, (each, left, right) in enumerate(zip(self._layout.products, lefts, rights, strict=True)):
             for side, found, width in (("left", left, each.height), ("right", right, each.width)):
                 known = found is None and each.static and self.shared
                 if not known and (found is None or found.shape != (each.terms, rows, width)):
                     what = None if found is None else list(found.shape)
                     raise InputError(f"{side} factors must be {[each.terms, rows, width]}; found {what} in product {n}")
-            if left is not None and n in self._static and self._static[n] != _digest(left):
-                raise InputError(f"left factors of product {n} must be the same in every step; they have changed")
+            if each.static and left is not None:
+                digests[n] = left.digest()
+                if self._static.get(n, digests[n]) != digests[n]:
+                    raise InputError(f"left factors of product {n} must be the same in every step; they have changed")
+        return digests
 
 
-def _digest(values: Floats) -> bytes:
-    """Of what must not change, and may be too large to be kept for that."""
-    return sha256(np.ascontiguousarray(values).data).digest()
+def _in_parts(factor: Floats | Parts) -> Parts:
+    return factor if isinstance(factor, Parts) else Parts((factor,))

@@ -14,7 +14,8 @@ from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import Residues, residues
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
-from fgl_secure.protocols.coded_products.plan import Plan
+from fgl_secure.protocols.coded_products.factors import Encoded
+from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.silos import within
@@ -24,9 +25,6 @@ from fgl_secure.runtime import Draws, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
-
-LARGEST_BATCH = 2**24
-"""Most numbers in messages that are laid out at once: devices of wide rows speak some after the others."""
 
 
 class _Due(IntEnum):
@@ -56,7 +54,7 @@ class Devices(BoundMachine):
         expanding = plan.relays[: cryptography.keys.expanded]
         self._agreement = SendersKeys(parties, expanding, cryptography.keys, self._wire, draws)
         self._due, self._shared_once = _Due.NOTHING, not plan.layout.static
-        self._rows: Array = np.empty((0, 0), dtype=np.int64)
+        self._rows: Array | Encoded = np.empty((0, 0), dtype=np.int64)
 
     @property
     def awaited(self) -> int:
@@ -64,8 +62,8 @@ class Devices(BoundMachine):
         layout = self._plan.layout
         return layout.fresh if self._shared_once else layout.static + layout.fresh
 
-    def begin(self, step: Step, rows: Array | None = None) -> None:
-        """See `SumMachine.begin`; rows are int64 or int32 [k, awaited], encoded."""
+    def begin(self, step: Step, rows: Array | Encoded | None = None) -> None:
+        """See `SumMachine.begin`; rows are int64 or int32 [k, awaited], encoded or to be so when they are sent."""
         self._check_new(step)
         shape = (len(self.parties), self.awaited)
         if rows is None or rows.shape != shape or rows.dtype not in (np.int64, np.int32):
@@ -126,12 +124,12 @@ class Devices(BoundMachine):
                 ends = self.parties[part], np.full(len(part), relay)
                 fields = self._plan.put(SHARE, self._shares(factors, j))
                 yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, fields)
-        self._rows = self._rows[:0, :0]
+        self._rows = np.empty((0, 0), dtype=np.int64)
 
     def _parts(self, part: Ids, *, once: bool) -> list[tuple[Residues, list[Residues]]]:
         """Rows and masks of some devices: of what is shared once, where that is due, and of what is fresh."""
         static, keys = self._plan.layout.static if once else 0, self._agreement.keys
-        chosen = self._rows if len(part) == len(self._rows) else self._rows[part]
+        chosen = np.asarray(self._rows) if len(part) == len(self._rows) else self._rows[part]
         sides = [(chosen[:, :static], True)] if once else []
         sides.append((chosen[:, static:], False))
         return [
@@ -159,7 +157,7 @@ class Devices(BoundMachine):
         """Keys, and the rows of the step at hand."""
         now = np.array([self._due, self._shared_once], dtype=np.int64)
         agreed = {f"agreement/{name}": value for name, value in self._agreement.state().items()}
-        return {"now": now, "rows": self._rows, **agreed}
+        return {"now": now, "rows": np.asarray(self._rows), **agreed}
 
     def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
         """See `BoundMachine._take_arrays`."""

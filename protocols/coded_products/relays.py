@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from hashlib import sha256
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra import Elements
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
@@ -22,17 +23,20 @@ from fgl_secure.protocols.coded_products.code import (
     zero_weights,
 )
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
-from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, Plan
+from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
-from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
+from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire, by_value
-from fgl_secure.protocols.stepwise import BoundMachine, SumTerms, step_bytes
+from fgl_secure.protocols.stepwise import BoundMachine, SumTerms, done_array, step_bytes, step_of
 from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+MOST_KEPT = 2**26
+"""Most numbers that a relay keeps of shares that it can expand anew in each step."""
 
 
 class At(IntEnum):
@@ -62,6 +66,29 @@ class Shares:
         return tuple((value, places) for value in self.values)
 
 
+class Lasting:
+    """What one relay holds of what is shared once. It is put in its place as it arrives: it may fill half the memory.
+
+    Attributes:
+        step: in which it is shared.
+        there: bool [n], of which devices it is here.
+        values: by field, elements [*tapes, n, static]; none where they are expanded whenever they are multiplied.
+        whole: whether the step is over, and no more of it is taken.
+    """
+
+    __slots__ = ("step", "there", "values", "whole")
+
+    def __init__(self, step: Step, there: Flags, values: Residues, *, whole: bool = False) -> None:
+        self.step, self.there, self.values, self.whole = step, there, values, whole
+
+    def put(self, rows: Ids, values: Sequence[Elements]) -> None:
+        """Takes shares [*tapes, k, d >= static] of devices, each named once; what is here already stays as it is."""
+        new = np.flatnonzero(~self.there[rows])
+        for own, each in zip(self.values, values, strict=True):
+            own[..., rows[new], :] = each[..., new, : own.shape[-1]]
+        self.there[rows] = True
+
+
 class Standing:
     """What one relay knows.
 
@@ -69,21 +96,25 @@ class Standing:
         party: identifier.
         place: among all relays, from 0.
         at: where it is in the step at hand.
-        arrived: messages with shares of the step.
-        once: what is shared once; None before the first step.
+        arrived: what arrived in the step, batch by batch: senders, int64 [k], and by field their fresh shares
+            [*tapes, k, fresh], or nothing where the relay expands them.
+        once: what is shared once; None before the first step, or where nothing is.
         fresh: what is shared in this step.
         heard: by relay, which devices it holds the shares of: bool [n].
     """
 
     def __init__(self, party: int, place: int) -> None:
         self.party, self.place = party, place
-        self.once: Shares | None = None
+        self.once: Lasting | None = None
         self.clear()
 
     def clear(self) -> None:
         """Forgets the step."""
-        self.at, self.arrived, self.fresh = At.GATHERING, list[Messages](), Shares(np.empty(0, dtype=np.int64), ())
+        self.at, self.fresh = At.GATHERING, Shares(np.empty(0, dtype=np.int64), ())
+        self.arrived: list[tuple[Ids, Residues]] = []
         self.heard: dict[int, Flags] = {}
+        if self.once is not None and not self.once.whole:
+            self.once = None
 
 
 class Relays(BoundMachine):
@@ -170,8 +201,28 @@ class Relays(BoundMachine):
             else:
                 self._plan.read(self._wire, part, SHARE, self._awaited(relay))
         for party, rows in by_value(messages.receivers):
-            relays[party].arrived.append(messages if rows is None else messages.rows(rows))
+            self._keep(relays[party], messages if rows is None else messages.rows(rows))
         self._used_up()
+
+    def _keep(self, relay: Standing, messages: Messages) -> None:
+        """Keeps checked shares: what is shared once in its place, what is fresh beside it."""
+        layout, fields, senders = self._plan.layout, self._plan.fields, messages.senders
+        static = self._awaited(relay) - layout.fresh
+        expands = self._expands(relay)
+        found = () if expands else tuple(messages[f"{SHARE} {place}"] for place in range(len(fields)))
+        if static:
+            n = len(self._plan.grouping.row_owner)
+            if relay.once is None:
+                shape = (*self._draws.batch_shape, n, static)
+                kept = [] if expands and n * static * len(fields) > MOST_KEPT else fields
+                values = tuple(np.empty(shape, dtype=field.dtype) for field in kept)
+                relay.once = Lasting(self.now, np.zeros(n, dtype=np.bool_), values)
+            if not expands:
+                _, first = np.unique(senders, return_index=True)
+                rows = np.searchsorted(self._plan.grouping.row_owner, senders[first])
+                relay.once.put(rows, [each[..., first, :] for each in found])
+                found = tuple(each[..., static:].copy() for each in found)
+        relay.arrived.append((senders, found))
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -226,35 +277,33 @@ class Relays(BoundMachine):
             yield from self._answer(relay)
 
     def _gather(self, relay: Standing) -> None:
-        """Puts what arrived into the order of rows; what is shared once is kept, and what arrives twice counts once."""
-        owners, arrived = self._plan.grouping.row_owner, relay.arrived
-        senders, first = np.unique(np.concatenate([each.senders for each in arrived]), return_index=True)
-        static = self._awaited(relay) - self._plan.layout.fresh
+        """Puts what arrived into the order of rows, where it counts once; what is shared once is complete now."""
+        owners, arrived, layout = self._plan.grouping.row_owner, relay.arrived, self._plan.layout
+        senders, first = np.unique(np.concatenate([each for each, _ in arrived]), return_index=True)
         if self._expands(relay):
             senders = np.intersect1d(senders, self._keys.known(relay.party))
-            once, fresh = self._expanded(relay, senders, static)
+            fresh = self._expanded(relay, self.now, senders, layout.fresh, once=False)
         else:
-            whole = self._given(arrived, first)
-            once, fresh = tuple(each[..., :static] for each in whole), tuple(each[..., static:] for each in whole)
+            fresh = self._given([values for _, values in arrived], first)
         rows = np.searchsorted(owners, senders)
-        if static:
-            relay.once = Shares(rows, once)
+        if relay.once is not None and not relay.once.whole:
+            relay.once.whole = True
+            if self._expands(relay):
+                values = self._expanded(relay, self.now, senders, layout.static, once=True) if relay.once.values else ()
+                relay.once.put(rows, values)
         relay.fresh, relay.arrived = Shares(rows, fresh), []
 
     def _awaited(self, relay: Standing) -> int:
         """How many numbers of a device are due: those that are shared once come first, and never again."""
         layout = self._plan.layout
-        return layout.fresh + (layout.static if relay.once is None else 0)
+        return layout.fresh + (layout.static if relay.once is None or not relay.once.whole else 0)
 
-    def _expanded(self, relay: Standing, senders: Ids, static: int) -> tuple[Residues, Residues]:
-        keys, layout = self._keys.of(relay.party), self._plan.layout
-        once = self._crypto.expand(self.now, senders, static, keys, once=True) if static else ()
-        return once, self._crypto.expand(self.now, senders, layout.fresh, keys, once=False)
+    def _expanded(self, relay: Standing, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
+        return self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
 
-    def _given(self, arrived: list[Messages], first: Ids) -> Residues:
+    def _given(self, arrived: Sequence[Residues], first: Ids) -> Residues:
         found = []
-        for place in range(len(self._plan.fields)):
-            parts = [each[f"{SHARE} {place}"] for each in arrived]
+        for parts in zip(*arrived, strict=True):
             whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
             in_order = len(first) == whole.shape[-2] and bool((first[1:] > first[:-1]).all())
             found.append(whole if in_order else np.take(whole, first, axis=-2))
@@ -262,11 +311,9 @@ class Relays(BoundMachine):
 
     def _held(self, relay: Standing) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
-        held, lasting = (np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_) for _ in range(2))
+        held = np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_)
         held[relay.fresh.rows] = True
-        if relay.once is not None:
-            lasting[relay.once.rows] = True
-        return held & lasting if self._plan.layout.static else held
+        return held if relay.once is None else held & relay.once.there
 
     def _roster(self, relay: Standing) -> Messages:
         """Tells all other relays whose shares it holds, one bit a device."""
@@ -317,14 +364,28 @@ class Relays(BoundMachine):
 
     def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
         """One relay's answer to a silo: by field, elements [*tapes, entries]."""
-        plan = self._plan
-        fresh = relay.fresh.of(rows)
-        once = fresh if relay.once is None else relay.once.of(rows)  # without static factors nothing is read of it
+        plan, total = self._plan, list[Elements]()
+        for part in self._parts(relay, rows):
+            fresh = relay.fresh.of(part)
+            once = fresh if relay.once is None else self._once(relay.once, relay, part)  # without one nothing is read
+            found = [relay_products(f, plan.layout, once[n], fresh[n]) for n, f in enumerate(plan.fields)]
+            total = [f.add(total[n], found[n]) for n, f in enumerate(plan.fields)] if total else found
         zeros = self.zeros(relay, group, digest)
-        return tuple(
-            with_zero(field, relay_products(field, plan.layout, once[place], fresh[place]), zeros[place])
-            for place, field in enumerate(plan.fields)
-        )
+        return tuple(with_zero(f, total[n], zeros[n]) for n, f in enumerate(plan.fields))
+
+    def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:
+        """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
+        if relay.once is None or relay.once.values:
+            return [rows]
+        return np.array_split(rows, -(-len(rows) * self._plan.layout.static // LARGEST_BATCH))
+
+    def _once(self, once: Lasting, relay: Standing, rows: Ids) -> tuple[Held, ...]:
+        """By field, what is shared once and the places of some devices in it."""
+        if once.values:
+            return tuple((value, rows) for value in once.values)
+        senders = self._plan.grouping.row_owner[rows]
+        found = self._expanded(relay, once.step, senders, self._plan.layout.static, once=True)
+        return tuple((value, np.arange(len(rows))) for value in found)
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> list[list[tuple[int, Array]]]:
         """By field: the common streams that a relay adds to its products for a silo, with its weights."""
@@ -355,12 +416,14 @@ class Relays(BoundMachine):
         for relay in self._relays:
             lead = f"relay/{relay.party}"
             arrays[f"{lead}/at"] = np.asarray(relay.at, dtype=np.int64)
-            arrays |= {f"{lead}/arrived{n}": as_array(each) for n, each in enumerate(relay.arrived)}
+            for n, (senders, values) in enumerate(relay.arrived):
+                arrays |= _named(f"{lead}/arrived{n}", senders, values)
             arrays |= {f"{lead}/heard/{party}": flags for party, flags in relay.heard.items()}
-            for name, shares in (("once", relay.once), ("fresh", relay.fresh)):
-                if shares is not None:
-                    arrays[f"{lead}/{name} rows"] = shares.rows
-                    arrays |= {f"{lead}/{name}{place}": value for place, value in enumerate(shares.values)}
+            arrays |= _named(f"{lead}/fresh", relay.fresh.rows, relay.fresh.values)
+            if relay.once is not None:
+                arrays |= _named(f"{lead}/once", relay.once.there, relay.once.values)
+                arrays[f"{lead}/once step"] = done_array([relay.once.step])
+                arrays[f"{lead}/once whole"] = np.asarray(relay.once.whole)
         return arrays
 
     def _take_arrays(self, steps: Mapping[str, Array], arrays: dict[str, Array]) -> None:
@@ -371,11 +434,23 @@ class Relays(BoundMachine):
         self._keys.restore(within("keys", arrays))
         for relay in self._relays:
             own = within(f"relay/{relay.party}", arrays)
-            relay.at, relay.arrived = At(int(own["at"])), numbered("arrived", own)
+            relay.at = At(int(own["at"]))
+            relay.arrived = []
+            while f"arrived{len(relay.arrived)}/rows" in own:
+                relay.arrived.append(_unnamed(f"arrived{len(relay.arrived)}", own))
             relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
-            relay.once = self._restored("once", own) if "once rows" in own else None
-            relay.fresh = self._restored("fresh", own)
+            relay.fresh = Shares(*_unnamed("fresh", own))
+            relay.once = None
+            if "once/rows" in own:
+                there, values = _unnamed("once", own)
+                relay.once = Lasting(step_of(own["once step"][0]), there, values, whole=bool(own["once whole"]))
 
-    def _restored(self, name: str, own: Mapping[str, Array]) -> Shares:
-        fields = range(len(self._plan.fields))
-        return Shares(own[f"{name} rows"], tuple(own[f"{name}{n}"] for n in fields if f"{name}{n}" in own))
+
+def _named(lead: str, rows: Array, values: Residues) -> dict[str, Array]:
+    """As arrays of a state."""
+    return {f"{lead}/rows": rows, **{f"{lead}/{place}": value for place, value in enumerate(values)}}
+
+
+def _unnamed(name: str, state: Mapping[str, Array]) -> tuple[Array, Residues]:
+    own = within(name, state)
+    return own["rows"], tuple(own[str(place)] for place in range(len(own) - 1))

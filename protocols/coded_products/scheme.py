@@ -31,7 +31,7 @@ from fgl_secure.runtime import Claim, Draws
 
 Ids = NDArray[np.int64]
 
-LARGEST_LEFT, LARGEST_RIGHT = 2.0**6, 2.0**8
+LARGEST_LEFT, LARGEST_RIGHT = 2.0**6, 2.0**5
 """Bounds of an entry of the row that a layer multiplies, and of a gradient at its outputs."""
 
 

@@ -15,8 +15,18 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCollective, devices
+from fgl_secure.protocols.coded_products import (
+    CodedProducts,
+    Layout,
+    Parts,
+    Product,
+    ProductCollective,
+    devices,
+    relays,
+)
 from fgl_secure.protocols.coded_products.devices import Devices
+from fgl_secure.protocols.coded_products.factors import Encoded
+from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH
 from fgl_secure.protocols.coded_products.relays import Relays, Standing
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
@@ -83,7 +93,7 @@ def test_a_device_sends_both_rows_and_not_their_product() -> None:
 def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces as small as one device's rows each device says what it would say among all, and sums are equal."""
     case, given_now, runs, batches = Members.of(WHERE, 4), factors(0, len(WHERE)), [], list[int]()
-    for largest in (devices.LARGEST_BATCH, 3 * LAYOUT.fresh, 1):
+    for largest in (LARGEST_BATCH, 3 * LAYOUT.fresh, 1):
         monkeypatch.setattr(devices, "LARGEST_BATCH", largest)
         channel = case.channel()
         found = case.collective(SCHEMES[1], LAYOUT, channel).sum(*given_now, Step(0))
@@ -99,6 +109,62 @@ def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.Mo
         assert ends == said
     assert (batches[0], batches[-1]) == (4, 1 + 3 * len(WHERE))
     assert 4 < batches[1] < batches[-1]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_what_is_expanded_anew_is_what_is_kept(scheme: CodedProducts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relays that keep no shares which they can expand, and multiply them device by device, answer the same bits."""
+    case, kept = Members.of(WHERE, scheme.R), list[list[NDArray[Any]]]()
+    for most_kept, batch in ((relays.MOST_KEPT, LARGEST_BATCH), (0, 1)):
+        monkeypatch.setattr(relays, "MOST_KEPT", most_kept)
+        monkeypatch.setattr(relays, "LARGEST_BATCH", batch)
+        one, apart = case.collective(scheme, LAYOUT), Processes(scheme)
+        for number in range(3):
+            given_now = factors(number, len(WHERE))
+            found = one.sum(*given_now, Step(number))
+            assert close(found, case, given_now)
+            kept.append(found)
+            assert all(np.array_equal(*each) for each in zip(apart.sum(given_now, Step(number)), found, strict=True))
+        (machine,) = (each for each in one._machines if isinstance(each, Relays))
+        anew = [relay.once is not None and not relay.once.values for relay in machine._relays]
+        assert anew == [most_kept == 0 and place < scheme.T for place in range(scheme.R)]
+    for whole, again in zip(kept[:3], kept[3:], strict=True):
+        assert all(np.array_equal(*each) for each in zip(whole, again, strict=True))
+
+
+def test_factors_in_parts_are_those_of_the_whole() -> None:
+    """In any parts and order devices share the same integers; what does not fit is refused before anything is sent."""
+    case, given_now = Members.of(WHERE, 3), factors(0, len(WHERE))
+    order = np.random.default_rng(0).permutation(len(WHERE))
+    place = np.argsort(order)
+
+    def in_parts(factor: NDArray[Any]) -> Parts:
+        stood = factor[:, place]
+        return Parts((stood[:, :3], stood[:, 3:3], stood[:, 3:]), order)
+
+    channel = case.channel()
+    sums, parts = (
+        case.collective(SCHEMES[0], LAYOUT, channel),
+        [[in_parts(each) for each in side] for side in given_now],
+    )
+    whole = case.collective(SCHEMES[0], LAYOUT).sum(*given_now, Step(0))
+    assert all(np.array_equal(*each) for each in zip(sums.sum(parts[0], parts[1], Step(0)), whole, strict=True))
+    code, sent = sums.code, len(channel.transcript.messages)
+    encoded = Encoded(code, LAYOUT, parts[0], parts[1], static=True)
+    units = [[q.encode(each) for each in side] for q, side in zip((code.left, code.right), given_now, strict=True)]
+    assert np.array_equal(np.asarray(encoded), LAYOUT.rows(units[0], units[1], static=True))
+    assert np.array_equal(encoded[np.array([5, 2])], LAYOUT.rows(units[0], units[1], static=True)[[5, 2]])
+    for wrong, error in ((1e9, FieldRangeError), (np.nan, InputError)):
+        rights = [each.copy() for each in given_now[1]]
+        rights[1][1, 4, 0] = wrong
+        with pytest.raises(error):
+            Encoded(code, LAYOUT, parts[0], [in_parts(each) for each in rights], static=True)  # which encodes nothing
+        with pytest.raises(error):
+            sums.sum([None, parts[0][1]], [in_parts(each) for each in rights], Step(1))
+    assert len(channel.transcript.messages) == sent
+    changed = [given_now[0][0] + 1, given_now[0][1]]
+    with pytest.raises(InputError, match="must be the same in every step"):
+        sums.sum([in_parts(each) for each in changed], parts[1], Step(1))
 
 
 class Processes:
@@ -356,8 +422,8 @@ def test_relays_that_count_others_draw_other_shares_of_zero() -> None:
 class Masked(Devices):
     """Devices that share zeros, so that what they send are the masks, weighted."""
 
-    def begin(self, step: Step, rows: NDArray[Any] | None = None) -> None:
-        super().begin(step, None if rows is None else np.zeros_like(rows))
+    def begin(self, step: Step, rows: NDArray[Any] | Encoded | None = None) -> None:
+        super().begin(step, None if rows is None else np.zeros_like(np.asarray(rows)))
 
 
 def test_masks_are_fresh_for_every_number_field_device_and_round() -> None:
