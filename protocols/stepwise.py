@@ -116,7 +116,7 @@ def check_arrays(arrays: Mapping[str, Array], like: Mapping[str, Array]) -> None
 
 
 def _digest(owner: bytes, arrays: Mapping[str, Array]) -> bytes:
-    found = hashlib.sha256(b"fgl-secure machine state 1" + hashlib.sha256(owner).digest())
+    found = hashlib.sha256(b"fgl-secure machine state 2" + hashlib.sha256(owner).digest())
     for name in sorted(arrays):
         value = np.ascontiguousarray(arrays[name])
         found.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.kernels import rounded_outer_sums
+from fgl_secure.errors import FieldRangeError
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Parts, ProductCode, ProductCollective
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
@@ -101,11 +102,11 @@ class CodedGradients:
             layout = Layout(tuple(each.product for each in together))
             self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
         shared = self._products.shared
-        sums = self._products.sum(
-            [None if each.static and shared else Parts(each.left, each.order) for each in together],
-            [Parts(each.right, each.order) for each in together],
-            Step(step.round, -1),
-        )
+        lefts = [None if each.static and shared else Parts(each.left, each.order) for each in together]
+        try:
+            sums = self._products.sum(lefts, [Parts(each.right, each.order) for each in together], Step(step.round, -1))
+        except FieldRangeError as error:
+            raise FieldRangeError(f'{error}; or take gradients="dense"') from error
         flat = iter(total.reshape(len(total), -1) for total in sums[: len(sums) - bool(widths)])
         biases = iter(np.split(sums[-1][:, 0], np.cumsum(widths)[:-1], axis=1) if widths else ())
         return [next(biases if each.is_bias else flat) for each in factors]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -74,8 +74,7 @@ class ProductCollective:
             [_in_parts(right) for right in rights],
         )
         static = self._check(one, other)
-        found = self._sum(Encoded(self.code, self._layout, one, other, static=not self.shared), step)
-        self._static |= static
+        found = self._sum(Encoded(self.code, self._layout, one, other, static=not self.shared), step, static)
         return [self.code.decode(each) for each in self._layout.split(found)]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
@@ -86,9 +85,10 @@ class ProductCollective:
             rights: all of them.
             step: when.
         """
-        return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step)
+        return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step, {})
 
-    def _sum(self, rows: Integers | Encoded, step: Step) -> Integers:
+    def _sum(self, rows: Integers | Encoded, step: Step, static: Mapping[int, bytes]) -> Integers:
+        """Sums what devices share; digests of static factors are kept with what is shared."""
         if self._channel.recording.keeps(step):
             self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, np.asarray(rows))
         for machine in self._machines:
@@ -96,7 +96,8 @@ class ProductCollective:
                 machine.begin(step, rows)
             else:
                 machine.begin(step)
-        self.shared = True
+        del rows
+        self.shared, self._static = True, {**self._static, **static}
         simulate(self._machines, self._channel)
         (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
         assert silos.sums is not None, "it is left with sums, or without a way on"

@@ -1,11 +1,11 @@
 """Factors of products where they lie, and what devices share of them, encoded some devices at a time when it is sent.
 
-Features of many devices fill much of the memory there is, so nothing here makes a second copy of all of them.
+Features of many devices fill much of the memory there is, so a copy of all of them is made only where one is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -13,10 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.quantization import Quantizer, largest_magnitude
+from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import Layout, ProductCode
 
 Floats = NDArray[np.floating[Any]]
 Ids = NDArray[np.int64]
+
+_HASHED = 2**20
+"""Numbers that are hashed at a time."""
 
 
 class Parts:
@@ -25,14 +29,27 @@ class Parts:
     Args:
         parts: float [terms, m, d], of some devices each, of n in all.
         order: int64 [n], the position of each device when parts stand one after the other; as they stand unless given.
+
+    Attributes:
+        shape: (terms, n, d).
+
+    Raises:
+        InputError: parts are none or of different shapes, or the order names places that they have not.
     """
 
     __slots__ = ("_ends", "_order", "_parts", "shape")
 
     def __init__(self, parts: Sequence[Floats], order: Ids | None = None) -> None:
-        self._parts, self._ends = tuple(parts), np.cumsum([0, *(part.shape[1] for part in parts)]).tolist()
-        self._order = np.arange(self._ends[-1]) if order is None else order
-        self.shape = (parts[0].shape[0], len(self._order), parts[0].shape[2])
+        shapes = [part.shape for part in parts]
+        if len({(len(shape), shape[:1], shape[2:]) for shape in shapes}) != 1 or len(shapes[0]) != 3:
+            raise InputError(f"parts must be one or more of shapes [terms, m, d], terms and d alike; found {shapes}")
+        self._parts, self._ends = tuple(parts), np.cumsum([0, *(shape[1] for shape in shapes)]).tolist()
+        places = np.arange(self._ends[-1]) if order is None else np.asarray(order)
+        if places.ndim != 1 or places.dtype != np.int64 or (places.view(np.uint64) >= self._ends[-1]).any():
+            found = f"{places.dtype} {list(places.shape)}"
+            raise InputError(f"order must be int64 [n], of places 0 to {self._ends[-1] - 1}; found {found}")
+        self._order = places
+        self.shape = (shapes[0][0], len(places), shapes[0][2])
 
     @property
     def largest(self) -> float:
@@ -41,11 +58,23 @@ class Parts:
         return float(np.max(found))
 
     def digest(self) -> bytes:
-        """Of what must not change, and may be too large to be kept for that."""
-        hashed = sha256(self._order.tobytes())
-        for part in self._parts:
-            hashed.update(np.ascontiguousarray(part).data)
+        """Of the numbers, in whatever parts and order: they must not change, and may be too many to keep for that."""
+        hashed, several = sha256(repr(self.shape).encode()), max(_HASHED // (self.shape[0] * self.shape[2]), 1)
+        for start in range(0, self.shape[1], several):
+            devices = np.arange(start, min(start + several, self.shape[1]))
+            rows = np.empty((len(devices), self.shape[0], self.shape[2]))
+            for here, part in self._of(devices):
+                rows[here] = np.swapaxes(part, 0, 1)
+            hashed.update(rows.data)
         return hashed.digest()
+
+    def _of(self, devices: Ids) -> Iterator[tuple[Ids, Floats]]:
+        """Which of some devices are in each part, and their rows [terms, k, d]."""
+        places = self._order[devices]
+        for part, first, last in zip(self._parts, self._ends, self._ends[1:], strict=False):
+            here = np.flatnonzero((places >= first) & (places < last))
+            if len(here):
+                yield here, part[:, places[here] - first]
 
     def encode(self, quantizer: Quantizer, largest: float, devices: Ids, out: NDArray[np.signedinteger[Any]]) -> None:
         """Encodes the rows of some devices.
@@ -56,12 +85,8 @@ class Parts:
             devices: int64 [k].
             out: integers [k, terms, d], where they go.
         """
-        places = self._order[devices]
-        for part, first, last in zip(self._parts, self._ends, self._ends[1:], strict=False):
-            here = np.flatnonzero((places >= first) & (places < last))
-            if len(here):
-                rows = part[:, places[here] - first]
-                out[here] = np.swapaxes(quantizer.encode(rows, narrow=True, largest=largest), 0, 1)
+        for here, rows in self._of(devices):
+            out[here] = np.swapaxes(quantizer.encode(rows, narrow=True, largest=largest), 0, 1)
 
 
 class Encoded:
@@ -111,5 +136,7 @@ class Encoded:
             start = stop
         return out
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:  # made anew each time
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        if copy is False:
+            raise ValueError("copy must not be False: rows are encoded anew each time")
         return self[np.arange(len(self))].astype(dtype or self.dtype, copy=False)

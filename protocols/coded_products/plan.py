@@ -22,7 +22,7 @@ WIDTH, HELD, COUNT, AGREED, SET, KEY = "width", "held", "count", "agreed", "set"
 COUNT_BYTES = 4 + AUTHENTICATION_BYTES
 DIGEST_WORDS = 2
 LARGEST_BATCH = 2**24
-"""Most numbers of shares that are laid out at once: devices of wide rows speak some after the others."""
+"""Most numbers of shares in a field that are laid out at once: devices of wide rows speak some after the others."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

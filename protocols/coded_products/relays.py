@@ -73,7 +73,7 @@ class Lasting:
         step: in which it is shared.
         there: bool [n], of which devices it is here.
         values: by field, elements [*tapes, n, static]; none where they are expanded whenever they are multiplied.
-        whole: whether the step is over, and no more of it is taken.
+        whole: whether relays compare what they hold of it, and no more is taken.
     """
 
     __slots__ = ("step", "there", "values", "whole")
@@ -98,7 +98,7 @@ class Standing:
         at: where it is in the step at hand.
         arrived: what arrived in the step, batch by batch: senders, int64 [k], and by field their fresh shares
             [*tapes, k, fresh], or nothing where the relay expands them.
-        once: what is shared once; None before the first step, or where nothing is.
+        once: what is shared once; None before any of it arrives.
         fresh: what is shared in this step.
         heard: by relay, which devices it holds the shares of: bool [n].
     """
@@ -213,9 +213,7 @@ class Relays(BoundMachine):
         if static:
             n = len(self._plan.grouping.row_owner)
             if relay.once is None:
-                shape = (*self._draws.batch_shape, n, static)
-                kept = [] if expands and n * static * len(fields) > MOST_KEPT else fields
-                values = tuple(np.empty(shape, dtype=field.dtype) for field in kept)
+                values = () if expands else self._room(static)
                 relay.once = Lasting(self.now, np.zeros(n, dtype=np.bool_), values)
             if not expands:
                 _, first = np.unique(senders, return_index=True)
@@ -289,9 +287,26 @@ class Relays(BoundMachine):
         if relay.once is not None and not relay.once.whole:
             relay.once.whole = True
             if self._expands(relay):
-                values = self._expanded(relay, self.now, senders, layout.static, once=True) if relay.once.values else ()
-                relay.once.put(rows, values)
+                self._expand_lasting(relay, relay.once, senders, rows)
         relay.fresh, relay.arrived = Shares(rows, fresh), []
+
+    def _expand_lasting(self, relay: Standing, once: Lasting, senders: Ids, rows: Ids) -> None:
+        """Expands what is shared once, where it is not so much that it is expanded whenever it is multiplied."""
+        n, static = len(once.there), self._plan.layout.static
+        if n * static * len(self._plan.fields) > MOST_KEPT:
+            once.there[rows] = True
+            return
+        found = self._expanded(relay, self.now, senders, static, once=True)
+        if len(rows) == n:
+            once.there, once.values = np.ones(n, dtype=np.bool_), found
+        else:
+            once.values = self._room(static)
+            once.put(rows, found)
+
+    def _room(self, static: int) -> Residues:
+        """Zeros for what is shared once, by field: elements [*tapes, n, static]."""
+        shape = (*self._draws.batch_shape, len(self._plan.grouping.row_owner), static)
+        return tuple(np.zeros(shape, dtype=field.dtype) for field in self._plan.fields)
 
     def _awaited(self, relay: Standing) -> int:
         """How many numbers of a device are due: those that are shared once come first, and never again."""
@@ -377,7 +392,8 @@ class Relays(BoundMachine):
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
         if relay.once is None or relay.once.values:
             return [rows]
-        return np.array_split(rows, -(-len(rows) * self._plan.layout.static // LARGEST_BATCH))
+        numbers = len(rows) * self._plan.layout.static
+        return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows)))
 
     def _once(self, once: Lasting, relay: Standing, rows: Ids) -> tuple[Held, ...]:
         """By field, what is shared once and the places of some devices in it."""

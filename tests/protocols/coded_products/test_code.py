@@ -17,6 +17,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
 from fgl_secure.protocols.coded_products.code import EXACT, residues, silo_decode, zero_sets, zero_weights
+from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_RIGHT
 
 SHAPES = [(1, 3), (1, 4), (1, 5), (2, 5), (2, 6), (3, 7)]
 
@@ -123,11 +124,13 @@ def test_sums_within_the_bounds_are_exact(left: float, right: float, terms: int,
 
 
 def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
-    """Two for a silo of Cora, three for one of PubMed, and none hold what is larger: the message has the figures."""
-    cora, pubmed = (ProductCode.for_sums(left=2.0**6, right=2.0**8, terms=terms) for terms in (542, 3944))
+    """Two for 16,383 rows of a silo and three for more; none hold what is larger, and the message has the figures."""
+    cora, most, more = (
+        ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=terms) for terms in (542, 16383, 16384)
+    )
     assert [field.modulus for field in cora.fields] == list(NEAR_2_23[:2])
-    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (10, 11)
-    assert len(pubmed.fields) == 3
+    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (12, 12)
+    assert (len(most.fields), len(more.fields)) == (2, 3)
     with pytest.raises(FieldRangeError, match=r"terms \* left bound \* right bound \* 2\^20 must stay within"):
         ProductCode.for_sums(left=2.0**20, right=2.0**20, terms=2)
     with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does: scale them"):

@@ -162,9 +162,49 @@ def test_factors_in_parts_are_those_of_the_whole() -> None:
         with pytest.raises(error):
             sums.sum([None, parts[0][1]], [in_parts(each) for each in rights], Step(1))
     assert len(channel.transcript.messages) == sent
+    again = sums.sum(given_now[0], given_now[1], Step(1))  # the same static factor, in one piece and in another order
+    assert all(np.array_equal(*each) for each in zip(again, whole, strict=True))
     changed = [given_now[0][0] + 1, given_now[0][1]]
     with pytest.raises(InputError, match="must be the same in every step"):
-        sums.sum([in_parts(each) for each in changed], parts[1], Step(1))
+        sums.sum([in_parts(each) for each in changed], parts[1], Step(2))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "order", "what"),
+    [
+        ([], None, "parts must be one or more"),
+        ([(8, 3)], None, "parts must be one or more"),
+        ([(1, 4, 3), (1, 4, 1)], None, "terms and d alike"),
+        ([(1, 4, 3), (2, 4, 3)], None, "terms and d alike"),
+        ([(1, 7, 3)], np.arange(8), "places 0 to 6"),
+        ([(1, 8, 3)], np.arange(8) - 1, "places 0 to 7"),
+        ([(1, 8, 3)], np.arange(8.0), "order must be int64"),
+    ],
+)
+def test_parts_that_are_no_factor_are_refused(shapes: list[tuple[int, ...]], order: Any, what: str) -> None:
+    """Before anything is encoded: rows that are missing would be whatever was in memory."""
+    with pytest.raises(InputError, match=what):
+        Parts([np.zeros(shape) for shape in shapes], order)
+
+
+def test_the_same_bytes_cut_otherwise_are_another_factor() -> None:
+    """With two terms the rows of two parts are not those of the whole, though their bytes are."""
+    whole = Parts((np.array([[[1.0], [2.0]], [[3.0], [4.0]]]),))
+    assert Parts((np.array([[[1.0]], [[2.0]]]), np.array([[[3.0]], [[4.0]]]))).digest() != whole.digest()
+    assert Parts((np.array([[[1.0]], [[3.0]]]), np.array([[[2.0]], [[4.0]]]))).digest() == whole.digest()
+
+
+def test_states_hold_shares_that_arrived_and_zeros() -> None:
+    """Of a device that sends nothing, and of what is not expanded yet, a relay's state holds nothing of others."""
+    case = Members.of(WHERE, 3)
+    silent = int(case.directory.ids(Role.DEVICE)[2])
+    sums = case.collective(CodedProducts(k_min=2), LAYOUT, case.channel(off(silent, since=0)))
+    sums.sum(*factors(0, len(WHERE)), Step(0))
+    (machine,) = (each for each in sums._machines if isinstance(each, Relays))
+    kept = [values for name, values in machine.state().items() if "/once/" in name and name[-1].isdigit()]
+    assert len(kept) == 2 * 3
+    assert not any(values[2].any() for values in kept)
+    assert all(values[[0, 1, *range(3, 8)]].any(axis=1).all() for values in kept)
 
 
 class Processes:
