@@ -18,7 +18,8 @@ from fgl_secure.protocols.coded_products.cryptography import (
     RealProductCryptography,
 )
 from fgl_secure.protocols.coded_products.devices import Devices
-from fgl_secure.protocols.coded_products.relays import Relays, Standing
+from fgl_secure.protocols.coded_products.holdings import Standing
+from fgl_secure.protocols.coded_products.relays import Relays
 from fgl_secure.protocols.relay_coded.cryptography import Keys
 from fgl_secure.runtime import Draws, Step
 
