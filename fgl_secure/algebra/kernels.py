@@ -16,6 +16,7 @@ from fgl_secure.algebra.reduction import MERSENNE_31, MERSENNE_61, canonical, co
 
 __all__ = [
     "MERSENNE_31",
+    "add_rows",
     "affine_rows",
     "decode_fixed",
     "encode_fixed",
@@ -100,6 +101,30 @@ def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: 
                         total[k] += row[k]
             for k in range(width):
                 out[b, s, k] = canonical(total[k], modulus)
+
+
+STRIP = 16
+"""Columns that one thread adds up."""
+
+
+@compiled
+def add_rows(values: Array, group_of: Array, modulus: int, totals: Array) -> None:
+    """totals[group_of[e], k] += values[e, k], modulo the modulus where it has more than 31 bits; rows in their order.
+
+    Totals are int64: below 2^31 they hold 2^32 terms, and are reduced by whoever has added the last.
+    """
+    messages, width = values.shape
+    wide = modulus > MERSENNE_31
+    for strip in numba.prange(-(-width // STRIP)):
+        first, stop = strip * STRIP, min(strip * STRIP + STRIP, width)
+        for e in range(messages):
+            row, total = values[e, first:stop], totals[group_of[e], first:stop]
+            if wide:
+                for k in range(stop - first):
+                    total[k] = canonical(total[k] + np.int64(row[k]), modulus)
+            else:
+                for k in range(stop - first):
+                    total[k] += row[k]
 
 
 @compiled

@@ -234,7 +234,10 @@ class Channel(Draws):
             kept = self._loss(messages.phase, messages.step, messages.senders, messages.receivers)
             arrived = np.flatnonzero(kept)
             messages = messages.rows(arrived)
-        changed = None if self._tamper is None else self._tamper(messages)
+        changed = None
+        if self._tamper is not None:
+            messages = messages.laid_out()
+            changed = self._tamper(messages)
         genuine = None
         if changed is not None:
             genuine = self._genuine(messages, changed)

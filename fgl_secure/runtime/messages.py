@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -36,6 +36,59 @@ _HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBiBQB")
 _FIELD = struct.Struct(">BBB")
 
 
+class Later:
+    """A field that is not laid out: rows [m, d] are made when somebody reads them, a few at a time.
+
+    For what is large and goes by once, between parties of one process that keeps sizes alone. Whoever wants all of it,
+    as a recording or a network does, gets an array.
+
+    Args:
+        make: rows [k, d] at some places, int64 [k]; the same ones whenever it is asked.
+        shape: [m, d].
+        dtype: of a row.
+        which: int64 [m], the places of the rows; all, as they stand, unless given.
+    """
+
+    __slots__ = ("_make", "_which", "dtype", "shape")
+
+    def __init__(
+        self, make: Callable[[Ids], Array], shape: tuple[int, int], dtype: np.dtype[Any], which: Ids | None = None
+    ) -> None:
+        self._make, self.shape, self.dtype, self._which = make, shape, dtype, which
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def ndim(self) -> int:
+        """2."""
+        return len(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return self.dtype.itemsize
+
+    def take(self, places: Ids) -> Later:
+        """Some of the rows, not laid out either."""
+        which = places if self._which is None else self._which[places]
+        return Later(self._make, (len(places), self.shape[1]), self.dtype, which)
+
+    def rows(self, places: Ids) -> Array:
+        """Some of the rows: [k, d]."""
+        return self._make(places if self._which is None else self._which[places])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        if copy is False:
+            raise ValueError("copy must not be False: rows are made anew each time")
+        return self.rows(np.arange(len(self))).astype(dtype or self.dtype, copy=False)
+
+
+def taken(value: Any, places: Ids, axis: int = 0) -> Any:
+    """Some rows of a field, an array [*tapes, m, ...] or one that is not laid out, as that is."""
+    return value.take(places) if isinstance(value, Later) else np.take(value, places, axis=axis)
+
+
 class _Taken(Mapping[str, Array]):
     """Some rows of other fields, which are laid out when they are read: what is handed on twice is copied once."""
 
@@ -51,8 +104,9 @@ class _Taken(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._laid_out:
-            value = np.take(self.base[name], self.which, axis=self._axis)
-            value.flags.writeable = False
+            value = taken(self.base[name], self.which, self._axis)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
             self._laid_out[name] = value
         return self._laid_out[name]
 
@@ -75,7 +129,7 @@ class Messages:
         step: when they are sent.
         senders: int64 [m], party identifiers.
         receivers: int64 [m], party identifiers.
-        fields: by name, [*tapes, m, ...].
+        fields: by name, [*tapes, m, ...]; large ones may be `Later` while they stay in a process.
         tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
         overhead: bytes that a transport adds to each message beside its fields, such as authentication; below 0 where
             fields repeat what its sequence numbers tell.
@@ -143,12 +197,22 @@ class Messages:
         fields = _Taken(self.fields, places, self.tape_axes)
         return replace(self, senders=self.senders[places], receivers=self.receivers[places], fields=fields)
 
+    def laid_out(self) -> Messages:
+        """The same with arrays alone."""
+        kept = dict(self.fields)
+        if not any(isinstance(value, Later) for value in kept.values()):
+            return self
+        return replace(self, fields={name: np.asarray(value) for name, value in kept.items()})
+
     def read_only(self, *, own: bool) -> Messages:
         """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
         if isinstance(self.fields, _Taken) and not own:
             return self
         fields = {}
         for name, value in self.fields.items():
+            if isinstance(value, Later) and not own:
+                fields[name] = value
+                continue
             kept = _own_copy(value, self.tape_axes) if own else value.view()
             kept.flags.writeable = False
             fields[name] = kept
@@ -166,6 +230,8 @@ def is_frozen(value: Array) -> bool:
 
 def _own_copy(value: Array, tape_axes: int) -> Array:
     """A copy, unless it needs none; of what is the same on all tapes, one that serves them all."""
+    if isinstance(value, Later):
+        return np.asarray(value)
     if is_frozen(value):
         return value
     same = tape_axes and len(value) and not value.strides[0]

@@ -7,17 +7,22 @@ key or a seed; only the values for the others travel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
-from fgl_secure.algebra.kernels import masked_rows
+from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 
 Ids = NDArray[np.int64]
+
+LAID_OUT_UP_TO = 2**25
+"""Numbers that the messages of one step may have together, if their shares are to be laid out at one time."""
+AT_ONCE = 2**20
+"""Numbers of those that are laid out together elsewhere, which a cache holds."""
 
 
 def source_shares(
@@ -49,6 +54,31 @@ def source_shares(
 def relay_sums(field: PrimeField, shares: Elements, by_tag: Segments, batch_axes: int = 0) -> Elements:
     """A relay's role: the sum of the shares under each tag, [*batch, k, d] to [*batch, tags, d]."""
     return field.grouped_sums(shares, by_tag, batch_axes=batch_axes)
+
+
+def added_up(
+    field: PrimeField, shares: Callable[[slice], Elements], group_of: Ids, groups: int, width: int
+) -> Elements:
+    """The same sums of shares that are not laid out together: elements [groups, width].
+
+    Args:
+        field: the field.
+        shares: of some of the messages, in their order: elements [k, width].
+        group_of: int64 [m], the sum that each message goes into.
+        groups: how many there are.
+        width: coordinates of a share.
+    """
+    totals, several = np.zeros((groups, width), dtype=np.int64), max(AT_ONCE // width, 1)
+    for start in range(0, len(group_of), several):
+        some = slice(start, start + several)
+        add_rows(shares(some), group_of[some], field.modulus, totals)
+    np.remainder(totals, field.modulus, out=totals)
+    return totals.astype(field.dtype, copy=False)
+
+
+def is_laid_out(shape: tuple[int, int], tapes: tuple[int, ...] = ()) -> bool:
+    """Whether shares of so many numbers are laid out together; always where all tapes run at once."""
+    return bool(tapes) or shape[0] * shape[1] <= LAID_OUT_UP_TO
 
 
 def target_decode(

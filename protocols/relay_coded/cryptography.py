@@ -191,8 +191,10 @@ class Cryptography(ABC):
         """What senders draw for the masks of a step, kept for messages that are sent again: arrays by name."""
 
     @abstractmethod
-    def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:
-        """T arrays of masks, elements [*batch, m, width].
+    def masks(
+        self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
+    ) -> list[Elements]:
+        """T arrays of masks, elements [*batch, m, width], or [*batch, k, width] of some messages alone.
 
         Args:
             step: when they are used.
@@ -200,6 +202,7 @@ class Cryptography(ABC):
             width: coordinates of each row.
             drawn: what was drawn for the step.
             keys: that the senders share with relays.
+            places: int64 [k], of which messages; of all unless given.
         """
 
     @abstractmethod
@@ -325,11 +328,18 @@ class RealCryptography(Cryptography):
             seeds.append(low | (signs[:, None] >> np.arange(SEED_WORDS) & 1) << 63)
         return {SEEDS: np.stack(seeds)}
 
-    def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:
+    def masks(
+        self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None, places: Ids | None = None
+    ) -> list[Elements]:
         """Read from streams at the nonce of the step."""
         if self._anonymous:
-            return [self._from_seeds(step, seeds, width) for seeds in drawn[SEEDS]]
+            which = slice(None) if places is None else places
+            return [self._from_seeds(step, seeds[which], width) for seeds in drawn[SEEDS]]
         assert keys is not None, "named senders have keys"
+        if places is not None:
+            some = senders[places]
+            slots = places - np.searchsorted(senders, some)
+            return [self._from_keys(step, keys.senders, each, some, slots, width) for each in keys.secrets]
         ends = np.searchsorted(senders, keys.senders, side="right") - np.searchsorted(senders, keys.senders)
         return [self._read(step, each, ends, width) for each in keys.streams]
 
@@ -340,7 +350,7 @@ class RealCryptography(Cryptography):
             return known.masks
         if keys is None:
             return self._from_seeds(step, secrets, width)
-        return self._from_keys(step, keys, keys.streams[0], names >> 32, names & (2**32 - 1), width)
+        return self._from_keys(step, keys.senders, keys.secrets[0], names >> 32, names & (2**32 - 1), width)
 
     def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
         """Keeps masks for the relay at the other end, if it is hosted here."""
@@ -361,13 +371,13 @@ class RealCryptography(Cryptography):
         field = self._field
         return streams.uniform(field.modulus, ends * width, self.nonce(step), field.dtype).reshape(-1, width)
 
-    def _from_keys(
-        self, step: Step, keys: Keys, streams: KeyedStreams, senders: Ids, slots: Ids, width: int
-    ) -> Elements:
+    def _from_keys(self, step: Step, known: Ids, secrets: Bytes, senders: Ids, slots: Ids, width: int) -> Elements:
         """Masks of some messages of each sender: streams are read up to the last of them."""
-        place, ends = np.searchsorted(keys.senders, senders), np.zeros(len(keys.senders), dtype=np.int64)
+        place = np.searchsorted(known, senders)
+        first, stop = int(place.min(initial=len(known))), int(place.max(initial=-1)) + 1
+        place, ends = place - first, np.zeros(max(stop - first, 0), dtype=np.int64)
         np.maximum.at(ends, place, slots + 1)
-        read = self._read(step, streams, ends, width)
+        read = self._read(step, KeyedStreams(secrets[first:stop]), ends, width)
         rows = (np.cumsum(ends) - ends)[place] + slots
         return read if len(rows) == len(read) else read[rows]  # all of them, ascending, or some
 

@@ -7,8 +7,9 @@ relays agree on what they hold, and answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,7 +21,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageErr
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.answers import Answers, decoded
-from fgl_secure.protocols.relay_coded.code import source_shares
+from fgl_secure.protocols.relay_coded.code import is_laid_out, source_shares
 from fgl_secure.protocols.relay_coded.cryptography import SEEDS, Cryptography
 from fgl_secure.protocols.relay_coded.labels import Labels
 from fgl_secure.protocols.relay_coded.plan import COVER, Parameters, Plan
@@ -28,7 +29,7 @@ from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Draws, Messages, Phase, Step
+from fgl_secure.runtime import Direction, Draws, Later, Messages, Phase, Step, taken
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -319,16 +320,20 @@ class Devices(BoundMachine):
         sent = np.flatnonzero(self._told)
         return sent, self._plan.out.slots[sent]
 
-    def masks(self) -> list[Elements]:
-        """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot."""
-        senders, keys = self._plan.out.senders, self._agreement.keys
-        return self._crypto.masks(self.now, senders, self._q.shape[1], self._drawn, keys)
+    def masks(self, places: Ids | None = None) -> list[Elements]:
+        """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot.
 
-    def shares(self, masks: list[Elements]) -> list[Elements]:
-        """The values at T + 1 .. R: elements [*batch, m, d]."""
+        Args:
+            places: int64 [k], of which messages; of all unless given.
+        """
+        senders, keys = self._plan.out.senders, self._agreement.keys
+        return self._crypto.masks(self.now, senders, self._q.shape[1], self._drawn, keys, places)
+
+    def shares(self, masks: list[Elements], places: Ids | None = None) -> list[Elements]:
+        """The values at T + 1 .. R of the same messages: elements [*batch, m, d]."""
         scheme = self._scheme
         others = range(scheme.T + 1, scheme.R + 1)
-        rows = self._plan.out.rows
+        rows = self._plan.out.rows if places is None else self._plan.out.rows[places]
         if len(self._plan.rows) < len(self._plan.way.row_owner):  # rows of hosted owners alone are here
             rows = np.where(rows == COVER, COVER, np.searchsorted(self._plan.rows, rows))
         return list(source_shares(scheme.field, scheme.T, others, self._q, rows, masks))
@@ -343,26 +348,45 @@ class Devices(BoundMachine):
             bundles: places of the messages that left, and their slots.
             only: for each of these relays those of the bundles that leave now, by position; None for all.
         """
-        masks = self.masks()
-        shares = [*masks, *self.shares(masks)]
+        shares = self._by_relay()
         for j in which:
             sent, slots = bundles if only is None else (bundles[0][only[j]], bundles[1][only[j]])
-            share = shares[j] if _all_of(sent, len(self._plan.out)) else np.take(shares[j], sent, axis=self._wire.axes)
-            if only is None and j < self._crypto.expanded:
+            share = shares[j] if _all_of(sent, len(self._plan.out)) else taken(shares[j], sent, self._wire.axes)
+            if only is None and j < self._crypto.expanded and not isinstance(share, Later):
                 self._remember(j, sent, slots, share)
             yield from self._packet(j, sent, slots, share)
+
+    def _by_relay(self) -> Sequence[Elements | Later]:
+        """The shares of all messages for each relay, laid out unless they are many."""
+        shape = len(self._plan.out), self._q.shape[1]
+        if is_laid_out(shape, self._draws.batch_shape):
+            masks = self.masks()
+            return [*masks, *self.shares(masks)]
+        makes = (partial(self._some_shares, self.now, j) for j in range(self._scheme.R))
+        return [Later(make, shape, self._scheme.field.dtype) for make in makes]
+
+    def _some_shares(self, step: Step, j: int, places: Ids) -> Elements:
+        """One relay's shares of some messages of the step at hand: elements [k, d].
+
+        Raises:
+            StaleMessageError: another step is at hand.
+        """
+        if step != self.now:
+            raise StaleMessageError(f"shares must be read in their step; found {step} read in {self.now}")
+        masks = self.masks(places)
+        return masks[j] if j < len(masks) else self.shares(masks, places)[j - len(masks)]
 
     def _remember(self, j: int, sent: Ids, slots: Ids, masks: Elements) -> None:
         relay, names, keys = int(self._relays[j]), names_of(self._plan.out.senders[sent], slots), self._agreement.keys
         if keys is not None:
             self._crypto.remember(self.now, relay, names, keys.secrets[j], masks)
 
-    def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
+    def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements | Later) -> Iterator[Messages]:
         """What one relay is sent."""
         plan, step, scheme = self._plan, self.now, self._scheme
         which: Any = slice(None) if _all_of(sent, len(plan.out)) else sent  # all of them are not copied
         header: dict[str, Array] = {wire.TAG: self._called(j)[which], wire.ATTEMPT: np.zeros(len(sent), dtype=np.uint8)}
-        body: dict[str, Array] = {wire.SHARE: share}
+        body: dict[str, Any] = {wire.SHARE: share}
         if j < self._crypto.expanded:
             header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
             body = {}

@@ -17,7 +17,7 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.code import grouped_by_tag
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
-from fgl_secure.runtime import Messages, Phase
+from fgl_secure.runtime import Later, Messages, Phase, taken
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]
@@ -35,7 +35,7 @@ class Held:
         numbers: int64 [m], of messages of unnamed senders; as many as there are, or none.
         attempts: uint8 [m].
         seeds: int64 [m, 4], or none.
-        shares: elements [*batch, m, d]; None where the relay expands its shares.
+        shares: elements [*batch, m, d], or not laid out [m, d]; None where the relay expands its shares.
         width: coordinates of a share.
     """
 
@@ -44,7 +44,7 @@ class Held:
     numbers: Ids
     attempts: NDArray[np.uint8]
     seeds: Ids
-    shares: Elements | None
+    shares: Elements | Later | None
     width: int
     _digest: Ids | None = None
 
@@ -61,7 +61,7 @@ class Held:
         """Those at some places, in that order."""
         numbers = self.numbers[places] if len(self.numbers) else self.numbers
         seeds = self.seeds[places] if len(self.seeds) else self.seeds
-        shares = None if self.shares is None else np.take(self.shares, places, axis=-2)
+        shares = None if self.shares is None else taken(self.shares, places, -2)
         return Held(self.names[places], self.tags[places], numbers, self.attempts[places], seeds, shares, self.width)
 
     def digest(self, *, tags: bool = True) -> Ids:
@@ -86,7 +86,7 @@ class Held:
     def state(self) -> dict[str, Array]:
         """All of it as arrays by name."""
         arrays = {name: getattr(self, name) for name in _COLUMNS} | {"width": np.asarray(self.width, dtype=np.int64)}
-        return arrays if self.shares is None else {**arrays, "shares": self.shares}
+        return arrays if self.shares is None else {**arrays, "shares": np.asarray(self.shares)}
 
     @classmethod
     def of_state(cls, state: Mapping[str, Array]) -> Held:
@@ -198,11 +198,12 @@ class Arrivals:
         order, repeated = _in_order(known)
         for copy in repeated.tolist():
             original = order[found_among(known[copy : copy + 1], known[order])[0]]
-            alike = np.array_equal(shares[..., original, :], shares[..., copy, :])
+            pair = np.asarray(taken(shares, np.array([original, copy]), -2))
+            alike = np.array_equal(pair[..., 0, :], pair[..., 1, :])
             _twice(int(known[copy]), relay, name_of, remark, alike=alike)
         at = found_among(held.names, known[order])
         there = np.flatnonzero(at >= 0)
-        shares = np.take(shares, order[at[there]], axis=-2)
+        shares = taken(shares, order[at[there]], -2)
         return replace(held.some(there), shares=shares, width=shares.shape[-1])
 
     def _check_repeats(

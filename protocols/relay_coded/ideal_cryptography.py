@@ -62,9 +62,18 @@ class IdealCryptography(Cryptography):
         modulus, dtype = self._field.modulus, self._field.dtype
         return [draws.draw("masks", senders, modulus, (width,), step).astype(dtype) for _ in range(self._T)]
 
-    def masks(self, step: Step, senders: Ids, width: int, drawn: Arrays, keys: Keys | None) -> list[Elements]:  # noqa: ARG002
+    def masks(
+        self,
+        step: Step,  # noqa: ARG002  # drawn for it
+        senders: Ids,  # noqa: ARG002
+        width: int,  # noqa: ARG002
+        drawn: Arrays,
+        keys: Keys | None,  # noqa: ARG002
+        places: Ids | None = None,
+    ) -> list[Elements]:
         """Those drawn."""
-        return [drawn[f"mask{t}"] for t in range(self._T)]
+        found = [drawn[f"mask{t}"] for t in range(self._T)]
+        return found if places is None else [np.take(mask, places, axis=-2) for mask in found]
 
     def remember(self, step: Step, relay: int, names: Ids, secrets: Array, masks: Elements) -> None:
         """Nothing: relays are sent their shares."""

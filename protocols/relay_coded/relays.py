@@ -13,14 +13,14 @@ from fgl_secure.algebra import Elements, Segments
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
-from fgl_secure.protocols.relay_coded.code import find_tags, relay_sums
+from fgl_secure.protocols.relay_coded.code import added_up, find_tags, is_laid_out, relay_sums
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.holdings import Arrivals, At, Held, Standing
 from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
-from fgl_secure.runtime import PAYLOAD, Direction, Draws, Messages, Phase, Step
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -346,11 +346,16 @@ class Relays(BoundMachine):
         once = np.append(by_label.sizes == 1, False)  # the last one is for those that are not there
         answered = once[place].all(axis=1)
         rows = by_label.order[by_label.starts[place[answered]]].ravel()
-        if held.shares is None and len(held):
-            relay.held = held = replace(held, shares=self._expanded(relay, held))
-        shares, order = held.shares, np.arange(len(rows), dtype=np.int64)
         width = max(held.width, 1)
         out = np.zeros((*self._draws.batch_shape, len(labels), width), dtype=self._scheme.field.dtype)
+        if len(rows) and self._is_read_later(held):
+            groups = np.repeat(np.arange(len(rows) // each), each)
+            out[answered] = self._added_up(relay, held, groups, len(rows) // each, rows)
+            return np.where(answered, each, 0), out
+        if held.shares is None and len(held):
+            relay.held = held = replace(held, shares=self._expanded(relay, held))
+        shares = None if held.shares is None else np.asarray(held.shares)
+        order = np.arange(len(rows), dtype=np.int64)
         if shares is not None and len(rows):
             chosen, order = (shares, rows) if len(rows) == len(held) else (np.take(shares, rows, axis=-2), order)
             sums = Segments(order, np.arange(0, len(rows) + 1, each, dtype=np.int64))
@@ -389,10 +394,31 @@ class Relays(BoundMachine):
         if relay.sums is None:
             if held.shares is None and not len(held):
                 relay.sums = np.zeros((*self._draws.batch_shape, 0, max(held.width, 1)), dtype=field.dtype)
+            elif self._is_read_later(held):
+                groups = np.empty(len(held), dtype=np.int64)
+                groups[by_tag.order] = np.repeat(np.arange(len(by_tag)), by_tag.sizes)
+                relay.sums = self._added_up(relay, held, groups, len(by_tag))
             else:
-                shares = self._expanded(relay, held) if held.shares is None else held.shares
+                shares = self._expanded(relay, held) if held.shares is None else np.asarray(held.shares)
                 relay.sums = relay_sums(field, shares, by_tag, self._wire.axes)
         return relay.sums
+
+    def _is_read_later(self, held: Held) -> bool:
+        """Whether shares are added up some at a time: they were not laid out, or would be many."""
+        if held.shares is None:
+            return not is_laid_out((len(held), held.width), self._draws.batch_shape)
+        return isinstance(held.shares, Later)
+
+    def _added_up(self, relay: Standing, held: Held, groups: Ids, count: int, rows: Ids | None = None) -> Elements:
+        """Sums of the shares of all messages, or of some, by group."""
+
+        def shares(some: slice) -> Elements:
+            places = np.arange(some.start, min(some.stop, len(held))) if rows is None else rows[some]
+            if isinstance(held.shares, Later):
+                return held.shares.rows(places)
+            return self._expanded(relay, held.at(places))
+
+        return added_up(self._scheme.field, shares, groups, count, max(held.width, 1))
 
     def _expanded(self, relay: Standing, held: Held) -> Elements:
         party = relay.party

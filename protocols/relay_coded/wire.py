@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.runtime import Messages, Phase, Step
+from fgl_secure.runtime import Later, Messages, Phase, Step
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]
@@ -125,6 +125,8 @@ class Wire:
             raise MalformedMessageError(
                 f"field {name} of {messages.phase.label} must hold rows of {kind}; found {value.dtype}"
             )
+        if isinstance(value, Later):  # made in this process, of elements; what comes from elsewhere is an array
+            return value
         if value.size and int(value.view(f"u{kind.itemsize}").max()) >= modulus:  # negative ones are large there
             raise MalformedMessageError(f"{messages.phase.label} must hold elements of the field; at least one is not")
         return value

@@ -93,8 +93,9 @@ def remainder_of(bits: int) -> type[IdealCryptography]:
 class SecretPoint(Devices):
     """The last relay's point is 0, where the secret lies."""
 
-    def shares(self, masks: list[Elements]) -> list[Elements]:
+    def shares(self, masks: list[Elements], places: Ids | None = None) -> list[Elements]:
         scheme, rows = self._scheme, self._plan.out.rows
+        rows = rows if places is None else rows[places]
         points = (*range(scheme.T + 1, scheme.R), 0)
         return list(source_shares(scheme.field, scheme.T, points, self._q, rows, masks))
 
@@ -102,10 +103,11 @@ class SecretPoint(Devices):
 class LowerDegree(Devices):
     """Polynomials of degree T - 1: the last mask is the value of a polynomial through the secret and the others."""
 
-    def masks(self) -> list[Elements]:
-        drawn, field, T = super().masks(), self._scheme.field, self._scheme.T
+    def masks(self, places: Ids | None = None) -> list[Elements]:
+        drawn, field, T = super().masks(places), self._scheme.field, self._scheme.T
         (weights,) = lagrange_matrix(field, tuple(range(T)), (T,))
-        known = [np.broadcast_to(self._q[self._plan.out.rows], drawn[0].shape), *drawn[:-1]]
+        rows = self._plan.out.rows if places is None else self._plan.out.rows[places]
+        known = [np.broadcast_to(self._q[rows], drawn[0].shape), *drawn[:-1]]
         last = sum(int(w) * part.astype(np.int64) for w, part in zip(weights, known, strict=True)) % field.modulus
         return [*drawn[:-1], np.asarray(last, dtype=field.dtype)]
 
@@ -113,7 +115,7 @@ class LowerDegree(Devices):
 class ExtraShare(Devices):
     """The first relay gets the last relay's shares as well, as an answer that it ignores."""
 
-    def _packet(self, j: int, sent: Ids, slots: Ids, share: Elements) -> Iterator[Messages]:
+    def _packet(self, j: int, sent: Ids, slots: Ids, share: Any) -> Iterator[Messages]:
         yield from super()._packet(j, sent, slots, share)
         if j == len(self._relays) - 1:
             ends = self._plan.out.senders[sent], np.full(len(sent), self._relays[0])
