@@ -85,10 +85,15 @@ class Standing:
         self.once: Lasting | None = None
         self.clear()
 
-    def clear(self) -> None:
-        """Forgets the step."""
-        self.at, self.fresh = At.GATHERING, Shares(np.empty(0, dtype=np.int64), ())
+    def forget(self) -> None:
+        """Forgets the shares of the step, of which nothing is told twice."""
+        self.fresh = Shares(np.empty(0, dtype=np.int64), ())
         self.arrived: list[tuple[Ids, Residues]] = []
         self.heard: dict[int, Flags] = {}
+
+    def clear(self) -> None:
+        """Forgets the step."""
+        self.at = At.GATHERING
+        self.forget()
         if self.once is not None and not self.once.whole:
             self.once = None

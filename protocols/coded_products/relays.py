@@ -195,6 +195,7 @@ class Relays(BoundMachine):
         elif relay.at is At.COMPARING:
             relay.at = At.ANSWERED
             yield from self._answer(relay)
+            relay.forget()
 
     def _gather(self, relay: Standing) -> None:
         """Puts what arrived into the order of rows, where it counts once; what is shared once is complete now."""
@@ -202,7 +203,8 @@ class Relays(BoundMachine):
         senders, first = np.unique(np.concatenate([each for each, _ in arrived]), return_index=True)
         if self._expands(relay):
             senders = np.intersect1d(senders, self._keys.known(relay.party))
-            fresh = self._expanded(relay, self.now, senders, layout.fresh, once=False)
+            few = len(senders) * layout.fresh * len(self._plan.fields) <= MOST_KEPT
+            fresh = self._expanded(relay, self.now, senders, layout.fresh, once=False) if few else ()
         else:
             fresh = self._given([values for _, values in arrived], first)
         rows = np.searchsorted(owners, senders)
@@ -303,7 +305,7 @@ class Relays(BoundMachine):
         """One relay's answer to a silo: by field, elements [*tapes, entries]."""
         plan, total = self._plan, list[Elements]()
         for part in self._parts(relay, rows):
-            fresh = relay.fresh.of(part)
+            fresh = self._fresh(relay, part)
             once = fresh if relay.once is None else self._once(relay.once, relay, part)  # without one nothing is read
             found = [relay_products(f, plan.layout, once[n], fresh[n]) for n, f in enumerate(plan.fields)]
             total = [f.add(total[n], found[n]) for n, f in enumerate(plan.fields)] if total else found
@@ -312,10 +314,21 @@ class Relays(BoundMachine):
 
     def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
-        if relay.once is None or relay.once.values:
+        layout = self._plan.layout
+        width = 0 if relay.once is None or relay.once.values else layout.static
+        width += 0 if relay.fresh.values else layout.fresh
+        if not width:
             return [rows]
-        numbers = len(rows) * self._plan.layout.static
+        numbers = len(rows) * width
         return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows)))
+
+    def _fresh(self, relay: Standing, rows: Ids) -> tuple[Held, ...]:
+        """By field, what is shared in this step and the places of some devices in it."""
+        if relay.fresh.values:
+            return relay.fresh.of(rows)
+        senders = self._plan.grouping.row_owner[rows]
+        found = self._expanded(relay, self.now, senders, self._plan.layout.fresh, once=False)
+        return tuple((value, np.arange(len(rows))) for value in found)
 
     def _once(self, once: Lasting, relay: Standing, rows: Ids) -> tuple[Held, ...]:
         """By field, what is shared once and the places of some devices in it."""

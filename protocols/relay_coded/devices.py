@@ -87,7 +87,6 @@ class Devices(BoundMachine):
         senders = np.unique(np.concatenate([plan.out.senders for plan in self._plans.values()]))
         expanding = self._relays[: cryptography.expanded]
         self._agreement = SendersKeys(senders, expanding, cryptography, self._wire, draws)
-        self._to: dict[tuple[int, int], Ids] = {}
         self._due = _Due.NOTHING
         self._q: Elements = np.empty((0, 0), dtype=scheme.field.dtype)
         self._clear()
@@ -318,7 +317,7 @@ class Devices(BoundMachine):
     def _bundles(self) -> tuple[Ids, Ids]:
         """The messages that leave, and their slots."""
         sent = np.flatnonzero(self._told)
-        return sent, self._plan.out.slots[sent]
+        return sent, self._plan.out.slots[sent].astype(np.int64)
 
     def masks(self, places: Ids | None = None) -> list[Elements]:
         """The values of the messages' polynomials at 1 .. T: elements [*batch, m, d], by sender and slot.
@@ -369,10 +368,10 @@ class Devices(BoundMachine):
         """One relay's shares of some messages of the step at hand: elements [k, d].
 
         Raises:
-            StaleMessageError: another step is at hand.
+            StaleMessageError: another step is at hand, or its sums are there.
         """
-        if step != self.now:
-            raise StaleMessageError(f"shares must be read in their step; found {step} read in {self.now}")
+        if step != self._step or self._due is not _Due.ANSWERS:
+            raise StaleMessageError(f"shares must be read before their sums are there; found {step} read later")
         masks = self.masks(places)
         return masks[j] if j < len(masks) else self.shares(masks, places)[j - len(masks)]
 
@@ -391,7 +390,8 @@ class Devices(BoundMachine):
             header |= {wire.WIDTH: np.broadcast_to(np.uint32(share.shape[-1]), (len(sent),))}
             body = {}
         if not scheme.anonymous:
-            ends = self._ends(plan.out.senders, sent, int(self._relays[j]))
+            senders = plan.out.senders[which]
+            ends = senders, np.broadcast_to(self._relays[j], senders.shape)  # one number serves all messages
             slot = {wire.SLOT: slots.astype(np.uint16)}
             yield self._wire.say(Phase.SHARE_HEADERS, step, ends, wire.HEADER_BYTES, header | slot)
             if body:
@@ -405,15 +405,6 @@ class Devices(BoundMachine):
         size += share.shape[-1] * share.itemsize if body else 0
         ends = plan.out.senders[which], plan.out.proxies[which]
         yield self._wire.say(Phase.SEALED, step, ends, size, header | body, sealed=True)
-
-    def _ends(self, senders: Ids, sent: Ids, relay: int) -> tuple[Ids, Ids]:
-        """Senders and receiver of messages to one relay; one copy serves all steps that send everything."""
-        if len(sent) < len(senders):
-            return senders[sent], np.full(len(sent), relay)
-        key = (id(senders), relay)
-        if key not in self._to:
-            self._to[key] = np.full(len(senders), relay)
-        return senders, self._to[key]
 
     def _fetches(self, *, proxied: bool) -> Iterator[Messages]:
         """Every sum is asked for from every relay, by way of the owner's silo where it has one.
@@ -554,7 +545,8 @@ class Devices(BoundMachine):
         )  # fmt: skip
         sums = np.zeros_like(found)
         sums[..., self._order, :] = found
-        self._sums, self._answers = sums, []
+        self._clear()
+        self._q, self._sums = self._q[:0], sums
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, the order of messages, what was summed, and the sum at hand."""

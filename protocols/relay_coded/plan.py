@@ -85,14 +85,14 @@ class Outgoing:
         groups: int64 [m], the group of each.
         senders: int64 [m], ascending party identifiers.
         proxies: int64 [m], who administers each sender.
-        slots: int64 [m], from 0 for each sender.
+        slots: uint32 [m], from 0 for each sender.
     """
 
     rows: Ids
     groups: Ids
     senders: Ids
     proxies: Ids
-    slots: Ids
+    slots: NDArray[np.uint32]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -101,7 +101,8 @@ class Outgoing:
         """The messages in another order, by sender; slots count on for each."""
         senders = self.senders[order]
         slots = np.arange(len(order)) - np.searchsorted(senders, senders)
-        return Outgoing(self.rows[order], self.groups[order], senders, self.proxies[order], slots)
+        ends = senders, self.proxies[order]
+        return Outgoing(self.rows[order], self.groups[order], *ends, slots.astype(np.uint32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,7 +248,7 @@ def _outgoing(sent: Grouping, answered: Grouping, parties: Ids, padding: int | N
         )
         senders = np.concatenate([senders, sent.group_owner[covering]])
         proxies = np.concatenate([proxies, sent.group_custodian[covering]])
-    return Outgoing(rows, groups, senders, proxies, np.zeros_like(rows)), origin
+    return Outgoing(rows, groups, senders, proxies, np.zeros(len(rows), dtype=np.uint32)), origin
 
 
 def _taggings(
