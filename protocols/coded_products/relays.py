@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -22,7 +22,7 @@ from fgl_secure.protocols.coded_products.code import (
     zero_weights,
 )
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
-from fgl_secure.protocols.coded_products.holdings import At, Lasting, Shares, Standing
+from fgl_secure.protocols.coded_products.holdings import At, Placed, Standing
 from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
 from fgl_secure.protocols.relay_coded.silos import within
@@ -127,22 +127,25 @@ class Relays(BoundMachine):
         self._used_up()
 
     def _keep(self, relay: Standing, messages: Messages) -> None:
-        """Keeps checked shares: what is shared once in its place, what is fresh beside it."""
-        layout, fields, senders = self._plan.layout, self._plan.fields, messages.senders
-        static = self._awaited(relay) - layout.fresh
-        expands = self._expands(relay)
-        found = () if expands else tuple(messages[f"{SHARE} {place}"] for place in range(len(fields)))
+        """Puts checked shares in their place; of one that comes twice the first counts."""
+        senders, first = np.unique(messages.senders, return_index=True)
+        rows, static = np.searchsorted(self._plan.grouping.row_owner, senders), self._awaited(relay)
+        static -= self._plan.layout.fresh
+        found: list[Elements] = []
+        if not self._expands(relay):
+            whole = [messages[f"{SHARE} {place}"] for place in range(len(self._plan.fields))]
+            in_order = len(first) == len(messages) and bool((first[1:] > first[:-1]).all())
+            found = whole if in_order else [np.take(each, first, axis=-2) for each in whole]
         if static:
-            n = len(self._plan.grouping.row_owner)
-            if relay.once is None:
-                values = () if expands else self._room(static)
-                relay.once = Lasting(self.now, np.zeros(n, dtype=np.bool_), values)
-            if not expands:
-                _, first = np.unique(senders, return_index=True)
-                rows = np.searchsorted(self._plan.grouping.row_owner, senders[first])
-                relay.once.put(rows, [each[..., first, :] for each in found])
-                found = tuple(each[..., static:].copy() for each in found)
-        relay.arrived.append((senders, found))
+            relay.once = relay.once or self._nothing(relay, static)
+            relay.once.put(rows, [each[..., :static] for each in found])
+        relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
+        relay.fresh.put(rows, [each[..., static:] for each in found])
+
+    def _nothing(self, relay: Standing, width: int) -> Placed:
+        """Room for so many numbers of each device; none where the relay expands them."""
+        n = len(self._plan.grouping.row_owner)
+        return Placed(self.now, np.zeros(n, dtype=np.bool_), () if self._expands(relay) else self._room(width))
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -188,7 +191,7 @@ class Relays(BoundMachine):
         return [self._wire.say(Phase.ZERO_KEYS, SETUP, (dealers[rows], self._plan.relays[others]), size, fields)]
 
     def _next(self, relay: Standing) -> Iterator[Messages]:
-        if relay.at is At.GATHERING and relay.arrived:
+        if relay.at is At.GATHERING and relay.fresh is not None:
             self._gather(relay)
             relay.at = At.COMPARING
             yield self._roster(relay)
@@ -198,38 +201,33 @@ class Relays(BoundMachine):
             relay.forget()
 
     def _gather(self, relay: Standing) -> None:
-        """Puts what arrived into the order of rows, where it counts once; what is shared once is complete now."""
-        owners, arrived, layout = self._plan.grouping.row_owner, relay.arrived, self._plan.layout
-        senders, first = np.unique(np.concatenate([each for each, _ in arrived]), return_index=True)
+        """What is to be expanded is expanded, and what is shared once is complete now."""
+        layout, fresh, once = self._plan.layout, relay.fresh, relay.once
+        assert fresh is not None, "something has arrived"
+        due = None if once is None or once.whole else once
         if self._expands(relay):
-            senders = np.intersect1d(senders, self._keys.known(relay.party))
-            few = len(senders) * layout.fresh * len(self._plan.fields) <= MOST_KEPT
-            fresh = self._expanded(relay, self.now, senders, layout.fresh, once=False) if few else ()
-        else:
-            fresh = self._given([values for _, values in arrived], first)
-        rows = np.searchsorted(owners, senders)
-        if relay.once is not None and not relay.once.whole:
-            relay.once.whole = True
-            if self._expands(relay):
-                self._expand_lasting(relay, relay.once, senders, rows)
-        relay.fresh, relay.arrived = Shares(rows, fresh), []
+            known = np.isin(self._plan.grouping.row_owner, self._keys.known(relay.party))
+            self._expand(relay, fresh, known, layout.fresh, once=False)
+            if due is not None:
+                self._expand(relay, due, known, layout.static, once=True)
+        if due is not None:
+            due.whole = True
 
-    def _expand_lasting(self, relay: Standing, once: Lasting, senders: Ids, rows: Ids) -> None:
-        """Expands what is shared once, where it is not so much that it is expanded whenever it is multiplied."""
-        n, static = len(once.there), self._plan.layout.static
-        if n * static * len(self._plan.fields) > MOST_KEPT:
-            once.there[rows] = True
+    def _expand(self, relay: Standing, placed: Placed, known: Flags, width: int, *, once: bool) -> None:
+        """Expands shares of known devices, where they are not so many that it is done whenever they are multiplied."""
+        placed.there &= known
+        n, rows = len(known), np.flatnonzero(placed.there)
+        if n * width * len(self._plan.fields) > MOST_KEPT:
             return
-        found = self._expanded(relay, self.now, senders, static, once=True)
-        if len(rows) == n:
-            once.there, once.values = np.ones(n, dtype=np.bool_), found
-        else:
-            once.values = self._room(static)
-            once.put(rows, found)
+        found = self._expanded(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
+        placed.values = found
+        if len(rows) < n:
+            placed.there, placed.values = np.zeros(n, dtype=np.bool_), self._room(width)
+            placed.put(rows, found)
 
-    def _room(self, static: int) -> Residues:
-        """Zeros for what is shared once, by field: elements [*tapes, n, static]."""
-        shape = (*self._draws.batch_shape, len(self._plan.grouping.row_owner), static)
+    def _room(self, width: int) -> Residues:
+        """Zeros by field: elements [*tapes, n, width]."""
+        shape = (*self._draws.batch_shape, len(self._plan.grouping.row_owner), width)
         return tuple(np.zeros(shape, dtype=field.dtype) for field in self._plan.fields)
 
     def _awaited(self, relay: Standing) -> int:
@@ -240,19 +238,10 @@ class Relays(BoundMachine):
     def _expanded(self, relay: Standing, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
         return self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
 
-    def _given(self, arrived: Sequence[Residues], first: Ids) -> Residues:
-        found = []
-        for parts in zip(*arrived, strict=True):
-            whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-2)
-            in_order = len(first) == whole.shape[-2] and bool((first[1:] > first[:-1]).all())
-            found.append(whole if in_order else np.take(whole, first, axis=-2))
-        return tuple(found)
-
     def _held(self, relay: Standing) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
-        held = np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_)
-        held[relay.fresh.rows] = True
-        return held if relay.once is None else held & relay.once.there
+        assert relay.fresh is not None, "something has arrived"
+        return relay.fresh.there if relay.once is None else relay.fresh.there & relay.once.there
 
     def _roster(self, relay: Standing) -> Messages:
         """Tells all other relays whose shares it holds, one bit a device."""
@@ -303,10 +292,13 @@ class Relays(BoundMachine):
 
     def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
         """One relay's answer to a silo: by field, elements [*tapes, entries]."""
-        plan, total = self._plan, list[Elements]()
+        plan, layout, total = self._plan, self._plan.layout, list[Elements]()
+        assert relay.fresh is not None, "something has arrived"
         for part in self._parts(relay, rows):
-            fresh = self._fresh(relay, part)
-            once = fresh if relay.once is None else self._once(relay.once, relay, part)  # without one nothing is read
+            fresh = self._read(relay, relay.fresh, part, layout.fresh, once=False)
+            once = fresh  # without a static factor nothing of it is read
+            if relay.once is not None:
+                once = self._read(relay, relay.once, part, layout.static, once=True)
             found = [relay_products(f, plan.layout, once[n], fresh[n]) for n, f in enumerate(plan.fields)]
             total = [f.add(total[n], found[n]) for n, f in enumerate(plan.fields)] if total else found
         zeros = self.zeros(relay, group, digest)
@@ -315,27 +307,16 @@ class Relays(BoundMachine):
     def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
         layout = self._plan.layout
-        width = 0 if relay.once is None or relay.once.values else layout.static
-        width += 0 if relay.fresh.values else layout.fresh
-        if not width:
-            return [rows]
-        numbers = len(rows) * width
-        return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows)))
+        sides = ((relay.once, layout.static), (relay.fresh, layout.fresh))
+        numbers = len(rows) * sum(width for placed, width in sides if placed is not None and not placed.values)
+        return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows))) if numbers else [rows]
 
-    def _fresh(self, relay: Standing, rows: Ids) -> tuple[Held, ...]:
-        """By field, what is shared in this step and the places of some devices in it."""
-        if relay.fresh.values:
-            return relay.fresh.of(rows)
+    def _read(self, relay: Standing, placed: Placed, rows: Ids, width: int, *, once: bool) -> tuple[Held, ...]:
+        """By field, shares and the places of some devices in them."""
+        if placed.values:
+            return tuple((value, rows) for value in placed.values)
         senders = self._plan.grouping.row_owner[rows]
-        found = self._expanded(relay, self.now, senders, self._plan.layout.fresh, once=False)
-        return tuple((value, np.arange(len(rows))) for value in found)
-
-    def _once(self, once: Lasting, relay: Standing, rows: Ids) -> tuple[Held, ...]:
-        """By field, what is shared once and the places of some devices in it."""
-        if once.values:
-            return tuple((value, rows) for value in once.values)
-        senders = self._plan.grouping.row_owner[rows]
-        found = self._expanded(relay, once.step, senders, self._plan.layout.static, once=True)
+        found = self._expanded(relay, placed.step, senders, width, once=once)
         return tuple((value, np.arange(len(rows))) for value in found)
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> list[list[tuple[int, Array]]]:
@@ -367,10 +348,9 @@ class Relays(BoundMachine):
         for relay in self._relays:
             lead = f"relay/{relay.party}"
             arrays[f"{lead}/at"] = np.asarray(relay.at, dtype=np.int64)
-            for n, (senders, values) in enumerate(relay.arrived):
-                arrays |= _named(f"{lead}/arrived{n}", senders, values)
             arrays |= {f"{lead}/heard/{party}": flags for party, flags in relay.heard.items()}
-            arrays |= _named(f"{lead}/fresh", relay.fresh.rows, relay.fresh.values)
+            if relay.fresh is not None:
+                arrays |= _named(f"{lead}/fresh", relay.fresh.there, relay.fresh.values)
             if relay.once is not None:
                 arrays |= _named(f"{lead}/once", relay.once.there, relay.once.values)
                 arrays[f"{lead}/once step"] = done_array([relay.once.step])
@@ -386,22 +366,20 @@ class Relays(BoundMachine):
         for relay in self._relays:
             own = within(f"relay/{relay.party}", arrays)
             relay.at = At(int(own["at"]))
-            relay.arrived = []
-            while f"arrived{len(relay.arrived)}/rows" in own:
-                relay.arrived.append(_unnamed(f"arrived{len(relay.arrived)}", own))
             relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
-            relay.fresh = Shares(*_unnamed("fresh", own))
-            relay.once = None
-            if "once/rows" in own:
+            relay.fresh = relay.once = None
+            if "fresh/there" in own:
+                relay.fresh = Placed(self.now, *_unnamed("fresh", own))
+            if "once/there" in own:
                 there, values = _unnamed("once", own)
-                relay.once = Lasting(step_of(own["once step"][0]), there, values, whole=bool(own["once whole"]))
+                relay.once = Placed(step_of(own["once step"][0]), there, values, whole=bool(own["once whole"]))
 
 
-def _named(lead: str, rows: Array, values: Residues) -> dict[str, Array]:
-    """As arrays of a state."""
-    return {f"{lead}/rows": rows, **{f"{lead}/{place}": value for place, value in enumerate(values)}}
+def _named(lead: str, there: Array, values: Residues) -> dict[str, Array]:
+    """Which are there and what they are, as arrays of a state."""
+    return {f"{lead}/there": there, **{f"{lead}/{place}": value for place, value in enumerate(values)}}
 
 
 def _unnamed(name: str, state: Mapping[str, Array]) -> tuple[Array, Residues]:
     own = within(name, state)
-    return own["rows"], tuple(own[str(place)] for place in range(len(own) - 1))
+    return own["there"], tuple(own[str(place)] for place in range(len(own) - 1))

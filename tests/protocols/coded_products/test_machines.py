@@ -129,6 +129,7 @@ def test_what_is_expanded_anew_is_what_is_kept(scheme: CodedProducts, monkeypatc
         (machine,) = (each for each in one._machines if isinstance(each, Relays))
         anew = [relay.once is not None and not relay.once.values for relay in machine._relays]
         assert anew == [most_kept == 0 and place < scheme.T for place in range(scheme.R)]
+        assert all(relay.fresh is None for relay in machine._relays)
     for whole, again in zip(kept[:3], kept[3:], strict=True):
         assert all(np.array_equal(*each) for each in zip(whole, again, strict=True))
 
