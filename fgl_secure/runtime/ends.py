@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ Ids = NDArray[np.int64]
 SHORT = 1024
 """Batches of fewer messages are kept as they are."""
 
-_FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+_FIRST, _SECOND, _THIRD = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _HALF = np.uint64(32)
 
 
@@ -66,17 +68,24 @@ class RepeatedEnds:
         """
         if len(senders) < SHORT:
             return Ends(senders, receivers)
-        pairs = receivers * self._parties + senders
-        mixed = pairs.view(np.uint64) * _FACTORS[0]
-        sums = []
-        for factor in _FACTORS[1:]:
-            mixed ^= mixed >> _HALF
-            mixed *= factor
-            sums.append(int(mixed.sum()))
-        name = len(senders), sums[0], sums[1]
+        name = len(senders), *_hashed(senders, receivers, self._parties)
         if name not in self._known:
+            pairs = receivers * self._parties + senders
             different, times = np.unique(pairs, return_counts=True)
             few = 2 * len(different) <= len(pairs)
             apart = Ends(different % self._parties, different // self._parties, times)
             self._known[name] = apart if few else Ends(senders, receivers)
         return self._known[name]
+
+
+@numba.njit(cache=True, boundscheck=False)  # type: ignore[untyped-decorator]  # numba ships no types
+def _hashed(senders: Ids, receivers: Ids, parties: int) -> Any:
+    """Two sums of 64 bits over a hash of each message's ends."""
+    one, other = np.uint64(0), np.uint64(0)
+    for i in range(len(senders)):
+        mixed = np.uint64(receivers[i] * parties + senders[i]) * _FIRST
+        mixed = (mixed ^ (mixed >> _HALF)) * _SECOND
+        one += mixed
+        mixed = (mixed ^ (mixed >> _HALF)) * _THIRD
+        other += mixed
+    return one, other

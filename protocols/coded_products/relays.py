@@ -139,6 +139,9 @@ class Relays(BoundMachine):
         if static:
             relay.once = relay.once or self._nothing(relay, static)
             relay.once.put(rows, [each[..., :static] for each in found])
+        elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
+            relay.fresh = Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
+            return
         relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
         relay.fresh.put(rows, [each[..., static:] for each in found])
 

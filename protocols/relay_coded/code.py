@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
 from fgl_secure.algebra.kernels import add_rows, masked_rows
 from fgl_secure.algebra.shares import Word
+from fgl_secure.algebra.sorting import order_of
 from fgl_secure.coins import Coins
 
 Ids = NDArray[np.int64]
@@ -116,14 +117,14 @@ def grouped_by_tag(tags: Ids) -> tuple[Ids, Segments]:
     Returns:
         The distinct tags, int64 [t, 2] in ascending order, and the rows of each.
     """
-    order = np.argsort(tags[:, 0])
+    order = order_of(tags[:, 0])
     first, second = tags[order, 0], tags[order, 1]
     if (_changes(second) & ~_changes(first)).any():  # two tags share a word: by accident once in 2^63 pairs
         order = np.lexsort((tags[:, 1], tags[:, 0]))
         first, second = tags[order, 0], tags[order, 1]
     new = np.flatnonzero(_changes(first) | _changes(second))
     starts = np.append(new, len(order)).astype(np.int64)
-    return np.stack([first[new], second[new]], axis=1), Segments(order.astype(np.int64, copy=False), starts)
+    return np.stack([first[new], second[new]], axis=1), Segments(order, starts)
 
 
 def _changes(words: Ids) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.sorting import order_of
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.silos import (
@@ -54,7 +55,10 @@ class Ways:
     def missing(self, names: Ids) -> Ids:
         """int64, the places of those that are not there, each at its first appearance."""
         new = np.flatnonzero(self._at(names) < 0)
-        in_order = np.sort(names[new])
+        found = names[new]
+        if (found[1:] > found[:-1]).all():
+            return new
+        in_order = found[order_of(found)]
         if (in_order[1:] == in_order[:-1]).any():
             _, first = np.unique(names[new], return_index=True)
             new = np.sort(new[first])
@@ -65,7 +69,7 @@ class Ways:
         if np.array_equal(names, self.names):
             return np.arange(len(names))
         if self._ascending is None:
-            order = np.argsort(self.names)
+            order = order_of(self.names)
             self._ascending = order, self.names[order]
         order, ascending = self._ascending
         at = found_among(names, ascending)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.sorting import order_of
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Later, Messages, Phase, Step
 
@@ -170,7 +171,7 @@ def ordered(groups: Ids, numbers: Ids) -> tuple[Ids, Ids]:
     groups = groups - groups.min()
     bits = int(groups.max()).bit_length()
     shift = max(int(numbers.max()).bit_length() + bits - 63, 0)
-    order = np.argsort(groups << (63 - bits) | numbers >> shift)
+    order = order_of(groups << (63 - bits) | numbers >> shift)
     counts = np.bincount(groups)
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
