@@ -42,6 +42,8 @@ class Placed:
     def put(self, rows: Ids, values: Sequence[Elements]) -> None:
         """Takes shares [*tapes, k, d] of devices, each named once; what is here already stays as it is."""
         new = np.flatnonzero(~self.there[rows])
+        if not len(new):  # what is whole may be the senders' own arrays
+            return
         for own, each in zip(self.values, values, strict=True):
             own[..., rows[new], :] = each if len(new) == len(rows) else each[..., new, :]
         self.there[rows] = True

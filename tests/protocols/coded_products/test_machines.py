@@ -244,6 +244,27 @@ class Processes:
         return [self.code.decode(each) for each in LAYOUT.split(np.concatenate(found))]
 
 
+class HeardTwice(Relays):
+    """Relays that get all shares a second time, in other messages."""
+
+    def take(self, messages: Messages) -> None:
+        super().take(messages)
+        if messages.phase is Phase.FACTOR_SHARES:
+            super().take(messages)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_shares_that_come_twice_count_once(scheme: CodedProducts) -> None:
+    """Whether of all devices or not, and whether they are shared once or in every step."""
+    case = Members.of(WHERE, scheme.R)
+    sums, twice = case.collective(scheme, LAYOUT), case.collective(with_relays(HeardTwice)(scheme), LAYOUT)
+    for number in range(3):
+        given_now = factors(number, len(WHERE))
+        found = twice.sum(*given_now, Step(number))
+        assert all(np.array_equal(*each) for each in zip(found, sums.sum(*given_now, Step(number)), strict=True))
+        assert close(found, case, given_now)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_processes_that_are_put_down_after_all_they_do_give_the_same_bits(scheme: CodedProducts) -> None:
     """A process for each silo and relay, made anew from bytes each time, and everything in one process."""
