@@ -43,7 +43,7 @@ class Later:
     as a recording or a network does, gets an array.
 
     Args:
-        make: rows [k, d] at some places, int64 [k]; the same ones whenever it is asked.
+        make: rows [k, d] at some places, int64 [k], at least one; the same ones whenever it is asked.
         shape: [m, d].
         dtype: of a row.
         which: int64 [m], the places of the rows; all, as they stand, unless given.
@@ -76,6 +76,8 @@ class Later:
 
     def rows(self, places: Ids) -> Array:
         """Some of the rows: [k, d]."""
+        if not len(places):
+            return np.empty((0, self.shape[1]), dtype=self.dtype)
         return self._make(places if self._which is None else self._which[places])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

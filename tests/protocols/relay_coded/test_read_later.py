@@ -15,7 +15,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import StaleMessageError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, code
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.runtime import Channel, Direction, Later, Level, Messages, Phase, Recording, Step, Transcript
+from fgl_secure.runtime import Channel, Direction, Later, Level, Messages, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime import taken as some_of
 from fgl_secure.runtime.channel import Loss, Tamper
 from tests.protocols.conformance import opened
@@ -120,6 +120,13 @@ def test_what_is_lost_or_changed_on_the_way_is_as_before(scheme: RelayCoded, lai
     def untouched(messages: Messages) -> None:
         assert not any(isinstance(value, Later) for value in messages.fields.values())
 
+    def without_headers(phase: Phase, step: Step, senders: Any, _: Any) -> NDArray[np.bool_]:
+        return np.full(len(senders), step != STEP or phase not in (Phase.SHARE_HEADERS, Phase.SHARES))
+
+    if scheme.R > scheme.T + 1:  # to a relay nothing comes
+        first = int(meshed(scheme.R).directory.ids(Role.RELAY)[0])
+        alone = {"loss": lambda *told: without_headers(*told) | (told[3] != first)}
+        np.testing.assert_array_equal(summed(scheme, Level.EVERYTHING, **alone)[0], laid_out(scheme, Level.SIZES)[0])
     for faults in (lambda: {"loss": lossy()}, lambda: {"tamper": untouched}):
         expected, recorded = laid_out(scheme, Level.SIZES, **faults())
         sums, views = summed(scheme, Level.SIZES, **faults())
@@ -179,5 +186,7 @@ def test_rows_are_made_when_they_are_read() -> None:
     assert made == [5]
     np.testing.assert_array_equal(np.asarray(part), rows[[1, 5]])
     np.testing.assert_array_equal(some_of(rows, np.array([1, 5])), np.asarray(part))
+    nothing = np.asarray(part.take(np.empty(0, dtype=np.int64)))
+    assert (nothing.shape, nothing.dtype, made) == ((0, 2), rows.dtype, [5, 1, 5, 1, 5])
     with pytest.raises(ValueError, match="copy must not be False"):
         np.asarray(part, copy=False)
