@@ -356,9 +356,9 @@ class Devices(BoundMachine):
             yield from self._packet(j, sent, slots, share)
 
     def _by_relay(self) -> Sequence[Elements | Later]:
-        """The shares of all messages for each relay, laid out unless they are many."""
+        """The shares of all messages for each relay, laid out unless they are many and nobody is in another process."""
         shape = len(self._plan.out), self._q.shape[1]
-        if is_laid_out(shape, self._draws.batch_shape):
+        if not self._alone or is_laid_out(shape, self._draws.batch_shape):
             masks = self.masks()
             return [*masks, *self.shares(masks)]
         makes = (partial(self._some_shares, self.now, j) for j in range(self._scheme.R))
@@ -368,10 +368,10 @@ class Devices(BoundMachine):
         """One relay's shares of some messages of the step at hand: elements [k, d].
 
         Raises:
-            StaleMessageError: another step is at hand, or its sums are there.
+            StaleMessageError: another step is at hand.
         """
-        if step != self._step or self._due is not _Due.ANSWERS:
-            raise StaleMessageError(f"shares must be read before their sums are there; found {step} read later")
+        if step != self._step:
+            raise StaleMessageError(f"shares must be read in their step; found {step} read later")
         masks = self.masks(places)
         return masks[j] if j < len(masks) else self.shares(masks, places)[j - len(masks)]
 
@@ -545,8 +545,9 @@ class Devices(BoundMachine):
         )  # fmt: skip
         sums = np.zeros_like(found)
         sums[..., self._order, :] = found
+        drawn = self._drawn
         self._clear()
-        self._q, self._sums = self._q[:0], sums
+        self._drawn, self._sums = drawn, sums  # who holds shares that were not laid out may still ask for them
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, the order of messages, what was summed, and the sum at hand."""

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import StaleMessageError
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, code
 from fgl_secure.protocols.relay_coded.devices import Devices
+from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.runtime import Channel, Direction, Later, Level, Messages, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime import taken as some_of
 from fgl_secure.runtime.channel import Loss, Tamper
@@ -165,10 +167,56 @@ def test_shares_cannot_be_read_after_their_step() -> None:
     session = opened(twins.with_devices(Keeping)(SHOWN), Channel(case.directory, SimulationCoins(3)), case.grouping, 2)
     session.sum(VALUES, STEPS[0])
     share = next(each["share"] for each in kept if "share" in each.fields)
-    for step in STEPS[1:]:
-        with pytest.raises(StaleMessageError, match="must be read before their sums are there"):
-            np.asarray(share)
-        session.sum(VALUES, step)
+    assert np.asarray(share).shape == (len(case.grouping.source), 2)
+    session.sum(VALUES, STEPS[1])
+    with pytest.raises(StaleMessageError, match="must be read in their step"):
+        np.asarray(share)
+
+
+def states(session: Collective) -> list[dict[str, NDArray[Any]]]:
+    """Of all machines."""
+    return [dict(machine.state()) for machine in session._machines]
+
+
+@pytest.mark.usefixtures("read_later")
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_states_after_a_step_are_whole(scheme: RelayCoded) -> None:
+    """What silos and relays still hold when the sums are there is in their states, also without tags that are told."""
+    case = meshed(scheme.R)
+    sessions = [opened(scheme, Channel(case.directory, SimulationCoins(3)), case.grouping, 2)]
+    sessions[0].sum(VALUES, STEPS[0])
+    if scheme.profile is Profile.HIDDEN:
+        sessions.append(labelled(WHOLE)[0])
+        sessions[1].sum(ROWS, STEPS[0])
+    for session in sessions:
+        before = states(session)
+        for machine, state in zip(session._machines, before, strict=True):
+            machine.restore(state)
+        for state, again in zip(before, states(session), strict=True):
+            assert state.keys() == again.keys()
+            assert all(np.array_equal(state[name], again[name]) for name in state)
+
+
+class AsksLate(Relays):
+    """The last relay asks for a message again in the turn in which it answers."""
+
+    def _next(self, relay: Any) -> Iterator[Messages]:
+        if relay.party == int(self._everybody[-1]) and len(relay.answered) and not hasattr(self, "asked"):
+            self.asked = True
+            yield from self._ask_again(relay, relay.held.names[:1])
+        yield from super()._next(relay)
+
+
+@pytest.mark.usefixtures("read_later")
+@pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+def test_a_message_that_is_asked_for_too_late_is_refused(scheme: RelayCoded, laid_out: Any) -> None:
+    """Sums and incidents are those of shares that are laid out."""
+    late = twins.with_relays(AsksLate)(scheme)
+    expected, recorded = laid_out(late, Level.EVERYTHING)
+    sums, views = summed(late, Level.EVERYTHING)
+    np.testing.assert_array_equal(sums, expected)
+    assert_alike(views, recorded)
+    assert [each.what for each in views.incidents] == [each.what for each in recorded.incidents]
 
 
 def test_rows_are_made_when_they_are_read() -> None:
