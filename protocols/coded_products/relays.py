@@ -36,7 +36,7 @@ Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 MOST_KEPT = 2**26
-"""Most numbers that a relay keeps of shares that it can expand anew in each step."""
+"""Most numbers that a relay keeps of shares that it can expand anew whenever it multiplies them."""
 
 
 class Relays(BoundMachine):

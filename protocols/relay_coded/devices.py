@@ -29,7 +29,8 @@ from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Draws, Later, Messages, Phase, Step, taken
+from fgl_secure.runtime import Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime.messages import taken
 
 Array = NDArray[Any]
 Ids = NDArray[np.int64]

@@ -17,7 +17,8 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.code import grouped_by_tag
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
-from fgl_secure.runtime import Later, Messages, Phase, taken
+from fgl_secure.runtime import Later, Messages, Phase
+from fgl_secure.runtime.messages import taken
 
 Array = NDArray[Any]
 Flags = NDArray[np.bool_]

@@ -351,12 +351,10 @@ class Relays(BoundMachine):
         if len(rows) and self._is_read_later(held):
             groups = np.repeat(np.arange(len(rows) // each), each)
             out[answered] = self._added_up(relay, held, groups, len(rows) // each, rows)
-            return np.where(answered, each, 0), out
-        if held.shares is None and len(held):
-            relay.held = held = replace(held, shares=self._expanded(relay, held))
-        shares = None if held.shares is None else np.asarray(held.shares)
-        order = np.arange(len(rows), dtype=np.int64)
-        if shares is not None and len(rows):
+        elif len(rows):
+            if held.shares is None:
+                relay.held = held = replace(held, shares=self._expanded(relay, held))
+            shares, order = np.asarray(held.shares), np.arange(len(rows), dtype=np.int64)
             chosen, order = (shares, rows) if len(rows) == len(held) else (np.take(shares, rows, axis=-2), order)
             sums = Segments(order, np.arange(0, len(rows) + 1, each, dtype=np.int64))
             out[..., answered, :] = relay_sums(self._scheme.field, chosen, sums, self._wire.axes)

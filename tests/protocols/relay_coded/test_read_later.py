@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.errors import StaleMessageError
+from fgl_secure.errors import ProtocolError, StaleMessageError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, code
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.runtime import Channel, Direction, Later, Level, Messages, Phase, Recording, Role, Step, Transcript
-from fgl_secure.runtime import taken as some_of
 from fgl_secure.runtime.channel import Loss, Tamper
+from fgl_secure.runtime.messages import taken
 from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
 from tests.protocols.relay_coded.test_faults import STEP, VALUES, meshed
@@ -30,6 +30,7 @@ SHOWN = RelayCoded(k_min=1, profile=Profile.SHOWN, keys=KeyAgreement.X25519)
 HIDDEN = RelayCoded(k_min=1, profile=Profile.HIDDEN, keys=KeyAgreement.X25519)
 SCHEMES = (SHOWN, replace(SHOWN, T=2, R=5), HIDDEN, replace(HIDDEN, T=2, R=4))
 """With one relay that expands and more, and without a name."""
+CARRYING = (Phase.SHARE_HEADERS, Phase.SHARE_SEEDS, Phase.SHARES)
 STEPS = (Step(0, 0), Step(0, 0, Direction.BACKWARD), STEP)
 
 
@@ -122,18 +123,42 @@ def test_what_is_lost_or_changed_on_the_way_is_as_before(scheme: RelayCoded, lai
     def untouched(messages: Messages) -> None:
         assert not any(isinstance(value, Later) for value in messages.fields.values())
 
-    def without_headers(phase: Phase, step: Step, senders: Any, _: Any) -> NDArray[np.bool_]:
-        return np.full(len(senders), step != STEP or phase not in (Phase.SHARE_HEADERS, Phase.SHARES))
-
-    if scheme.R > scheme.T + 1:  # to a relay nothing comes
-        first = int(meshed(scheme.R).directory.ids(Role.RELAY)[0])
-        alone = {"loss": lambda *told: without_headers(*told) | (told[3] != first)}
-        np.testing.assert_array_equal(summed(scheme, Level.EVERYTHING, **alone)[0], laid_out(scheme, Level.SIZES)[0])
     for faults in (lambda: {"loss": lossy()}, lambda: {"tamper": untouched}):
         expected, recorded = laid_out(scheme, Level.SIZES, **faults())
         sums, views = summed(scheme, Level.SIZES, **faults())
         np.testing.assert_array_equal(sums, expected)
         assert [each.what for each in views.incidents] == [each.what for each in recorded.incidents]
+
+
+@pytest.mark.usefixtures("read_later")
+@pytest.mark.parametrize("scheme", [each for each in SCHEMES if each.R > each.T + 1], ids=lambda scheme: scheme.name)
+def test_a_relay_to_which_nothing_comes_ends_as_before(scheme: RelayCoded, laid_out: Any) -> None:
+    """Empty messages are recorded as such; sums are those of the others' answers, or refused in the same words."""
+    last = int(meshed(scheme.R).directory.ids(Role.RELAY)[-1])
+
+    def arrives(phase: Phase, step: Step, senders: Any, receivers: Any) -> NDArray[np.bool_]:
+        there: NDArray[np.bool_] = receivers != last
+        return there if step == STEP and phase in CARRYING else np.ones(len(senders), dtype=np.bool_)
+
+    def end(run: Callable[..., tuple[list[NDArray[Any]], Transcript]]) -> tuple[str, list[Any], list[int]]:
+        try:
+            found, transcript = run(scheme, Level.EVERYTHING, loss=arrives)
+        except ProtocolError as error:
+            return str(error), [], [0]
+        sent = [batch.messages for batch in transcript.messages if batch.phase is Phase.SHARES]
+        return "", [each.tolist() for each in found], sent
+
+    found = end(summed)
+    assert found == end(laid_out)
+    assert 0 in found[2]
+    assert bool(found[0]) == (scheme.profile is Profile.HIDDEN)  # where relays answer for all of a sum or for nothing
+
+
+class FirstMasks(Devices):
+    """Masks of as many messages, but of the first ones."""
+
+    def masks(self, places: Any = None) -> Any:
+        return super().masks(None if places is None else np.arange(len(places)))
 
 
 def test_masks_of_other_messages_are_found(laid_out: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,13 +168,6 @@ def test_masks_of_other_messages_are_found(laid_out: Any, monkeypatch: pytest.Mo
     expected, _ = laid_out(SHOWN, Level.SIZES)
     found, _ = summed(twins.with_devices(FirstMasks)(SHOWN), Level.SIZES)
     assert not np.array_equal(found, expected)
-
-
-class FirstMasks(Devices):
-    """Masks of as many messages, but of the first ones."""
-
-    def masks(self, places: Any = None) -> Any:
-        return super().masks(None if places is None else np.arange(len(places)))
 
 
 @pytest.mark.usefixtures("read_later")
@@ -233,7 +251,7 @@ def test_rows_are_made_when_they_are_read() -> None:
     np.testing.assert_array_equal(part.rows(np.array([1])), rows[[5]])
     assert made == [5]
     np.testing.assert_array_equal(np.asarray(part), rows[[1, 5]])
-    np.testing.assert_array_equal(some_of(rows, np.array([1, 5])), np.asarray(part))
+    np.testing.assert_array_equal(taken(rows, np.array([1, 5])), np.asarray(part))
     nothing = np.asarray(part.take(np.empty(0, dtype=np.int64)))
     assert (nothing.shape, nothing.dtype, made) == ((0, 2), rows.dtype, [5, 1, 5, 1, 5])
     with pytest.raises(ValueError, match="copy must not be False"):
