@@ -210,6 +210,7 @@ def reproduce(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG
         chosen.epochs,
         chosen.data_root,
         tuple(chosen.clients),
+        tuple(chosen.methods),
         chosen.device,
     )
     with shown(quiet=chosen.quiet) as phases:

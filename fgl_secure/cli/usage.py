@@ -248,6 +248,8 @@ def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     add("--datasets", nargs="+", default=[], metavar="NAME", help="data sets; those of the paper when empty")
     add("--clients", nargs="+", type=int, default=[], metavar="K",
         help="numbers of clients, for tables that vary them; all when empty")  # fmt: skip
+    add("--methods", nargs="+", default=[], metavar="LINE",
+        help="lines of the table, by the method as it is printed; all when empty")  # fmt: skip
     add("--scheme", default="plaintext", metavar="NAME",
         help="how neighbourhood sums of the paper's own method are computed; the others run in the clear")  # fmt: skip
     add("--epochs", type=int, default=None, metavar="N", help="most training rounds; None takes the preset's")

@@ -59,7 +59,7 @@ def reproduce(
     Raises:
         FglSecureError: a choice breaks a rule, or a data set is not there, before anything ran.
     """
-    table = replace(table, cases=table.chosen_cases(choices.clients))
+    table = replace(table, cases=table.chosen_cases(choices.clients, choices.methods))
     parse(choices.scheme, ("neighbours",))
     preset(choices.preset, table.datasets[0])
     loaded = [table.load(dataset, choices.data_root) for dataset in datasets or table.datasets]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fgl_secure.errors import InputError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import load
 from fgl_secure.training.loop import compute_device
 
@@ -25,6 +25,7 @@ class Choices:
         epochs: most training rounds; None takes the preset's.
         data_root: folder of the raw data sets; None takes the environment's.
         clients: numbers of clients that are run, of a table that varies them; empty runs all.
+        methods: lines that are run, by the method that they name; empty runs all.
         device: where model compute runs: "auto", "cpu" or "cuda".
 
     Raises:
@@ -38,6 +39,7 @@ class Choices:
     epochs: int | None = None
     data_root: Path | None = None
     clients: tuple[int, ...] = ()
+    methods: tuple[str, ...] = ()
     device: str = "auto"
 
     def __post_init__(self) -> None:
@@ -136,15 +138,24 @@ class PaperTable:
     method: str = "HiFGL"
     load: Callable[[str, Path | None], Data] = load
 
-    def chosen_cases(self, clients: tuple[int, ...]) -> tuple[Case, ...]:
-        """The cases with these numbers of clients and those without a number; all of them where none is named.
+    def chosen_cases(self, clients: tuple[int, ...] = (), methods: tuple[str, ...] = ()) -> tuple[Case, ...]:
+        """The cases with these numbers of clients and those without a number, of these methods; none named means all.
 
         Raises:
-            InputError: the table has no case with one of the numbers.
+            InputError: the table has no case with one of the numbers, or none of the methods with one of them.
+            UnknownNameError: the table has no case of one of the methods.
         """
         known = sorted({case.clients for case in self.cases if case.clients is not None})
         unknown = [number for number in clients if number not in known]
         if unknown:
             rule = f"be among {known}, those of {self.name}" if known else f"not be named for {self.name}"
             raise InputError(f"clients must {rule}; found {unknown[0]}")
-        return tuple(case for case in self.cases if not clients or case.clients in (None, *clients))
+        lines = tuple(dict.fromkeys(case.method for case in self.cases))
+        for method in methods:
+            if method not in lines:
+                raise UnknownNameError(f"method of {self.name}", method, lines)
+        wanted = [case for case in self.cases if not clients or case.clients in (None, *clients)]
+        missing = [name for name in methods if name not in {case.method for case in wanted}]
+        if missing:
+            raise InputError(f"methods must be run with {list(clients)} clients in {self.name}; found {missing[0]!r}")
+        return tuple(case for case in wanted if not methods or case.method in methods)

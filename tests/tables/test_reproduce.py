@@ -83,6 +83,26 @@ def test_choices_reach_the_runs() -> None:
     assert reproduced(Choices("paper", seeds=1)).rows[0].ours.mean == 1897
 
 
+def test_methods_choose_lines() -> None:
+    """Named lines alone are run, in the table's order; all else that is known of them stays."""
+    whole, seen = reproduced(Choices(seeds=2)).rows, Seen()
+    chosen = reproduce.reproduce(TABLE, Choices(seeds=2, methods=("absent", "other")), (), watch=seen)
+    assert chosen.rows == tuple(row for row in whole if row.method != "ours")
+    assert [name for name, _ in seen.ends] == [f"digits, silos 1, other, seed {seed}" for seed in (0, 1)]
+
+
+def test_a_line_that_is_not_there_is_refused() -> None:
+    """With the names of those that are, and also where the chosen numbers of clients leave none of it."""
+    with pytest.raises(
+        UnknownNameError,
+        match=r"method of invented must be one of ours, other, absent; found 'othr'; did you mean other\?",
+    ):
+        reproduced(Choices(methods=("ours", "othr")))
+    lines = (Case("clients 2", "ours", measured, 2), Case("clients 3", "other", measured, 3))
+    with pytest.raises(InputError, match=r"methods must be run with \[3\] clients in invented; found 'ours'"):
+        replace(TABLE, cases=lines).chosen_cases((3,), ("other", "ours"))
+
+
 def test_derived_metrics_come_from_means() -> None:
     """A derived value has no deviation, and none at all where it is undefined."""
     rows = reproduced().rows

@@ -167,6 +167,8 @@ def _named(framework: Framework, name: str) -> str:
 
 def _gains(accuracy: Mapping[Case, float]) -> Mapping[Case, float | None]:
     by_method = {case.method: value for case, value in accuracy.items()}
+    if LOCAL_MLP.name not in by_method:
+        return {}
     lowest = by_method[LOCAL_MLP.name]
     gains: dict[Case, float | None] = {}
     for case, value in accuracy.items():
