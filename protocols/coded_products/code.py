@@ -15,22 +15,18 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Quantizer, lagrange_matrix
-from fgl_secure.algebra.elementwise_kernels import reduce_each
-from fgl_secure.algebra.exact_products import NEAR_2_23, Side, exact_product, from_combined, from_residues
+from fgl_secure.algebra.exact_products import Side, exact_product
 from fgl_secure.algebra.interpolation import vanishing_matrix
-from fgl_secure.algebra.reduction import compiled, remainder
+from fgl_secure.algebra.residues import BELOW_2_7, Residues, Words, from_combined, from_residues, masked, shared
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
 
 Integers = NDArray[np.int64]
-Residues = tuple[Elements, ...]
-"""Elements of one shape, one array for each field."""
 Held = tuple[Elements, NDArray[np.int64]]
 """Elements [*batch, n, d] of n devices, and those of the devices that count."""
 
@@ -39,8 +35,6 @@ LEAST_BITS = 10
 MOST_BITS = 20
 EXACT = 2**52
 """Largest magnitude of a sum: float64 holds it exactly, and its sums on the way."""
-_PIECE = 2**10
-"""Entries that are worked out at a time, so that they stay in cache."""
 MOST_STREAMS = 512
 """Common streams of relays, T for each set of R - T of them; their number grows fast with T."""
 
@@ -179,7 +173,7 @@ class ProductCode:
 
     @classmethod
     def for_sums(
-        cls, *, left: float, right: float, terms: int, primes: tuple[int, ...] = NEAR_2_23, least_bits: int = LEAST_BITS
+        cls, *, left: float, right: float, terms: int, primes: tuple[int, ...] = BELOW_2_7, least_bits: int = LEAST_BITS
     ) -> ProductCode:
         """The one with the fewest primes that leaves both factors enough bits, and the most bits that they leave.
 
@@ -230,6 +224,26 @@ def _most_bits(left: float, right: float, terms: int, room: int) -> int:
     return -1
 
 
+def device_shares(
+    fields: Sequence[PrimeField], j: int, rows: NDArray[np.signedinteger[Any]], masks: Sequence[Words]
+) -> Residues:
+    """A device's role: relay j's values of the polynomials through its rows at 0 and its masks at 1 .. T.
+
+    Args:
+        fields: of shares.
+        j: number of the relay, from 0; those below T hold masks.
+        rows: integers [n, d].
+        masks: T arrays of words [*batch, n, d]: below `words_below` of the fields, uniform, secret and never used before.
+
+    Returns:
+        Elements [*batch, n, d] by field.
+    """
+    nodes = tuple(range(len(masks) + 1))
+    if j < len(masks):
+        return shared(fields, np.tile([int(node == j + 1) for node in nodes], (len(fields), 1)), rows, masks)
+    return shared(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
+
+
 def relay_products(field: PrimeField, layout: Layout, static: Held, fresh: Held) -> Elements:
     """A relay's role: for each product the sum over its rows of shares, multiplied: elements [*batch, entries]."""
     found = [exact_product(field, left, right) for left, right in layout.factors(static, fresh)]
@@ -256,35 +270,16 @@ def zero_weights(field: PrimeField, T: int, R: int, members: tuple[int, ...]) ->
     return vanishing_matrix(field, outside, range(1, R + 1), T)
 
 
-def with_zero(field: PrimeField, product: Elements, streams: Sequence[tuple[int, Elements]]) -> Elements:
+def with_zero(fields: Sequence[PrimeField], products: Residues, streams: Sequence[tuple[Integers, Words]]) -> Residues:
     """A relay's role: its products, plus its value of the common polynomials with a root at 0.
 
     Args:
-        field: of both.
-        product: elements [*batch, entries].
-        streams: the weights that are this relay's, each with uniform elements [*batch, entries].
+        fields: of both.
+        products: elements [*batch, entries] by field.
+        streams: the weights that are this relay's, int64 [f], each with words [*batch, entries].
     """
-    out = np.empty(product.shape, dtype=field.dtype)
-    weights = np.array([weight for weight, _ in streams], dtype=np.int64)
-    stacked = np.array([stream.reshape(-1) for _, stream in streams]).reshape(len(streams), product.size)
-    _add_weighed(np.ascontiguousarray(product).reshape(-1), weights, stacked, field.modulus, out.reshape(-1))
-    return out
-
-
-@compiled
-def _add_weighed(product: Elements, weights: Integers, streams: NDArray[Any], modulus: int, out: Elements) -> None:
-    """out[i] = product[i] plus the sum over s of weights[s] * streams[s, i], of at most MOST_STREAMS: below 2^63."""
-    for piece in numba.prange((product.size + _PIECE - 1) // _PIECE):
-        first, last = piece * _PIECE, min((piece + 1) * _PIECE, product.size)
-        own, found, total = product[first:last], out[first:last], np.empty(_PIECE, dtype=np.int64)
-        for i in range(last - first):
-            total[i] = own[i]
-        for s in range(len(weights)):
-            weight, stream = weights[s], streams[s, first:last]
-            for i in range(last - first):
-                total[i] += weight * np.int64(stream[i])
-        for i in range(last - first):
-            found[i] = remainder(total[i], modulus)
+    weights = np.array([weight for weight, _ in streams], dtype=np.int64).reshape(-1, len(fields)).T
+    return masked(fields, products, weights, [words for _, words in streams])
 
 
 def silo_decode(
@@ -325,13 +320,3 @@ def _joined(fields: Sequence[PrimeField], points: Sequence[int], answers: Sequen
     matrices = [lagrange_matrix(field, points, (0,))[0] for field in fields]
     values = [[np.asarray(answer[place]).reshape(-1) for answer in answers] for place in range(len(fields))]
     return from_combined(fields, np.array(matrices, dtype=np.int64), np.array(values)).reshape(answers[0][0].shape)
-
-
-def residues(fields: Sequence[PrimeField], integers: NDArray[np.signedinteger[Any]]) -> Residues:
-    """The remainders of integers in each field, as elements."""
-    flat, found = np.ascontiguousarray(integers).reshape(-1), []
-    for field in fields:
-        out = np.empty(integers.shape, dtype=field.dtype)
-        reduce_each(flat, field.modulus, out.reshape(-1))
-        found.append(out)
-    return tuple(found)

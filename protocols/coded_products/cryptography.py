@@ -1,14 +1,17 @@
 """What is cryptographic about coded products, as one object: masks of shares, and common streams of relays.
 
 A device's masks are read from streams under the keys that it has with the first T relays, which need not be sent their
-shares. A mask is named by its session, device, relay and step, by its field, and by whether it is of what is shared
-once; its place in the stream is that of the number in the row. A common stream is named by its session, step, the group
-whose sum it goes into, a digest of whose products are in that sum, the field and its number in its set of relays: so
-relays that would add up different devices add unrelated shares of zero, and no two of their answers go together.
+shares. A mask is named by its session, device, relay and step, and by whether it is of what is shared once; its place
+in the stream is that of the number in the row. A common stream is named by its session, step, the group whose sum it goes
+into, a digest of whose products are in that sum, and its number in its set of relays: so relays that would add up
+different devices add unrelated shares of zero, and no two of their answers go together.
+
+Both are words below a multiple of the product of all primes, whose remainders are uniform and independent.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,7 +22,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra.residues import Words, words_below
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.prg import BLOCK_BYTES, KEY_BYTES
 from fgl_secure.crypto.streams import KeyedStreams
@@ -31,10 +35,9 @@ from fgl_secure.runtime import Draws, Step
 
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
-ByField = tuple[Elements, ...]
 
 _ZEROS = b"fgl-secure coded-products/v1 share of zero"
-_NAME = struct.Struct(">QQQBH")
+_NAME = struct.Struct(">QQQH")
 
 
 class ProductCryptography(ABC):
@@ -58,8 +61,8 @@ class ProductCryptography(ABC):
     @abstractmethod
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
-    ) -> list[ByField]:
-        """The values of devices' polynomials at 1 .. T: for each, by field, elements [*batch, n, width].
+    ) -> list[Words]:
+        """The values of devices' polynomials at 1 .. T: for each words [*batch, n, width].
 
         Args:
             draws: coins of the devices.
@@ -71,8 +74,8 @@ class ProductCryptography(ABC):
         """
 
     @abstractmethod
-    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> ByField:
-        """What a relay expands into its shares: by field, elements [n, width]."""
+    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
+        """What a relay expands into its shares: words [n, width]."""
 
     @abstractmethod
     def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
@@ -81,8 +84,8 @@ class ProductCryptography(ABC):
     @abstractmethod
     def streams(
         self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int
-    ) -> list[list[ByField]]:
-        """T common streams of each of some sets of relays: for each stream, by field, elements [*batch, count].
+    ) -> list[list[Words]]:
+        """T common streams of each of some sets of relays: for each stream words [*batch, count].
 
         Args:
             draws: coins of the relays.
@@ -104,30 +107,26 @@ class RealProductCryptography(ProductCryptography):
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
-    ) -> list[ByField]:  # fmt: skip
-        """Read from streams at a nonce of step and field."""
+    ) -> list[Words]:  # fmt: skip
+        """Read from streams at a nonce of the step."""
         assert keys is not None, "devices have keys"
         return [
             self._read(step, Keys(keys.senders, (secret,), (stream,)), devices, width, once=once)
             for secret, stream in zip(keys.secrets, keys.streams, strict=True)
         ]
 
-    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> ByField:
+    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
         """The same, at the relay's end."""
         return self._read(step, keys, devices, width, once=once)
 
-    def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> ByField:
+    def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> Words:
         counts = np.where(np.isin(keys.senders, devices), width, 0)
-        return tuple(
-            keys.streams[0]
-            .uniform(field.modulus, counts, self.nonce(step, place, once=once), field.dtype)
-            .reshape(-1, width)
-            for place, field in enumerate(self._fields)
-        )
+        read = keys.streams[0].uniform(words_below(self._fields), counts, self.nonce(step, once=once))
+        return read.reshape(-1, width)
 
-    def nonce(self, step: Step, place: int, *, once: bool) -> bytes:
-        """The counter block at which the masks of a field begin."""
-        return mask_nonce(step, 2 * place + once)
+    def nonce(self, step: Step, *, once: bool) -> bytes:
+        """The counter block at which the masks begin."""
+        return mask_nonce(step, int(once))
 
     def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
         """Drawn by the dealers."""
@@ -135,20 +134,17 @@ class RealProductCryptography(ProductCryptography):
 
     def streams(
         self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
-    ) -> list[list[ByField]]:  # fmt: skip
-        """Each from a key of its own; those of a field are read together."""
-        numbers, found = range(self._T), list[Elements]()
-        for place, field in enumerate(self._fields):
-            names = [self.name(step, group, digest, place, number) for number in numbers]
-            own = np.frombuffer(b"".join(self._derived(key, name) for key in keys for name in names), dtype=np.uint8)
-            streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
-            read = streams.uniform(field.modulus, counts, bytes(BLOCK_BYTES), field.dtype)
-            found.append(read.reshape(len(keys), len(names), count))
-        return [[tuple(each[n, number] for each in found) for number in numbers] for n in range(len(sets))]
+    ) -> list[list[Words]]:  # fmt: skip
+        """Each from a key of its own, all read together."""
+        names = [self.name(step, group, digest, number) for number in range(self._T)]
+        own = np.frombuffer(b"".join(self._derived(key, name) for key in keys for name in names), dtype=np.uint8)
+        streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
+        read = streams.uniform(words_below(self._fields), counts, bytes(BLOCK_BYTES))
+        return [list(each) for each in read.reshape(len(keys), len(names), count)]
 
-    def name(self, step: Step, group: int, digest: Ids, place: int, number: int) -> bytes:
+    def name(self, step: Step, group: int, digest: Ids, number: int) -> bytes:
         """What a stream is for."""
-        return step_bytes(step) + _NAME.pack(group, *digest.astype(np.uint64).tolist(), place, number)
+        return step_bytes(step) + _NAME.pack(group, *digest.astype(np.uint64).tolist(), number)
 
     def _derived(self, key: Bytes, name: bytes) -> bytes:
         derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=self._session, info=_ZEROS + name)
@@ -161,18 +157,16 @@ class IdealProductCryptography(ProductCryptography):
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
         super().__init__(fields, T, session, agreement)
         self.keys = IdealCryptography(fields[0], T, anonymous=False, session=session, agreement=agreement)
-        self._drawn: dict[Any, list[ByField]] = {}
+        self._drawn: dict[Any, list[Words]] = {}
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
-    ) -> list[ByField]:  # fmt: skip
+    ) -> list[Words]:  # fmt: skip
         """Drawn by each device."""
-        return [
-            tuple(draws.draw("masks", devices, f.modulus, (width,), step).astype(f.dtype) for f in self._fields)
-            for _ in range(self._T)
-        ]
+        product = math.prod(field.modulus for field in self._fields)
+        return [draws.draw("masks", devices, product, (width,), step) for _ in range(self._T)]
 
-    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> ByField:  # noqa: ARG002
+    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:  # noqa: ARG002
         """Never asked for."""
         raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
 
@@ -182,7 +176,7 @@ class IdealProductCryptography(ProductCryptography):
 
     def streams(
         self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
-    ) -> list[list[ByField]]:  # fmt: skip
+    ) -> list[list[Words]]:  # fmt: skip
         """Drawn when the first of a set asks; all of it know them."""
         out = []
         for members in sets:
@@ -192,15 +186,12 @@ class IdealProductCryptography(ProductCryptography):
             out.append(self._drawn[name])
         return out
 
-    def drawn_streams(self, draws: Draws, members: Ids, step: Step, count: int) -> list[ByField]:
+    def drawn_streams(self, draws: Draws, members: Ids, step: Step, count: int) -> list[Words]:
         """T streams, as coins of the first of the set and as learnt by all others."""
-        out: list[ByField] = []
+        out, product = list[Words](), math.prod(field.modulus for field in self._fields)
         for _ in range(self._T):
-            found: list[Elements] = []
-            for field in self._fields:
-                coins = draws.draw("streams", members[:1], field.modulus, (count,), step)
-                others = np.broadcast_to(coins, (*draws.batch_shape, len(members) - 1, count))
-                draws.note_learnt("streams", members[1:], others, step)
-                found.append(coins[..., 0, :].astype(field.dtype))
-            out.append(tuple(found))
+            coins = draws.draw("streams", members[:1], product, (count,), step)
+            others = np.broadcast_to(coins, (*draws.batch_shape, len(members) - 1, count))
+            draws.note_learnt("streams", members[1:], others, step)
+            out.append(coins[..., 0, :])
         return out

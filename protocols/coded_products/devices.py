@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import Elements
+from fgl_secure.algebra.residues import Residues, Words
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.protocols.coded_products import plan as names
-from fgl_secure.protocols.coded_products.code import Residues, residues
+from fgl_secure.protocols.coded_products.code import device_shares
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.factors import Encoded
 from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH, Plan
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
-from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, Wire
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms
@@ -126,32 +125,22 @@ class Devices(BoundMachine):
                 yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, fields)
         self._rows = np.empty((0, 0), dtype=np.int64)
 
-    def _parts(self, part: Ids, *, once: bool) -> list[tuple[Residues, list[Residues]]]:
+    def _parts(self, part: Ids, *, once: bool) -> list[tuple[Array, list[Words]]]:
         """Rows and masks of some devices: of what is shared once, where that is due, and of what is fresh."""
         static, keys = self._plan.layout.static if once else 0, self._agreement.keys
         chosen = np.asarray(self._rows) if len(part) == len(self._rows) else self._rows[part]
         sides = [(chosen[:, :static], True)] if once else []
         sides.append((chosen[:, static:], False))
         return [
-            (
-                residues(self._plan.fields, rows),
-                self._crypto.masks(self._draws, self.now, self.parties[part], rows.shape[1], keys, once=first),
-            )
+            (rows, self._crypto.masks(self._draws, self.now, self.parties[part], rows.shape[1], keys, once=first))
             for rows, first in sides
             if rows.shape[1]
         ]
 
-    def _shares(self, parts: list[tuple[Residues, list[Residues]]], j: int) -> Residues:
+    def _shares(self, parts: list[tuple[Array, list[Words]]], j: int) -> Residues:
         """Relay j's, [*tapes, k, d] by field."""
-        T, out, rows = self._plan.T, [], np.arange(len(parts[0][0][0]))
-        for place, field in enumerate(self._plan.fields):
-            found: list[Elements] = []
-            for secrets, masks in parts:
-                own = [mask[place] for mask in masks]
-                share = own[j] if j < T else source_shares(field, T, (j + 1,), secrets[place], rows, own)[0]
-                found.append(share)
-            out.append(found[0] if len(found) == 1 else np.concatenate(found, axis=-1))
-        return tuple(out)
+        found = [device_shares(self._plan.fields, j, rows, masks) for rows, masks in parts]
+        return found[0] if len(found) == 1 else tuple(np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, and the rows of the step at hand."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
-from fgl_secure.protocols.coded_products.code import Residues
+from fgl_secure.algebra.residues import Residues
 from fgl_secure.runtime import Step
 
 Ids = NDArray[np.int64]
@@ -31,13 +31,20 @@ class Placed:
         step: in which they are shared.
         there: bool [n], of which devices they are here.
         values: by field, elements [*tapes, n, d]; none where they are expanded whenever they are multiplied.
+        at: int64 [n], where in the values each device's are; None where they are in the order of devices.
         whole: whether relays compare what they hold of them, and no more is taken.
     """
 
-    __slots__ = ("step", "there", "values", "whole")
+    __slots__ = ("at", "step", "there", "values", "whole")
 
-    def __init__(self, step: Step, there: Flags, values: Residues, *, whole: bool = False) -> None:
-        self.step, self.there, self.values, self.whole = step, there, values, whole
+    def __init__(
+        self, step: Step, there: Flags, values: Residues, at: Ids | None = None, *, whole: bool = False
+    ) -> None:
+        self.step, self.there, self.values, self.at, self.whole = step, there, values, at, whole
+
+    def places(self, rows: Ids) -> Ids:
+        """Where the shares of some devices are in the values."""
+        return rows if self.at is None else self.at[rows]
 
     def put(self, rows: Ids, values: Sequence[Elements]) -> None:
         """Takes shares [*tapes, k, d] of devices, each named once; what is here already stays as it is."""
@@ -45,7 +52,7 @@ class Placed:
         if not len(new):  # what is whole may be the senders' own arrays
             return
         for own, each in zip(self.values, values, strict=True):
-            own[..., rows[new], :] = each if len(new) == len(rows) else each[..., new, :]
+            own[..., self.places(rows[new]), :] = each if len(new) == len(rows) else each[..., new, :]
         self.there[rows] = True
 
 

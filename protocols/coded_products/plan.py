@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.protocols.coded_products.code import Layout, Residues
+from fgl_secure.algebra.residues import Residues
+from fgl_secure.protocols.coded_products.code import Layout
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, Wire
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Messages
@@ -61,6 +62,15 @@ class Plan:
     def sizes(self) -> Ids:
         """How many rows are meant to go into each sum: int64 [g]."""
         return np.array([len(rows) for rows in self._by_group], dtype=np.int64)
+
+    @property
+    def places(self) -> Ids:
+        """Numbers of all rows, int64 [n], by which those of a sum follow each other in ascending order."""
+        n = len(self.grouping.row_owner)
+        ordered = np.concatenate([*self._by_group, np.setdiff1d(np.arange(n), self.grouping.source)]).astype(np.int64)
+        places = np.empty(n, dtype=np.int64)
+        places[ordered] = np.arange(n)
+        return places
 
     @property
     def needed(self) -> int:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements
+from fgl_secure.algebra.residues import Residues, Words, residues
 from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import (
     Held,
-    Residues,
+    Integers,
     relay_products,
     with_zero,
     zero_sets,
@@ -35,8 +36,8 @@ Array = NDArray[Any]
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-MOST_KEPT = 2**26
-"""Most numbers that a relay keeps of shares that it can expand anew whenever it multiplies them."""
+MOST_KEPT = 2**28
+"""Most bytes that a relay keeps of shares that it can expand anew whenever it multiplies them."""
 
 
 class Relays(BoundMachine):
@@ -61,6 +62,7 @@ class Relays(BoundMachine):
         self._set_keys: Array = np.zeros((len(self._sets), KEY_BYTES), dtype=np.uint8)
         self._has_key: Flags = np.zeros((len(self._sets), plan.R), dtype=np.bool_)
         self._dealt = False
+        self._by_group = plan.places
         places = np.searchsorted(plan.relays, parties).tolist()
         self._relays = [Standing(*each) for each in zip(parties.tolist(), places, strict=True)]
 
@@ -137,7 +139,7 @@ class Relays(BoundMachine):
             in_order = len(first) == len(messages) and bool((first[1:] > first[:-1]).all())
             found = whole if in_order else [np.take(each, first, axis=-2) for each in whole]
         if static:
-            relay.once = relay.once or self._nothing(relay, static)
+            relay.once = relay.once or self._nothing(relay, static, self._by_group)
             relay.once.put(rows, [each[..., :static] for each in found])
         elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
             relay.fresh = Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
@@ -145,10 +147,10 @@ class Relays(BoundMachine):
         relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
         relay.fresh.put(rows, [each[..., static:] for each in found])
 
-    def _nothing(self, relay: Standing, width: int) -> Placed:
+    def _nothing(self, relay: Standing, width: int, at: Ids | None = None) -> Placed:
         """Room for so many numbers of each device; none where the relay expands them."""
         n = len(self._plan.grouping.row_owner)
-        return Placed(self.now, np.zeros(n, dtype=np.bool_), () if self._expands(relay) else self._room(width))
+        return Placed(self.now, np.zeros(n, dtype=np.bool_), () if self._expands(relay) else self._room(width), at)
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -224,7 +226,7 @@ class Relays(BoundMachine):
             return
         found = self._expanded(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
         placed.values = found
-        if len(rows) < n:
+        if len(rows) < n or placed.at is not None:
             placed.there, placed.values = np.zeros(n, dtype=np.bool_), self._room(width)
             placed.put(rows, found)
 
@@ -239,7 +241,8 @@ class Relays(BoundMachine):
         return layout.fresh + (layout.static if relay.once is None or not relay.once.whole else 0)
 
     def _expanded(self, relay: Standing, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
-        return self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
+        words = self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
+        return residues(self._plan.fields, words)
 
     def _held(self, relay: Standing) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
@@ -305,7 +308,7 @@ class Relays(BoundMachine):
             found = [relay_products(f, plan.layout, once[n], fresh[n]) for n, f in enumerate(plan.fields)]
             total = [f.add(total[n], found[n]) for n, f in enumerate(plan.fields)] if total else found
         zeros = self.zeros(relay, group, digest)
-        return tuple(with_zero(f, total[n], zeros[n]) for n, f in enumerate(plan.fields))
+        return with_zero(plan.fields, tuple(total), zeros)
 
     def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
@@ -317,23 +320,22 @@ class Relays(BoundMachine):
     def _read(self, relay: Standing, placed: Placed, rows: Ids, width: int, *, once: bool) -> tuple[Held, ...]:
         """By field, shares and the places of some devices in them."""
         if placed.values:
-            return tuple((value, rows) for value in placed.values)
+            return tuple((value, placed.places(rows)) for value in placed.values)
         senders = self._plan.grouping.row_owner[rows]
         found = self._expanded(relay, placed.step, senders, width, once=once)
         return tuple((value, np.arange(len(rows))) for value in found)
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> list[list[tuple[int, Array]]]:
-        """By field: the common streams that a relay adds to its products for a silo, with its weights."""
+    def zeros(self, relay: Standing, group: int, digest: Ids) -> list[tuple[Integers, Words]]:
+        """The common streams that a relay adds to its products for a silo, each with its weights by field."""
         plan, own = self._plan, self._sets_of(relay)
         parties = [plan.relays[list(self._sets[n])] for n in own]
         found = self._crypto.streams(
             self._draws, self._set_keys[own], parties, self.now, group, digest, plan.layout.entries
         )
-        out: list[list[tuple[int, Array]]] = [[] for _ in plan.fields]
+        out: list[tuple[Integers, Words]] = []
         for n, streams in zip(own, found, strict=True):
-            for place, field in enumerate(plan.fields):
-                weights = zero_weights(field, plan.T, plan.R, self._sets[n])[relay.place].tolist()
-                out[place] += [(weight, stream[place]) for weight, stream in zip(weights, streams, strict=True)]
+            weights = [zero_weights(field, plan.T, plan.R, self._sets[n])[relay.place] for field in plan.fields]
+            out += zip(np.array(weights).T, streams, strict=True)
         return out
 
     def _sets_of(self, relay: Standing) -> list[int]:
@@ -375,7 +377,8 @@ class Relays(BoundMachine):
                 relay.fresh = Placed(self.now, *_unnamed("fresh", own))
             if "once/there" in own:
                 there, values = _unnamed("once", own)
-                relay.once = Placed(step_of(own["once step"][0]), there, values, whole=bool(own["once whole"]))
+                step, whole = step_of(own["once step"][0]), bool(own["once whole"])
+                relay.once = Placed(step, there, values, self._by_group, whole=whole)
 
 
 def _named(lead: str, there: Array, values: Residues) -> dict[str, Array]:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.exact_products import NEAR_2_23
+from fgl_secure.algebra.residues import BELOW_2_7
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.claim import products_claim
 from fgl_secure.protocols.coded_products.code import LEAST_BITS, Layout, ProductCode, zero_sets
@@ -64,7 +64,7 @@ class CodedProducts(RelayCoded):
     R: int = 3
     left: float = LARGEST_LEFT
     right: float = LARGEST_RIGHT
-    primes: tuple[int, ...] = NEAR_2_23
+    primes: tuple[int, ...] = BELOW_2_7
     least_bits: int = LEAST_BITS
     product_cryptography: type[ProductCryptography] = attribute(default=RealProductCryptography, repr=False)
     product_roles: ProductRoles = attribute(default=HONEST, repr=False)
@@ -77,6 +77,10 @@ class CodedProducts(RelayCoded):
         least = self.relays_for(self.T)
         if least > self.R:
             raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
+        if self.primes and self.R >= min(self.primes):
+            raise InputError(
+                f"R must be below the smallest prime, {min(self.primes)}, of products; found {self.R}"
+            )
         zero_sets(self.T, self.R)
 
     @classmethod

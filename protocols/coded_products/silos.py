@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.residues import Residues
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError, TooManyErrors
 from fgl_secure.protocols.coded_products import plan as names
-from fgl_secure.protocols.coded_products.code import Residues, silo_decode
+from fgl_secure.protocols.coded_products.code import silo_decode
 from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, Plan
 from fgl_secure.protocols.relay_coded.wire import SUM, Wire
 from fgl_secure.protocols.stepwise import BoundMachine, SumTerms

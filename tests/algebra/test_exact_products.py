@@ -1,101 +1,98 @@
-"""Products over small fields by float64, against integers, at the edge of what is exact."""
+"""Products over fields below 2^7 by bytes and by float32, against integers, at the edge of what is exact."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sympy import prevprime
+from llvmlite import binding
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.algebra.exact_products import MOST_BITS, NEAR_2_23, ROWS, Side, exact_product, from_residues
+from fgl_secure.algebra import exact_products as module
+from fgl_secure.algebra.exact_products import FLOAT_ROWS, ROWS, Side, exact_product
+from fgl_secure.algebra.residues import BELOW_2_7
 from fgl_secure.errors import FieldRangeError
 
-FIELDS = tuple(PrimeField(p) for p in (3, 5, 101, 65521, *NEAR_2_23))
+FIELDS = tuple(PrimeField(p) for p in (2, 3, 5, 101, *BELOW_2_7[:2]))
 
 
-def test_primes_are_the_largest_that_fit() -> None:
-    """The largest below 2^23, in descending order: 512 products of residues of least magnitude stay below 2^53."""
-    p = 2**MOST_BITS
-    for found in NEAR_2_23:
-        p = prevprime(p)
-        assert found == p
-    assert ROWS * (NEAR_2_23[0] // 2) ** 2 < 2**53
+@pytest.fixture(params=["by bytes", "by floats"])
+def _both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the processor's instructions for bytes where it has them, and by float32."""
+    if request.param == "by floats":
+        monkeypatch.setattr(module, "_bytes_are_fast", lambda: False)
+    elif not module._bytes_are_fast():
+        pytest.skip("this processor has no instructions for products of bytes")
 
 
+def test_what_is_added_up_fits() -> None:
+    """Products of the largest elements over as many rows as are added up, in int32 and in float32."""
+    largest = (BELOW_2_7[0] - 1) ** 2
+    assert ROWS * largest < 2**31
+    assert FLOAT_ROWS * largest < 2**24
+
+
+@pytest.mark.usefixtures("_both_ways")
 @pytest.mark.parametrize("field", FIELDS, ids=str)
-@given(st.data())
-def test_products_are_those_of_integers(field: PrimeField, data: st.DataObject) -> None:
-    """Whatever the shapes, also with none or several rows to a part, and behind a batch axis."""
-    seed = data.draw(st.integers(0, 2**32 - 1))
-    rows, d, h = (data.draw(st.integers(1, most)) for most in (40, 6, 5))
-    batch = data.draw(st.sampled_from([(), (2,)]))
-    rng = np.random.default_rng(seed)
-    left, right = (rng.integers(0, field.modulus, (*batch, rows, width)).astype(field.dtype) for width in (d, h))
+def test_products_are_those_of_integers(field: PrimeField) -> None:
+    """Whatever the shapes, also of vectors and of nothing, and behind a batch axis."""
+    rng = np.random.default_rng(field.modulus)
+    shapes = [(1, 1, 1), (7, 1, 5), (7, 5, 1), (1, 4, 3), (0, 2, 3), (2, 2, 2), *rng.integers(1, 70, (20, 3)).tolist()]
+    for rows, d, h in shapes:
+        for batch in ((), (2,)):
+            left, right = (rng.integers(0, field.modulus, (*batch, rows, w)).astype(field.dtype) for w in (d, h))
+            found = exact_product(field, Side.whole(left), Side.whole(right))
+            whole = np.matmul(np.swapaxes(left, -1, -2).astype(np.int64), right.astype(np.int64)) % field.modulus
+            assert found.dtype == field.dtype
+            assert np.array_equal(found, whole)
+
+
+@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.parametrize("widths", [(2, 2), (1, 3), (3, 1), (65, 17)])
+@pytest.mark.parametrize("rows", [FLOAT_ROWS - 1, FLOAT_ROWS, FLOAT_ROWS + 1, ROWS, ROWS + 1, 2 * ROWS + 7])
+def test_the_largest_elements_over_many_rows_are_exact(rows: int, widths: tuple[int, int]) -> None:
+    """Where sums are largest: twice as many rows would not fit, and pieces are added up."""
+    field = PrimeField(BELOW_2_7[0])
+    left, right = (np.full((rows, width), field.modulus - 1, dtype=field.dtype) for width in widths)
     found = exact_product(field, Side.whole(left), Side.whole(right))
-    whole = np.matmul(np.swapaxes(left, -1, -2).astype(object), right.astype(object)) % field.modulus
-    assert found.dtype == field.dtype
-    assert np.array_equal(found, whole.astype(np.int64))
-
-
-@pytest.mark.parametrize("rows", [0, 1, ROWS - 1, ROWS, ROWS + 1, 3 * ROWS + 7])
-def test_the_largest_residues_over_many_rows_are_exact(rows: int) -> None:
-    """All entries at half of the largest prime, where sums are largest; one bit more would be rounded."""
-    field = PrimeField(NEAR_2_23[0])
-    largest = np.full((rows, 2), field.modulus // 2, dtype=field.dtype)
-    largest[:, 1] += 1  # the least residue
-    side = Side.whole(largest)
-    assert rows == 0 or set(np.abs(side.centred(field, 0, rows)).ravel().tolist()) == {float(field.modulus // 2)}
-    expected = [[int(a) * int(b) * rows % field.modulus for b in (largest[:1, 0].sum(), largest[:1, 1].sum())]
-                for a in (largest[:1, 0].sum(), largest[:1, 1].sum())]  # fmt: skip
-    assert exact_product(field, side, side).tolist() == expected
-
-
-def test_rows_that_are_weighed_by_one_number_are_exact() -> None:
-    """All elements the largest, more of them than int64 holds the products of; and pairs of rows cut from others."""
-    field, rows = PrimeField(NEAR_2_23[0]), 2**18 + 5
-    weights = np.full((rows, 1), field.modulus - 1, dtype=field.dtype)
-    assert rows * (field.modulus - 1) ** 2 > 2**63
-    found = exact_product(field, Side.whole(weights), Side.whole(np.repeat(weights, 3, axis=1)))
-    assert found.tolist() == [[rows % field.modulus] * 3]
-    rng = np.random.default_rng(0)
-    elements = rng.integers(0, field.modulus, (2, 50, 9)).astype(field.dtype)
-    one = Side(elements, np.arange(0, 50, 3), 1, 1, 2)
-    other = Side(elements, np.arange(17, 34), 3, 3, 2)
-    found = exact_product(field, one, other)
-    pairs = elements[:, ::3, 1:3].reshape(2, -1, 1), elements[:, 17:34, 3:9].reshape(2, -1, 3)
-    assert np.array_equal(found, np.matmul(np.swapaxes(pairs[0], 1, 2).astype(object), pairs[1]) % field.modulus)
+    assert np.unique(found).tolist() == [rows % field.modulus]  # (-1)^2 a row
 
 
 def test_fields_that_are_too_large_are_refused() -> None:
-    """Beyond 2^23 sums would be rounded."""
-    with pytest.raises(FieldRangeError, match="modulus must be below 2\\^23 for exact products; found 2147483647"):
-        exact_product(PrimeField(), *(Side.whole(np.zeros((1, 1), dtype=np.int64)) for _ in range(2)))
+    """Beyond 2^7 an element is no byte."""
+    with pytest.raises(FieldRangeError, match="modulus must be below 2\\^7 for exact products; found 131"):
+        exact_product(PrimeField(131), *(Side.whole(np.zeros((1, 1), dtype=np.int16)) for _ in range(2)))
 
 
-@given(st.integers(1, 3), st.integers(0, 3), st.integers(0, 2**32 - 1))
-def test_sides_are_cut_from_what_stays_where_it_is(terms: int, first: int, seed: int) -> None:
-    """Some rows, in any order and any number of times, some columns, and several rows of a matrix in one."""
+@given(st.integers(1, 3), st.integers(0, 3), st.booleans(), st.integers(0, 2**32 - 1))
+def test_sides_are_cut_from_what_stays_where_it_is(terms: int, first: int, follow: bool, seed: int) -> None:
+    """Some rows, in any order and any number of times or one after the other, some columns, and several rows in one."""
     field, rng = PrimeField(101), np.random.default_rng(seed)
     elements = rng.integers(0, 101, (2, 7, first + 4 * terms + 1)).astype(field.dtype)
-    members = rng.integers(0, 7, 5)
+    members = np.arange(1, 6) if follow else rng.integers(0, 7, 5)
     side = Side(elements, members, first, 4, terms)
     cut = elements[:, members, first : first + 4 * terms].reshape(2, 5 * terms, 4).astype(np.int64)
-    start, stop = sorted(rng.integers(0, 5 * terms + 1, 2).tolist())
-    assert len(side) == 5 * terms
-    expected = np.where(cut > 50, cut - 101, cut)[:, start:stop]
-    assert np.array_equal(side.centred(field, start, stop), expected)
+    for place in range(2):
+        assert np.array_equal(side.rows(place, 1, 4), cut[place, terms : 4 * terms])
     assert np.array_equal(exact_product(field, side, side), np.matmul(np.swapaxes(cut, 1, 2), cut) % 101)
 
 
-@given(st.integers(1, 3), st.data())
-def test_integers_come_back_from_their_remainders(count: int, data: st.DataObject) -> None:
-    """Up to half of the product of all primes, and below 2^62."""
-    fields = [PrimeField(p) for p in NEAR_2_23[:count]]
-    most = min((math.prod(NEAR_2_23[:count]) - 1) // 2, 2**62)
-    values = np.array([*data.draw(st.lists(st.integers(-most, most), min_size=1, max_size=5)), most, -most, 0])
-    remainders = [(values % field.modulus).astype(field.dtype) for field in fields]
-    assert np.array_equal(from_residues(fields, remainders), values)
+def test_a_processor_whose_products_saturate_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of two products that stop at 2^15 - 1 are noticed before they are used, and so is that PyTorch has none."""
+
+    def saturating(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        each = left[:, :, None].astype(np.int64) * right[:, None]
+        return np.asarray(np.minimum(each[0::2] + each[1::2], 2**15 - 1).sum(axis=0))
+
+    def absent(*_: np.ndarray) -> np.ndarray:
+        raise AttributeError("_int_mm")
+
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx512vnni": True})
+    for broken in (lambda left, right: saturating(left.view(np.uint8) + np.uint8(128), right), absent):
+        monkeypatch.setattr(module, "_product_of_bytes", broken)
+        assert not module._bytes_are_fast.__wrapped__()
+    monkeypatch.setattr(module, "_product_of_bytes", lambda left, right: left.astype(np.int64).T @ right)
+    assert module._bytes_are_fast.__wrapped__()
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx2": True})
+    assert not module._bytes_are_fast.__wrapped__()

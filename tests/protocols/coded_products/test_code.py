@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
-from fgl_secure.algebra.exact_products import NEAR_2_23
+from fgl_secure.algebra.residues import BELOW_2_7, residues
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
-from fgl_secure.protocols.coded_products.code import EXACT, residues, silo_decode, zero_sets, zero_weights
+from fgl_secure.protocols.coded_products.code import EXACT, silo_decode, zero_sets, zero_weights
 from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_RIGHT
 
 SHAPES = [(1, 3), (1, 4), (1, 5), (2, 5), (2, 6), (3, 7)]
@@ -39,7 +39,7 @@ def rank(field: PrimeField, matrix: list[list[int]]) -> int:
 
 
 @pytest.mark.parametrize(("T", "R"), SHAPES)
-@pytest.mark.parametrize("p", [11, NEAR_2_23[0]])
+@pytest.mark.parametrize("p", [11, BELOW_2_7[0]])
 def test_shares_of_zero_are_uniform_to_any_T_relays(T: int, R: int, p: int) -> None:  # noqa: N802
     """They lie on polynomials of degree 2 T with 0 at 0, and T relays know nothing of them but their own shares.
 
@@ -74,14 +74,14 @@ def _value(field: PrimeField, coefficients: list[NDArray[np.int64]], at: int) ->
     return (total % field.modulus).astype(field.dtype)
 
 
-@given(st.sampled_from(SHAPES), st.integers(1, 3), st.integers(0, 2**32 - 1), st.data())
+@given(st.sampled_from(SHAPES), st.integers(1, 8), st.integers(0, 2**32 - 1), st.data())
 def test_wrong_answers_are_located_up_to_their_number(
     shape: tuple[int, int], primes: int, seed: int, data: st.DataObject
 ) -> None:
     """Of R answers (R - 2 T - 1) // 2 may be wrong, in any field and any entry; one more is noticed."""
     T, R = shape
-    fields, rng = [PrimeField(p) for p in NEAR_2_23[:primes]], np.random.default_rng(seed)
-    most = (math.prod(NEAR_2_23[:primes]) - 1) // 2
+    fields, rng = [PrimeField(p) for p in BELOW_2_7[:primes]], np.random.default_rng(seed)
+    most = (math.prod(BELOW_2_7[:primes]) - 1) // 2
     secret = rng.integers(-min(most, 2**60), min(most, 2**60), 6)
     polynomials = [[secret, *(rng.integers(0, f.modulus, 6) for _ in range(2 * T))] for f in fields]
     answers = [tuple(_value(f, each, j) for f, each in zip(fields, polynomials, strict=True)) for j in range(1, R + 1)]
@@ -124,13 +124,13 @@ def test_sums_within_the_bounds_are_exact(left: float, right: float, terms: int,
 
 
 def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
-    """Two for 16,383 rows of a silo and three for more; none hold what is larger, and the message has the figures."""
-    cora, most, more = (
-        ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=terms) for terms in (542, 16383, 16384)
+    """Six for 405 rows of a silo, seven for 39,324 and eight for more; none hold all: the message has the figures."""
+    few, cora, most, more = (
+        ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=terms) for terms in (405, 406, 39324, 39325)
     )
-    assert [field.modulus for field in cora.fields] == list(NEAR_2_23[:2])
-    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (12, 12)
-    assert (len(most.fields), len(more.fields)) == (2, 3)
+    assert [field.modulus for field in cora.fields] == list(BELOW_2_7[:7])
+    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (13, 13)
+    assert [len(each.fields) for each in (few, most, more)] == [6, 7, 8]
     with pytest.raises(FieldRangeError, match=r"terms \* left bound \* right bound \* 2\^20 must stay within"):
         ProductCode.for_sums(left=2.0**20, right=2.0**20, terms=2)
     with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does: scale them"):
@@ -149,9 +149,9 @@ def test_layouts_lay_static_numbers_first() -> None:
     again = layout.rows([lefts[0], None], rights, static=False)
     assert whole[1].tolist() == [102, 103, 3, 4, 5, 15, 16, 17, 201, 205, 302, 303]
     assert np.array_equal(whole[:, 2:], again)
-    field, held = PrimeField(NEAR_2_23[0]), [(each, np.array([0, 3])) for each in (whole[:, :2], again)]
+    held = [(each, np.array([0, 3])) for each in (whole[:, :2], again)]
     for sides, left, right in zip(layout.factors(*held), lefts, rights, strict=True):
-        one, other = (side.centred(field, 0, len(side)) for side in sides)
+        one, other = (side.rows(0, 0, 2) for side in sides)
         assert np.array_equal(one.T @ other, sum(a[[0, 3]].T @ b[[0, 3]] for a, b in zip(left, right, strict=True)))
     first, second = layout.split(np.arange(14).reshape(2, 7))
     assert (first.shape, second.shape) == ((2, 3, 1), (2, 2, 2))

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.residues import from_residues
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.coded_products import (
@@ -86,9 +87,9 @@ def test_a_device_sends_both_rows_and_not_their_product() -> None:
     for number in range(2):
         sums.sum([left], [rng.normal(size=(1, 8, 64))], Step(number))
     sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and b.item_bytes > 100]
-    assert [(b.step.round, (b.item_bytes - 16) // 8) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
+    assert [(b.step.round, (b.item_bytes - 16) / 6) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
     answers = [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES]
-    assert {(b.messages, (b.item_bytes - 16) // 8) for b in answers} == {(2, 91_712 + 2)}
+    assert {(b.messages, b.item_bytes - 16) for b in answers} == {(2, 6 * 91_712 + 4 + 2 * 8)}
 
 
 def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,9 +205,10 @@ def test_states_hold_shares_that_arrived_and_zeros() -> None:
     sums.sum(*factors(0, len(WHERE)), Step(0))
     (machine,) = (each for each in sums._machines if isinstance(each, Relays))
     kept = [values for name, values in machine.state().items() if "/once/" in name and name[-1].isdigit()]
-    assert len(kept) == 2 * 3
-    assert not any(values[2].any() for values in kept)
-    assert all(values[[0, 1, *range(3, 8)]].any(axis=1).all() for values in kept)
+    assert len(kept) == len(sums.code.fields) * 3
+    places = machine._by_group
+    assert not any(values[places[2]].any() for values in kept)
+    assert all(values[places[[0, 1, *range(3, 8)]]].any(axis=1).all() for values in kept)
 
 
 class Processes:
@@ -423,9 +425,9 @@ class Noted(Relays):
         streams = super().zeros(relay, group, digest)
         at = self.now.round, relay.place, group
         kept = self.__dict__.setdefault("found", {})
-        for field, each in zip(self._plan.fields, streams, strict=True):
-            total = np.asarray(sum(weight * stream.astype(np.int64) for weight, stream in each) % field.modulus)
-            kept.setdefault(at, []).append(total)
+        for place, field in enumerate(self._plan.fields):
+            total = sum(int(weights[place]) * (words % field.modulus) for weights, words in streams) % field.modulus
+            kept.setdefault(at, []).append(np.asarray(total))
         return streams
 
 
@@ -466,18 +468,17 @@ def interpolated(modulus: int, shares: list[Ids], last: int = 0) -> Ids:
 
 
 def test_relays_that_count_others_draw_other_shares_of_zero() -> None:
-    """The name of a stream has the step, the silo, who is counted, the field and its number, each in its place."""
+    """The name of a stream has the step, the silo, who is counted and its number, each in its place."""
     crypto = CodedProducts().product_cryptography(
         CodedProducts().product_code(Members.of(WHERE, 3).topology, LAYOUT).fields, 1, None, CodedProducts().keys
     )
     digest = np.array([1, 2])
     names = [
-        crypto.name(Step(0), 0, digest, 0, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(1), 0, digest, 0, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 1, digest, 0, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 0, digest + 1, 0, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 0, digest, 1, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 0, digest, 0, 1),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(1), 0, digest, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 1, digest, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest + 1, 0),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest, 1),  # type: ignore[attr-defined]
     ]
     assert len(set(names)) == len(names)
 
@@ -489,8 +490,8 @@ class Masked(Devices):
         super().begin(step, None if rows is None else np.zeros_like(np.asarray(rows)))
 
 
-def test_masks_are_fresh_for_every_number_field_device_and_round() -> None:
-    """Devices that share zeros send masks alone: what is shared once, what is fresh, and both fields differ."""
+def test_masks_are_fresh_for_every_number_device_and_round() -> None:
+    """Devices that share zeros send masks alone: what is shared once and what is fresh differ, in all fields."""
     scheme = CodedProducts(k_min=2)
     scheme = replace(scheme, product_roles=replace(scheme.product_roles, devices=Masked))
     case = Members.of(WHERE, 3)
@@ -500,8 +501,11 @@ def test_masks_are_fresh_for_every_number_field_device_and_round() -> None:
         sums.sum(*factors(number, len(WHERE)), Step(number))
     sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and "share 0" in (b.fields or {})]
     to_second = [b for b in sent if (b.receivers == case.directory.ids(Role.RELAY)[1]).all()]
-    numbers = np.concatenate([np.asarray(b[f"share {place}"]).ravel() for b in to_second for place in range(2)])
-    assert len(np.unique(numbers)) > 0.99 * len(numbers) > 400
+    places = range(len(sums.code.fields))
+    found = [from_residues(sums.code.fields, [b[f"share {n}"].ravel() for n in places]) for b in to_second]
+    numbers = np.concatenate(found)
+    assert len(np.unique(numbers)) == len(numbers) > 200
+    assert all(len(np.unique(numbers % field.modulus)) > field.modulus // 2 for field in sums.code.fields)
 
 
 def test_refusals_say_what_is_wrong() -> None:

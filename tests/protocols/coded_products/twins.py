@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fgl_secure.algebra import Elements
+from fgl_secure.algebra.residues import Integers, Residues, Words
 from fgl_secure.protocols.coded_products import CodedProducts
-from fgl_secure.protocols.coded_products.code import Residues, zero_sets
+from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import (
-    ByField,
     IdealProductCryptography,
     Ids,
     RealProductCryptography,
@@ -24,7 +24,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Keys
 from fgl_secure.runtime import Draws, Step
 
 Twin = Callable[[CodedProducts], CodedProducts]
-Streams = list[list[tuple[int, Elements]]]
+Streams = list[tuple[Integers, Words]]
 
 
 def under(cryptography: type[Any]) -> Twin:
@@ -46,7 +46,8 @@ class NoZero(Relays):
     """Relays that add no share of zero to what they multiply."""
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
-        return [[] for _ in super().zeros(relay, group, digest)]
+        super().zeros(relay, group, digest)
+        return []
 
 
 class LowZero(Relays):
@@ -57,11 +58,11 @@ class LowZero(Relays):
         members = plan.relays[list(zero_sets(plan.T, plan.R)[0])]
         count = plan.layout.entries
         (streams,) = self._crypto.streams(self._draws, self._set_keys[:1], [members], self.now, group, digest, count)
-        point = relay.place + 1
-        return [
-            [(point ** (number + 1) % field.modulus, stream[place]) for number, stream in enumerate(streams)]
-            for place, field in enumerate(plan.fields)
-        ]
+        return [(self.power(relay, number + 1), stream) for number, stream in enumerate(streams)]
+
+    def power(self, relay: Standing, degree: int) -> Integers:
+        """Of the relay's point, in each field."""
+        return np.array([pow(relay.place + 1, degree, field.modulus) for field in self._plan.fields])
 
 
 class UniformZero(Relays):
@@ -70,20 +71,17 @@ class UniformZero(Relays):
     What tests of the code prove is that to any T relays the streams of sets look like this.
     """
 
-    _drawn: dict[Any, list[list[Elements]]]
+    _drawn: dict[Any, list[Words]]
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:  # noqa: ARG002  # all hold the same
         plan, kept, name = self._plan, self.__dict__.setdefault("_drawn", {}), (self.now, group)
         if name not in kept:
-            shape, degrees = (plan.layout.entries,), range(2 * plan.T)
-            kept[name] = [[self._draws.coins.uniform(f.modulus, shape) for _ in degrees] for f in plan.fields]
-        point = relay.place + 1
-        out = [
-            [(point ** (degree + 1) % field.modulus, stream) for degree, stream in enumerate(streams)]
-            for field, streams in zip(plan.fields, kept[name], strict=True)
-        ]
-        for field, streams in zip(plan.fields, out, strict=True):
-            own = sum(weight * stream for weight, stream in streams) % field.modulus
+            shape, product = (plan.layout.entries,), math.prod(field.modulus for field in plan.fields)
+            kept[name] = [self._draws.coins.uniform(product, shape) for _ in range(2 * plan.T)]
+        points = [[pow(relay.place + 1, degree + 1, f.modulus) for f in plan.fields] for degree in range(2 * plan.T)]
+        out = [(np.array(weights), stream) for weights, stream in zip(points, kept[name], strict=True)]
+        for place, field in enumerate(plan.fields):
+            own = sum(weights[place] * stream for weights, stream in out) % field.modulus
             self._draws.note_learnt("share of zero", self.parties[[relay.place]], own[..., None, :], self.now)
         return out
 
@@ -93,9 +91,9 @@ class OneMaskForBothRows(IdealProductCryptography):
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
-    ) -> list[ByField]:
+    ) -> list[Words]:
         found = super().masks(draws, step, devices, 1, keys, once=once)
-        return [tuple(np.repeat(mask, width, axis=-1) for mask in each) for each in found]
+        return [np.repeat(mask, width, axis=-1) for mask in found]
 
 
 class OneMaskForAllDevices(IdealProductCryptography):
@@ -103,23 +101,23 @@ class OneMaskForAllDevices(IdealProductCryptography):
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
-    ) -> list[ByField]:
+    ) -> list[Words]:
         found = super().masks(draws, step, devices[:1], width, keys, once=once)
-        return [tuple(np.repeat(mask, len(devices), axis=-2) for mask in each) for each in found]
+        return [np.repeat(mask, len(devices), axis=-2) for mask in found]
 
 
 class MasksKept(IdealProductCryptography):
     """Masks that are those of the first step in all later ones."""
 
-    _kept: dict[bool, list[ByField]]
+    _kept: dict[bool, list[Words]]
 
     def masks(
         self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
-    ) -> list[ByField]:
+    ) -> list[Words]:
         kept = self.__dict__.setdefault("_kept", {})
         if once not in kept:
             kept[once] = super().masks(draws, step, devices, width, keys, once=once)
-        found: list[ByField] = kept[once]
+        found: list[Words] = kept[once]
         return found
 
 
@@ -137,8 +135,8 @@ class ZeroKept(UniformZero):
 class NoRoundInMasks(RealProductCryptography):
     """Masks from streams whose nonce lacks the round."""
 
-    def nonce(self, step: Step, place: int, *, once: bool) -> bytes:
-        return super().nonce(replace(step, round=0), place, once=once)
+    def nonce(self, step: Step, *, once: bool) -> bytes:
+        return super().nonce(replace(step, round=0), once=once)
 
 
 class SmallSumsAnswered(Relays):

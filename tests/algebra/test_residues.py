@@ -1,0 +1,127 @@
+"""Integers by their remainders modulo primes below 2^7, against Python's integers, at the edge of what is exact."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sympy import prevprime
+
+from fgl_secure.algebra import PrimeField
+from fgl_secure.algebra.residues import (
+    BELOW_2_7,
+    from_combined,
+    from_residues,
+    masked,
+    reduced,
+    residues,
+    shared,
+    words_below,
+)
+
+ALL = [PrimeField(p) for p in BELOW_2_7]
+seeds = st.integers(0, 2**32 - 1)
+some_fields = st.lists(st.sampled_from([PrimeField(p) for p in (2, 3, 5, 11, *BELOW_2_7)]), min_size=1, max_size=8,
+                       unique_by=lambda field: field.modulus)  # fmt: skip
+
+
+def test_primes_are_the_largest_below_2_7() -> None:
+    """In descending order; an element is a byte, and a word holds their product several times."""
+    p = 2**7
+    for found in BELOW_2_7:
+        p = prevprime(p)
+        assert found == p
+    assert {field.dtype for field in ALL} == {np.dtype(np.int8)}
+    assert 2**53 < math.prod(BELOW_2_7) < 2**54
+
+
+@pytest.mark.parametrize("primes", [(2,), (127,), (3, 5), (2, 3, 7, 11), (89, 97)])
+def test_remainders_of_uniform_words_are_uniform_and_independent(primes: tuple[int, ...]) -> None:
+    """Enumerated: below a multiple of the product all combinations of remainders come equally often, else not."""
+    fields, product = [PrimeField(p) for p in primes], math.prod(primes)
+    found = residues(fields, np.arange(3 * product))
+    _, times = np.unique(np.array(found), axis=1, return_counts=True)
+    assert times.tolist() == [3] * product
+    _, times = np.unique(np.array(residues(fields, np.arange(3 * product - 1))), axis=1, return_counts=True)
+    assert set(times.tolist()) == {2, 3}
+    assert words_below(fields) % product == 0
+    assert 2**63 - product < words_below(fields) <= 2**63
+
+
+EDGES = (0, 1, -1, 2**31 - 1, -(2**31), 2**32 - 1, 2**32, -(2**32), 2**52, 2**63 - 1, -(2**63))
+
+
+@given(some_fields, st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from(EDGES), min_size=1, max_size=5))
+def test_remainders_are_those_of_integers(fields: list[PrimeField], values: list[int]) -> None:
+    """Of all that int64 holds, and of int32."""
+    found = residues(fields, np.array([values, values]))
+    assert all(each.tolist() == [[v % f.modulus for v in values]] * 2 for f, each in zip(fields, found, strict=True))
+    narrow = np.array(values).astype(np.int32)
+    assert all(each.tolist() == [int(v) % f.modulus for v in narrow]
+               for f, each in zip(fields, residues(fields, narrow), strict=True))  # fmt: skip
+
+
+@given(some_fields, st.integers(1, 5), st.integers(0, 3000), st.sampled_from([(), (2,)]), seeds)
+def test_shares_are_combinations(
+    fields: list[PrimeField], several: int, size: int, batch: tuple[int, ...], seed: int
+) -> None:
+    """Of integers and the largest words, whatever the weights; the same integers for every tape."""
+    rng = np.random.default_rng(seed)
+    integers = rng.integers(-(2**52), 2**52, (size, 1))
+    words = [rng.integers(2**62, 2**63 - 1, (*batch, size, 1), endpoint=True) for _ in range(several)]
+    weights = np.array([rng.integers(0, f.modulus, several + 1) for f in fields])
+    found = shared(fields, weights, integers, words)
+    for field, each, own in zip(fields, found, weights.tolist(), strict=True):
+        expected = own[0] * integers.astype(object) + sum(
+            w * x.astype(object) for w, x in zip(own[1:], words, strict=True)
+        )
+        assert each.dtype == np.int8
+        assert np.array_equal(each, (expected % field.modulus).astype(np.int64))
+
+
+@given(some_fields, st.sampled_from([0, 1, 2, 63, 64, 65, 512]), seeds)
+def test_masks_are_added_to_elements(fields: list[PrimeField], several: int, seed: int) -> None:
+    """As many of the largest words as there may be, under weights of the largest magnitude."""
+    rng = np.random.default_rng(seed)
+    values = tuple(rng.integers(0, f.modulus, (2, 3)).astype(f.dtype) for f in fields)
+    words = [2**63 - 1 - rng.integers(0, 2**10, (2, 3)) for _ in range(several)]
+    weights = np.array([np.full(several, f.modulus // 2) for f in fields])
+    found = masked(fields, values, weights, words)
+    for field, each, own, value in zip(fields, found, weights.tolist(), values, strict=True):
+        expected = value.astype(object) + sum(w * x.astype(object) for w, x in zip(own, words, strict=True))
+        assert np.array_equal(each, (expected % field.modulus).astype(np.int64))
+
+
+@given(st.sampled_from([PrimeField(p) for p in (2, 5, *BELOW_2_7)]), st.sampled_from([np.int32, np.int64, np.float64]))
+def test_numbers_of_any_kind_are_reduced(field: PrimeField, kind: type) -> None:
+    """Around multiples of the modulus, where a quotient might be one off."""
+    most = 2**31 // field.modulus if kind is np.int32 else 2**51 // field.modulus
+    values = [field.modulus * k + d for k, d in itertools.product((-most + 1, -1, 0, 1, most - 1), (-1, 0, 1))]
+    out = np.empty(len(values), dtype=field.dtype)
+    reduced(field, np.array(values, dtype=kind), out)
+    assert out.tolist() == [value % field.modulus for value in values]
+
+
+@given(st.integers(1, 8), st.data())
+def test_integers_come_back_from_their_remainders(count: int, data: st.DataObject) -> None:
+    """Up to half of the product of all primes."""
+    fields, most = ALL[:count], (math.prod(BELOW_2_7[:count]) - 1) // 2
+    values = np.array([*data.draw(st.lists(st.integers(-most, most), min_size=1, max_size=5)), most, -most, 0])
+    remainders = [(values % field.modulus).astype(field.dtype) for field in fields]
+    assert np.array_equal(from_residues(fields, remainders), values)
+
+
+@given(some_fields, st.integers(1, 40), st.integers(1, 2000), seeds)
+def test_combined_remainders_are_of_one_integer(fields: list[PrimeField], terms: int, size: int, seed: int) -> None:
+    """The sum of weighed elements in each field is the remainder of what comes out, which is of least magnitude."""
+    rng = np.random.default_rng(seed)
+    values = np.array([rng.integers(0, f.modulus, (terms, size)) for f in fields]).astype(np.int8)
+    weights = np.array([rng.integers(0, f.modulus, terms) for f in fields])
+    found = from_combined(fields, weights, values)
+    for field, weight, each in zip(fields, weights, values.astype(np.int64), strict=True):
+        assert np.array_equal(found % field.modulus, weight @ each % field.modulus)
+    assert np.abs(found).max() <= math.prod(field.modulus for field in fields) / 2
