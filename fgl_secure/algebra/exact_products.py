@@ -18,8 +18,7 @@ from llvmlite import binding
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from fgl_secure.algebra.prime_field import Elements, PrimeField
-from fgl_secure.algebra.residues import reduced
+from fgl_secure.algebra.prime_field import Elements
 from fgl_secure.errors import FieldRangeError
 
 MOST_BITS = 7
@@ -34,12 +33,6 @@ _HELD, _LEAST_ROWS = 2**22, 2**10
 
 Integers = NDArray[np.int64]
 Products = NDArray[Any]
-
-
-def check_small(field: PrimeField) -> None:
-    """Raises FieldRangeError unless products over a field are exact here."""
-    if field.modulus >= 2**MOST_BITS:
-        raise FieldRangeError(f"modulus must be below 2^{MOST_BITS} for exact products; found {field.modulus}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,58 +59,59 @@ class Side:
         return cls(elements, np.arange(elements.shape[-2]), 0, elements.shape[-1])
 
     def rows(self, place: int, start: int, stop: int) -> Elements:
-        """The rows of members start .. stop - 1 in one of the batch: [(stop - start) * terms, width], C-contiguous.
+        """The rows of members start .. stop - 1 in one of the batch, [(stop - start) * terms, width].
 
-        Nothing is copied where they already lie like that, and may be written to, as PyTorch wants it.
+        Nothing is copied where they lie one behind the other and may be written to, as PyTorch wants it.
         """
-        flat, here = self.elements.reshape(-1, *self.elements.shape[-2:])[place], self.members[start:stop]
+        batch = math.prod(self.elements.shape[:-2])
+        flat, here = self.elements.reshape(batch, *self.elements.shape[-2:])[place], self.members[start:stop]
         columns = slice(self.first, self.first + self.terms * self.width)
-        follow = len(here) > 0 and bool((here[1:] - here[:-1] == 1).all())
+        follow = flat.flags.writeable and len(here) > 0 and bool((here[1:] - here[:-1] == 1).all())
         cut = flat[here[0] : here[-1] + 1, columns] if follow else flat[:, columns][here]
-        found: Elements = np.require(cut, requirements=["C", "W"]).reshape(-1, self.width)
-        return found
+        return np.reshape(cut, (len(here) * self.terms, self.width))
 
 
-def exact_product(field: PrimeField, left: Side, right: Side) -> Elements:
-    """The sum over rows of the outer products of two rows.
+def exact_product(left: Side, right: Side) -> Products:
+    """The sum over rows of the outer products of two rows, in integers: it is not reduced.
 
     Args:
-        field: a small one.
-        left: [*batch, n, d].
+        left: [*batch, n, d], of int8 elements.
         right: [*batch, n, h], of as many members and terms.
 
     Returns:
-        Elements [*batch, d, h]: the product of the transposed left matrix and the right one.
+        Integers [*batch, d, h], int32 or int64: the product of the transposed left matrix and the right one.
 
     Raises:
-        FieldRangeError: the field is too large.
+        FieldRangeError: elements are no bytes, as their field is too large.
     """
-    check_small(field)
+    for found in (left.elements.dtype, right.elements.dtype):
+        if found != np.int8:
+            raise FieldRangeError(
+                f"elements must be int8, of a field below 2^{MOST_BITS}, for exact products; found {found}"
+            )
     batch, members = left.elements.shape[:-2], len(left.members)
-    count, widest = math.prod(batch), max(left.width, right.width) * left.terms
-    several = max(min(ROWS // left.terms, max(_HELD // widest, _LEAST_ROWS)), 1)
-    out = np.empty((count, left.width, right.width), dtype=field.dtype)
-    for place in range(count):
-        total: Products = np.zeros((left.width, right.width), dtype=np.int64)
+    several = max(min(ROWS // left.terms, max(_HELD // (max(left.width, right.width) * left.terms), _LEAST_ROWS)), 1)
+    if not batch and members <= several:
+        return _product(left.rows(0, 0, members), right.rows(0, 0, members))
+    out = np.zeros((math.prod(batch), left.width, right.width), dtype=np.int64)
+    for place in range(len(out)):
         for start in range(0, members, several):
             rows = place, start, min(start + several, members)
-            product = _product(left.rows(*rows), right.rows(*rows))
-            total = product if members <= several else total + product
-        reduced(field, np.ascontiguousarray(total), out[place])
+            out[place] += _product(left.rows(*rows), right.rows(*rows))
     return out.reshape(*batch, left.width, right.width)
 
 
 def _product(left: Elements, right: Elements) -> Products:
-    """The product of the transposed left matrix and the right one, of bytes: integers or floats, all exact."""
+    """The product of the transposed left matrix and the right one, of bytes: int32 [d, h]."""
     if left.shape[1] == 1 or right.shape[1] == 1:
         return _weighed(left, right)
     if len(left) > 1 and _bytes_are_fast():
         return _product_of_bytes(left, right)
-    total = np.zeros((left.shape[1], right.shape[1]))
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int32)
     with _libraries().limit(limits=torch.get_num_threads(), user_api="blas"):
         for start in range(0, len(left), FLOAT_ROWS):
             one, other = (side[start : start + FLOAT_ROWS].astype(np.float32) for side in (left, right))
-            total += one.T @ other
+            total += (one.T @ other).astype(np.int32)
     return total
 
 

@@ -30,8 +30,8 @@ BELOW_2_7 = (127, 113, 109, 107, 103, 101, 97, 89)
 _PIECE = 2**10
 """Numbers that are worked out at a time, so that they stay in cache."""
 _LOW = 2**32 - 1
-_SUMMED = 64
-"""Words that are added up before their sum is reduced: below 2^52, times weights of least magnitude."""
+_SUMMED = 63
+"""Words that are added up before their sum is reduced: under weights of least magnitude, below 2^50."""
 
 
 def words_below(fields: Sequence[PrimeField]) -> int:
@@ -64,31 +64,29 @@ def shared(
     """
     shape = words[0].shape if words else integers.shape
     flat = np.ascontiguousarray(np.broadcast_to(integers, shape)).reshape(-1)
-    stacked = _stacked(words, flat.size)
     out = _room(fields, flat.size)
-    _combine(flat, stacked, *_numbers(fields, weights), out)
+    _combine(np.empty((0, 0), dtype=np.int32), flat, _stacked(words, flat.size), *_numbers(fields, weights), out)
     return tuple(each.reshape(shape) for each in out)
 
 
-def masked(fields: Sequence[PrimeField], values: Residues, weights: Integers, words: Sequence[Words]) -> Residues:
-    """Elements with combinations of words added to them.
+def masked(
+    fields: Sequence[PrimeField], values: NDArray[np.signedinteger[Any]], weights: Integers, words: Sequence[Words]
+) -> Residues:
+    """Elements that integers stand for, with combinations of words added to them.
 
     Args:
         fields: of primes below 2^7.
-        values: elements of one shape.
+        values: int8, int32 or int64 [f, ...], for each field integers of one shape, of at most 51 bits.
         weights: int64 [f, s], elements.
         words: s arrays of int64 numbers of that shape, none negative.
     """
-    shape = values[0].shape
-    flat = np.array([value.reshape(-1) for value in values])
-    out = _room(fields, flat.shape[1])
-    _add(flat, _stacked(words, flat.shape[1]), *_numbers(fields, weights), out)
-    return tuple(each.reshape(shape) for each in out)
-
-
-def reduced(field: PrimeField, integers: NDArray[Any], out: Elements) -> None:
-    """Writes the elements that integers stand for, of any type that holds no more than 53 bits, both C-contiguous."""
-    _reduce(integers.reshape(-1), field.modulus, out.reshape(-1))
+    shape, flat = values.shape[1:], np.ascontiguousarray(values).reshape(len(fields), -1)
+    for start in range(0, max(len(words), 1), _SUMMED):
+        now, out = slice(start, start + _SUMMED), _room(fields, flat.shape[1])
+        stacked, numbers = _stacked(words[now], flat.shape[1]), _numbers(fields, weights[:, now])
+        _combine(flat, np.empty(0, dtype=np.int32), stacked, *numbers, out)
+        flat = out
+    return tuple(each.reshape(shape) for each in flat)
 
 
 def from_residues(fields: Sequence[PrimeField], values: Sequence[Elements]) -> Integers:
@@ -129,81 +127,60 @@ def _stacked(words: Sequence[Words], size: int) -> Words:
 
 
 def _numbers(fields: Sequence[PrimeField], weights: Integers) -> tuple[Integers, Integers]:
-    """Weights of least magnitude, and the primes."""
+    """Weights of least magnitude, one row where all fields have the same, and the primes."""
     primes = np.array([field.modulus for field in fields], dtype=np.int64)
-    return np.where(weights > primes[:, None] // 2, weights - primes[:, None], weights), primes
+    least = np.where(weights > primes[:, None] // 2, weights - primes[:, None], weights)
+    return least[:1] if (least == least[0]).all() else least, primes
 
 
 @inlined
 def _rest(value: Any, prime: Any, inverse: Any) -> Any:
-    """The element that a float64 integer of up to 52 bits stands for; rounding puts its quotient off by one at most."""
-    rest = value - np.floor(value * inverse) * prime
-    rest = rest + prime if rest < 0 else rest
-    return rest - prime if rest >= prime else rest
+    """The element that a float64 integer of up to 51 bits stands for.
 
-
-@compiled
-def _combine(integers: NDArray[Any], words: Words, weights: Integers, primes: Integers, out: Elements) -> None:
-    """out[f, i] = weights[f, 0] * integers[i] + the sum over s of weights[f, 1 + s] * words[s, i].
-
-    Numbers of 64 bits are two halves, so that all is exact in float64.
+    Its quotient, rounded to the nearest integer, leaves a rest of half a modulus and a little more at most.
     """
-    size, count = integers.size, len(words) + 1
-    for piece in numba.prange((size + _PIECE - 1) // _PIECE):
-        first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
-        high, low, total = np.empty((count, _PIECE)), np.empty((count, _PIECE)), np.empty(_PIECE)
-        own = integers[first : first + here]
-        for i in range(here):
-            number = np.int64(own[i])
-            high[0, i], low[0, i] = np.float64(number >> 32), np.float64(number & _LOW)
-        for s in range(1, count):
-            line, above, below = words[s - 1, first : first + here], high[s], low[s]
-            for i in range(here):
-                above[i], below[i] = np.float64(line[i] >> 32), np.float64(line[i] & _LOW)
-        for f in range(len(primes)):
-            prime, inverse, lift = np.float64(primes[f]), 1.0 / primes[f], np.float64(2**32 % primes[f])
-            found = out[f, first : first + here]
-            total[:] = 0
-            for s in range(count):
-                weight, above, below = np.float64(weights[f, s]), high[s], low[s]
-                for i in range(here):
-                    total[i] += weight * (above[i] * lift + below[i])
-            for i in range(here):
-                found[i] = np.int32(_rest(total[i], prime, inverse))
+    rest = value - np.rint(value * inverse) * prime
+    return rest + prime if rest < 0 else rest
 
 
 @compiled
-def _add(values: Elements, words: Words, weights: Integers, primes: Integers, out: Elements) -> None:
-    """out[f, i] = values[f, i] + the sum over s of weights[f, s] * words[s, i]."""
-    size = values.shape[1]
+def _combine(
+    values: NDArray[Any], integers: NDArray[Any], words: Words, weights: Integers, primes: Integers, out: Elements
+) -> None:
+    """out[f, i] = values[f, i] and a combination of integers[i], whose weight is the first, and of all words[s, i].
+
+    There are no values or no integers where they have no size. Numbers of 64 bits are two halves: all is exact in
+    float64.
+    """
+    size, first_word = out.shape[1], 1 if integers.size else 0
     for piece in numba.prange((size + _PIECE - 1) // _PIECE):
         first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
-        total = np.empty(_PIECE)
-        for f in range(len(primes)):
-            prime, inverse, lift = np.float64(primes[f]), 1.0 / primes[f], np.float64(2**32 % primes[f])
-            own, found = values[f, first : first + here], out[f, first : first + here]
-            for i in range(here):
-                total[i] = own[i]
+        high, low = np.empty(_PIECE), np.empty(_PIECE)
+        for group in range(len(weights)):
+            high[:] = 0
+            low[:] = 0
+            if integers.size:
+                weight, own = np.float64(weights[group, 0]), integers[first : first + here]
+                for i in range(here):
+                    number = np.int64(own[i])
+                    high[i] += weight * np.float64(number >> 32)
+                    low[i] += weight * np.float64(number & _LOW)
             for s in range(len(words)):
-                weight, line = np.float64(weights[f, s]), words[s, first : first + here]
+                weight, line = np.float64(weights[group, first_word + s]), words[s, first : first + here]
                 for i in range(here):
-                    total[i] += weight * (np.float64(line[i] >> 32) * lift + np.float64(line[i] & _LOW))
-                if s % _SUMMED == _SUMMED - 1:
+                    high[i] += weight * np.float64(line[i] >> 32)
+                    low[i] += weight * np.float64(line[i] & _LOW)
+            for f in range(len(primes)) if len(weights) == 1 else range(group, group + 1):
+                prime, inverse, lift = np.float64(primes[f]), 1.0 / primes[f], np.float64(2**32 % primes[f])
+                found = out[f, first : first + here]
+                if values.size:
+                    line_of = values[f, first : first + here]
                     for i in range(here):
-                        total[i] = _rest(total[i], prime, inverse)
-            for i in range(here):
-                found[i] = np.int32(_rest(total[i], prime, inverse))
-
-
-@compiled
-def _reduce(integers: NDArray[Any], modulus: int, out: Elements) -> None:
-    """out[i] = integers[i]."""
-    prime, inverse = np.float64(modulus), 1.0 / modulus
-    for piece in numba.prange((integers.size + _PIECE - 1) // _PIECE):
-        first, here = piece * _PIECE, min(_PIECE, integers.size - piece * _PIECE)
-        own, found = integers[first : first + here], out[first : first + here]
-        for i in range(here):
-            found[i] = np.int32(_rest(np.float64(own[i]), prime, inverse))
+                        value = high[i] * lift + low[i] + np.float64(line_of[i])
+                        found[i] = np.int32(_rest(value, prime, inverse))
+                else:
+                    for i in range(here):
+                        found[i] = np.int32(_rest(high[i] * lift + low[i], prime, inverse))
 
 
 @compiled

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Quantizer, lagrange_matrix
-from fgl_secure.algebra.exact_products import Side, exact_product
+from fgl_secure.algebra.exact_products import ROWS, Side, exact_product
 from fgl_secure.algebra.interpolation import vanishing_matrix
 from fgl_secure.algebra.residues import BELOW_2_7, Residues, Words, from_combined, from_residues, masked, shared
 from fgl_secure.algebra.shares import Word
@@ -244,10 +244,27 @@ def device_shares(
     return shared(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
 
 
-def relay_products(field: PrimeField, layout: Layout, static: Held, fresh: Held) -> Elements:
-    """A relay's role: for each product the sum over its rows of shares, multiplied: elements [*batch, entries]."""
-    found = [exact_product(field, left, right) for left, right in layout.factors(static, fresh)]
-    return np.concatenate([each.reshape(*each.shape[:-2], -1) for each in found], axis=-1)
+def relay_products(layout: Layout, static: Sequence[Held], fresh: Sequence[Held]) -> Integers | NDArray[np.int32]:
+    """A relay's role: for each product the sum over its rows of shares, multiplied.
+
+    Args:
+        layout: the products.
+        static: by field; see `Layout.factors`.
+        fresh: likewise.
+
+    Returns:
+        Integers [f, *batch, entries], not reduced: int32, or int64 where they do not fit.
+    """
+    elements, members = fresh[0]
+    kind = np.int32 if len(members) * layout.terms <= ROWS else np.int64
+    out = np.empty((len(fresh), *elements.shape[:-2], layout.entries), dtype=kind)
+    for found, once, (values, rows) in zip(out, static, fresh, strict=True):
+        own, start = (values[..., rows, :], np.arange(len(rows))), 0  # several sides are cut from it
+        for left, right in layout.factors(once, own):
+            stop = start + left.width * right.width
+            found[..., start:stop] = exact_product(left, right).reshape(*found.shape[:-1], stop - start)
+            start = stop
+    return out
 
 
 def zero_sets(T: int, R: int) -> tuple[tuple[int, ...], ...]:
@@ -270,16 +287,21 @@ def zero_weights(field: PrimeField, T: int, R: int, members: tuple[int, ...]) ->
     return vanishing_matrix(field, outside, range(1, R + 1), T)
 
 
-def with_zero(fields: Sequence[PrimeField], products: Residues, streams: Sequence[tuple[Integers, Words]]) -> Residues:
-    """A relay's role: its products, plus its value of the common polynomials with a root at 0.
+def with_zero(
+    fields: Sequence[PrimeField], sums: NDArray[np.signedinteger[Any]], streams: Sequence[tuple[Integers, Words]]
+) -> Residues:
+    """A relay's role: its sums of products, plus its value of the common polynomials with a root at 0.
 
     Args:
-        fields: of both.
-        products: elements [*batch, entries] by field.
+        fields: of the sums.
+        sums: integers [f, *batch, entries], see `relay_products`.
         streams: the weights that are this relay's, int64 [f], each with words [*batch, entries].
+
+    Returns:
+        Elements [*batch, entries] by field.
     """
     weights = np.array([weight for weight, _ in streams], dtype=np.int64).reshape(-1, len(fields)).T
-    return masked(fields, products, weights, [words for _, words in streams])
+    return masked(fields, sums, weights, [words for _, words in streams])
 
 
 def silo_decode(

@@ -298,17 +298,17 @@ class Relays(BoundMachine):
 
     def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
         """One relay's answer to a silo: by field, elements [*tapes, entries]."""
-        plan, layout, total = self._plan, self._plan.layout, list[Elements]()
+        plan, layout = self._plan, self._plan.layout
         assert relay.fresh is not None, "something has arrived"
+        found = []
         for part in self._parts(relay, rows):
             fresh = self._read(relay, relay.fresh, part, layout.fresh, once=False)
             once = fresh  # without a static factor nothing of it is read
             if relay.once is not None:
                 once = self._read(relay, relay.once, part, layout.static, once=True)
-            found = [relay_products(f, plan.layout, once[n], fresh[n]) for n, f in enumerate(plan.fields)]
-            total = [f.add(total[n], found[n]) for n, f in enumerate(plan.fields)] if total else found
-        zeros = self.zeros(relay, group, digest)
-        return with_zero(plan.fields, tuple(total), zeros)
+            found.append(relay_products(layout, once, fresh))
+        whole = found[0] if len(found) == 1 else np.asarray(np.sum(found, axis=0, dtype=np.int64))
+        return with_zero(plan.fields, whole, self.zeros(relay, group, digest))
 
     def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from sympy import prevprime
 
 from fgl_secure.algebra import PrimeField
@@ -17,7 +19,6 @@ from fgl_secure.algebra.residues import (
     from_combined,
     from_residues,
     masked,
-    reduced,
     residues,
     shared,
     words_below,
@@ -83,27 +84,33 @@ def test_shares_are_combinations(
         assert np.array_equal(each, (expected % field.modulus).astype(np.int64))
 
 
-@given(some_fields, st.sampled_from([0, 1, 2, 63, 64, 65, 512]), seeds)
-def test_masks_are_added_to_elements(fields: list[PrimeField], several: int, seed: int) -> None:
-    """As many of the largest words as there may be, under weights of the largest magnitude."""
+KINDS = {np.dtype(np.int8): 2**6, np.dtype(np.int32): 2**31 - 1, np.dtype(np.int64): 2**51}
+
+
+@given(some_fields, st.sampled_from([0, 1, 2, 63, 64, 65, 512]), st.sampled_from(sorted(KINDS, key=str)), seeds)
+def test_masks_are_added_to_sums(fields: list[PrimeField], several: int, kind: np.dtype[Any], seed: int) -> None:
+    """As many of the largest words as there may be, under weights of the largest magnitude, to the largest sums."""
     rng = np.random.default_rng(seed)
-    values = tuple(rng.integers(0, f.modulus, (2, 3)).astype(f.dtype) for f in fields)
+    values: NDArray[Any] = np.array([rng.integers(KINDS[kind] // 2, KINDS[kind], (2, 3)) for _ in fields]).astype(
+        kind.str
+    )
     words = [2**63 - 1 - rng.integers(0, 2**10, (2, 3)) for _ in range(several)]
     weights = np.array([np.full(several, f.modulus // 2) for f in fields])
     found = masked(fields, values, weights, words)
     for field, each, own, value in zip(fields, found, weights.tolist(), values, strict=True):
         expected = value.astype(object) + sum(w * x.astype(object) for w, x in zip(own, words, strict=True))
+        assert each.dtype == np.int8
         assert np.array_equal(each, (expected % field.modulus).astype(np.int64))
 
 
-@given(st.sampled_from([PrimeField(p) for p in (2, 5, *BELOW_2_7)]), st.sampled_from([np.int32, np.int64, np.float64]))
-def test_numbers_of_any_kind_are_reduced(field: PrimeField, kind: type) -> None:
-    """Around multiples of the modulus, where a quotient might be one off."""
-    most = 2**31 // field.modulus if kind is np.int32 else 2**51 // field.modulus
+@given(st.sampled_from([PrimeField(p) for p in (2, 5, *BELOW_2_7)]), st.sampled_from([31, 51]))
+def test_sums_around_multiples_of_a_modulus_are_reduced(field: PrimeField, bits: int) -> None:
+    """Where a quotient might be one off."""
+    most = 2**bits // field.modulus
     values = [field.modulus * k + d for k, d in itertools.product((-most + 1, -1, 0, 1, most - 1), (-1, 0, 1))]
-    out = np.empty(len(values), dtype=field.dtype)
-    reduced(field, np.array(values, dtype=kind), out)
-    assert out.tolist() == [value % field.modulus for value in values]
+    sums: NDArray[Any] = np.array([values], dtype=np.int32 if bits == 31 else np.int64)
+    (found,) = masked([field], sums, np.empty((1, 0), dtype=np.int64), ())
+    assert found.tolist() == [value % field.modulus for value in values]
 
 
 @given(st.integers(1, 8), st.data())

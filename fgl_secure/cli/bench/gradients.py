@@ -110,19 +110,18 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     sizes = np.bincount(prepared.graph.silo_of).tolist()
     layout = Layout((Product(1, features, hidden, static=True),))
     code = ProductCode.for_sums(left=scheme.left, right=scheme.right, terms=max(sizes), primes=scheme.primes)
-    sides = [[(_shares(f.modulus, n, features), _shares(f.modulus, n, hidden)) for n in sizes] for f in code.fields]
+    silos = [[[_shares(f.modulus, n, width) for f in code.fields] for width in (features, hidden)] for n in sizes]
 
     def work() -> None:
-        for field, silos in zip(code.fields, sides, strict=True):
-            for static, fresh in silos:
-                relay_products(field, layout, static, fresh)
+        for static, fresh in silos:
+            relay_products(layout, static, fresh)
 
     name = f"{prepared.graph.graph.name}: one relay's products, first layer, {len(code.fields)} primes"
     return measure(work, name, multiply_adds=len(code.fields) * sum(sizes) * features * hidden)
 
 
 def _shares(modulus: int, rows: int, width: int) -> Held:
-    return np.random.default_rng(rows).integers(0, modulus, (rows, width)).astype(np.int32), np.arange(rows)
+    return np.random.default_rng(rows).integers(0, modulus, (rows, width)).astype(np.int8), np.arange(rows)
 
 
 PART = Part(_pieces)
