@@ -6,8 +6,6 @@ AMX), and PyTorch calls them; elsewhere products of float32 matrices are exact o
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -28,55 +26,15 @@ ROWS = 2 ** (31 - 2 * MOST_BITS)
 FLOAT_ROWS = 2 ** (24 - 2 * MOST_BITS)
 """Rows whose products float32 adds up exactly."""
 
-_HELD, _LEAST_ROWS = 2**22, 2**10
-"""Bytes of a matrix that are laid out at a time; but no fewer rows."""
-
-Integers = NDArray[np.int64]
 Products = NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Side:
-    """One matrix of a product, cut from elements that stay where they are: they may be larger than memory holds twice.
-
-    Attributes:
-        elements: [*batch, n, w], of a small field.
-        members: int64 [k], those of the n that count, in the order of the matrix.
-        first: the column at which the matrix begins.
-        width: its columns.
-        terms: its rows that stand side by side in one of the elements'.
-    """
-
-    elements: Elements
-    members: Integers
-    first: int
-    width: int
-    terms: int = 1
-
-    @classmethod
-    def whole(cls, elements: Elements) -> Side:
-        """All of the elements."""
-        return cls(elements, np.arange(elements.shape[-2]), 0, elements.shape[-1])
-
-    def rows(self, place: int, start: int, stop: int) -> Elements:
-        """The rows of members start .. stop - 1 in one of the batch, [(stop - start) * terms, width].
-
-        Nothing is copied where they lie one behind the other and may be written to, as PyTorch wants it.
-        """
-        batch = math.prod(self.elements.shape[:-2])
-        flat, here = self.elements.reshape(batch, *self.elements.shape[-2:])[place], self.members[start:stop]
-        columns = slice(self.first, self.first + self.terms * self.width)
-        follow = flat.flags.writeable and len(here) > 0 and bool((here[1:] - here[:-1] == 1).all())
-        cut = flat[here[0] : here[-1] + 1, columns] if follow else flat[:, columns][here]
-        return np.reshape(cut, (len(here) * self.terms, self.width))
-
-
-def exact_product(left: Side, right: Side) -> Products:
+def exact_product(left: Elements, right: Elements) -> Products:
     """The sum over rows of the outer products of two rows, in integers: it is not reduced.
 
     Args:
-        left: [*batch, n, d], of int8 elements.
-        right: [*batch, n, h], of as many members and terms.
+        left: int8 [*batch, n, d], elements; they may lie apart.
+        right: int8 [*batch, n, h].
 
     Returns:
         Integers [*batch, d, h], int32 or int64: the product of the transposed left matrix and the right one.
@@ -84,21 +42,20 @@ def exact_product(left: Side, right: Side) -> Products:
     Raises:
         FieldRangeError: elements are no bytes, as their field is too large.
     """
-    for found in (left.elements.dtype, right.elements.dtype):
+    for found in (left.dtype, right.dtype):
         if found != np.int8:
             raise FieldRangeError(
                 f"elements must be int8, of a field below 2^{MOST_BITS}, for exact products; found {found}"
             )
-    batch, members = left.elements.shape[:-2], len(left.members)
-    several = max(min(ROWS // left.terms, max(_HELD // (max(left.width, right.width) * left.terms), _LEAST_ROWS)), 1)
-    if not batch and members <= several:
-        return _product(left.rows(0, 0, members), right.rows(0, 0, members))
-    out = np.zeros((math.prod(batch), left.width, right.width), dtype=np.int64)
-    for place in range(len(out)):
-        for start in range(0, members, several):
-            rows = place, start, min(start + several, members)
-            out[place] += _product(left.rows(*rows), right.rows(*rows))
-    return out.reshape(*batch, left.width, right.width)
+    *batch, rows, width = left.shape
+    if not batch and rows <= ROWS:
+        return _product(left, right)
+    out = np.zeros((*batch, width, right.shape[-1]), dtype=np.int64)
+    for place in np.ndindex(*batch):
+        for start in range(0, rows, ROWS):
+            part = slice(start, start + ROWS)
+            out[place] += _product(left[(*place, part)], right[(*place, part)])
+    return out
 
 
 def _product(left: Elements, right: Elements) -> Products:
@@ -134,6 +91,7 @@ def _weigh(weights: Elements, rows: Elements, out: NDArray[np.int32]) -> None:
 
 
 def _product_of_bytes(left: Elements, right: Elements) -> Products:
+    left, right = (each if each.flags.writeable else each.copy() for each in (left, right))  # as PyTorch wants it
     found: Products = torch._int_mm(torch.from_numpy(left).T, torch.from_numpy(right)).numpy()
     return found
 

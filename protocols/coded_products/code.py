@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField, Quantizer, lagrange_matrix
-from fgl_secure.algebra.exact_products import ROWS, Side, exact_product
+from fgl_secure.algebra.exact_products import ROWS, exact_product
 from fgl_secure.algebra.interpolation import vanishing_matrix
 from fgl_secure.algebra.residues import BELOW_2_7, Residues, Words, from_combined, from_residues, masked, shared
 from fgl_secure.algebra.shares import Word
@@ -27,8 +27,6 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError
 
 Integers = NDArray[np.int64]
-Held = tuple[Elements, NDArray[np.int64]]
-"""Elements [*batch, n, d] of n devices, and those of the devices that count."""
 
 LEAST_BITS = 10
 """Fewest bits behind the binary point of either factor; another prime is taken before there are fewer."""
@@ -129,19 +127,23 @@ class Layout:
             side for product, left, right in sides for side in ([right] if product.static else [left, right])
         ]
 
-    def factors(self, static: Held, fresh: Held) -> Iterator[tuple[Side, Side]]:
-        """The two matrices of each product.
+    def factors(self, static: Elements, fresh: Elements) -> Iterator[tuple[Elements, Elements]]:
+        """The two matrices of each product, [*batch, k * terms, height or width], cut from where they lie.
 
         Args:
-            static: what was shared once, elements [*batch, n, static], and which of the n count, int64 [k].
-            fresh: the same of what was shared in this step, [*batch, n, fresh].
+            static: elements [*batch, k, static], what was shared once by the devices that count.
+            fresh: the same of what was shared in this step, [*batch, k, fresh].
         """
         at = {True: 0, False: 0}
 
-        def next_of(product: Product, columns: int, *, kept: bool) -> Side:
+        def next_of(product: Product, columns: int, *, kept: bool) -> Elements:
             start = at[kept]
             at[kept] = start + columns
-            return Side(*(static if kept else fresh), start, columns // product.terms, product.terms)
+            cut = (static if kept else fresh)[..., start : start + columns]
+            if product.terms == 1:
+                return cut
+            *batch, rows, _ = cut.shape
+            return cut.reshape(*batch, rows * product.terms, columns // product.terms)
 
         for product in self.products:
             left, right = product.sides
@@ -244,25 +246,25 @@ def device_shares(
     return shared(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
 
 
-def relay_products(layout: Layout, static: Sequence[Held], fresh: Sequence[Held]) -> Integers | NDArray[np.int32]:
+def relay_products(layout: Layout, static: Residues, fresh: Residues) -> Integers | NDArray[np.int32]:
     """A relay's role: for each product the sum over its rows of shares, multiplied.
 
     Args:
         layout: the products.
-        static: by field; see `Layout.factors`.
+        static: by field, see `Layout.factors`.
         fresh: likewise.
 
     Returns:
         Integers [f, *batch, entries], not reduced: int32, or int64 where they do not fit.
     """
-    elements, members = fresh[0]
-    kind = np.int32 if len(members) * layout.terms <= ROWS else np.int64
-    out = np.empty((len(fresh), *elements.shape[:-2], layout.entries), dtype=kind)
-    for found, once, (values, rows) in zip(out, static, fresh, strict=True):
-        own, start = (values[..., rows, :], np.arange(len(rows))), 0  # several sides are cut from it
-        for left, right in layout.factors(once, own):
-            stop = start + left.width * right.width
-            found[..., start:stop] = exact_product(left, right).reshape(*found.shape[:-1], stop - start)
+    *batch, rows, _ = fresh[0].shape
+    kind = np.int32 if rows * layout.terms <= ROWS else np.int64
+    out = np.empty((len(fresh), *batch, layout.entries), dtype=kind)
+    for found, *sides in zip(out, static, fresh, strict=True):
+        start = 0
+        for left, right in layout.factors(*sides):
+            stop = start + left.shape[-1] * right.shape[-1]
+            found[..., start:stop] = exact_product(left, right).reshape(*batch, stop - start)
             start = stop
     return out
 

@@ -46,6 +46,13 @@ class Placed:
         """Where the shares of some devices are in the values."""
         return rows if self.at is None else self.at[rows]
 
+    def of(self, rows: Ids) -> Residues:
+        """The shares of some devices: by field, elements [*tapes, k, d]; not copied where they follow each other."""
+        places = self.places(rows)
+        if (places[1:] - places[:-1] == 1).all():
+            return tuple(value[..., places[0] : places[0] + len(places), :] for value in self.values)
+        return tuple(np.take(value, places, axis=-2) for value in self.values)
+
     def put(self, rows: Ids, values: Sequence[Elements]) -> None:
         """Takes shares [*tapes, k, d] of devices, each named once; what is here already stays as it is."""
         new = np.flatnonzero(~self.there[rows])

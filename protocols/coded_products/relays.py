@@ -15,7 +15,6 @@ from fgl_secure.crypto.prg import KEY_BYTES
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import (
-    Held,
     Integers,
     relay_products,
     with_zero,
@@ -317,13 +316,11 @@ class Relays(BoundMachine):
         numbers = len(rows) * sum(width for placed, width in sides if placed is not None and not placed.values)
         return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows))) if numbers else [rows]
 
-    def _read(self, relay: Standing, placed: Placed, rows: Ids, width: int, *, once: bool) -> tuple[Held, ...]:
-        """By field, shares and the places of some devices in them."""
+    def _read(self, relay: Standing, placed: Placed, rows: Ids, width: int, *, once: bool) -> Residues:
+        """The shares of some devices by field."""
         if placed.values:
-            return tuple((value, placed.places(rows)) for value in placed.values)
-        senders = self._plan.grouping.row_owner[rows]
-        found = self._expanded(relay, placed.step, senders, width, once=once)
-        return tuple((value, np.arange(len(rows))) for value in found)
+            return placed.of(rows)
+        return self._expanded(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
 
     def zeros(self, relay: Standing, group: int, digest: Ids) -> list[tuple[Integers, Words]]:
         """The common streams that a relay adds to its products for a silo, each with its weights by field."""

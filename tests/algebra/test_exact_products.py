@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from llvmlite import binding
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra import exact_products as module
-from fgl_secure.algebra.exact_products import FLOAT_ROWS, ROWS, Side, exact_product
+from fgl_secure.algebra.exact_products import FLOAT_ROWS, ROWS, exact_product
 from fgl_secure.algebra.residues import BELOW_2_7
 from fgl_secure.errors import FieldRangeError
 
@@ -42,7 +40,7 @@ def test_products_are_those_of_integers(field: PrimeField) -> None:
     for rows, d, h in shapes:
         for batch in ((), (2,)):
             left, right = (rng.integers(0, field.modulus, (*batch, rows, w)).astype(field.dtype) for w in (d, h))
-            found = exact_product(Side.whole(left), Side.whole(right))
+            found = exact_product(left, right)
             whole = np.matmul(np.swapaxes(left, -1, -2).astype(np.int64), right.astype(np.int64))
             assert found.dtype in (np.int32, np.int64)
             assert np.array_equal(found, whole)
@@ -55,29 +53,26 @@ def test_the_largest_elements_over_many_rows_are_exact(rows: int, widths: tuple[
     """Where sums are largest: twice as many rows would not fit, and pieces are added up."""
     field = PrimeField(BELOW_2_7[0])
     left, right = (np.full((rows, width), field.modulus - 1, dtype=field.dtype) for width in widths)
-    found = exact_product(Side.whole(left), Side.whole(right))
+    found = exact_product(left, right)
     assert np.unique(found).tolist() == [rows * (field.modulus - 1) ** 2]
 
 
 def test_fields_that_are_too_large_are_refused() -> None:
     """Beyond 2^7 an element is no byte."""
     with pytest.raises(FieldRangeError, match="must be int8, of a field below 2\\^7, for exact products; found int16"):
-        exact_product(*(Side.whole(np.zeros((1, 1), dtype=PrimeField(131).dtype)) for _ in range(2)))
+        exact_product(*(np.zeros((1, 1), dtype=PrimeField(131).dtype) for _ in range(2)))
 
 
-@given(st.integers(1, 3), st.integers(0, 3), st.booleans(), st.integers(0, 2**32 - 1))
-def test_sides_are_cut_from_what_stays_where_it_is(terms: int, first: int, follow: bool, seed: int) -> None:
-    """Some rows, in any order and any number of times or one after the other, some columns, and several rows in one."""
-    field, rng = PrimeField(101), np.random.default_rng(seed)
-    elements = rng.integers(0, 101, (2, 7, first + 4 * terms + 1)).astype(field.dtype)
-    members = np.arange(1, 6) if follow else rng.integers(0, 7, 5)
-    side = Side(elements, members, first, 4, terms)
-    cut = elements[:, members, first : first + 4 * terms].reshape(2, 5 * terms, 4).astype(np.int64)
-    for place in range(2):
-        assert np.array_equal(side.rows(place, 1, 4), cut[place, terms : 4 * terms])
+@pytest.mark.usefixtures("_both_ways")
+@pytest.mark.parametrize("width", [1, 2, 40])
+def test_matrices_may_lie_apart_and_be_read_only(width: int) -> None:
+    """Columns of larger ones, which PyTorch does not take as they are."""
+    elements = np.random.default_rng(width).integers(0, 101, (2, 70, 90)).astype(np.int8)
+    left, right = elements[..., 3 : 3 + width], elements[..., 1:50]
     elements.flags.writeable = False
-    assert side.rows(0, 0, 5).flags.writeable
-    assert np.array_equal(exact_product(side, side), np.matmul(np.swapaxes(cut, 1, 2), cut))
+    for one, other in ((left, right), (right, left), (left[0], right[1])):
+        expected = np.matmul(np.swapaxes(one, -1, -2).astype(np.int64), other.astype(np.int64))
+        assert np.array_equal(exact_product(one, other), expected)
 
 
 def test_a_processor_whose_products_saturate_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

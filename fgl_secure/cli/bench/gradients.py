@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 import torch
 
+from fgl_secure.algebra import Elements
 from fgl_secure.cli.bench.pieces import COPY, Part, Piece, copied
 from fgl_secure.cli.bench.secmp import DATASETS, Round, plain_epoch, seconds_of
 from fgl_secure.cli.bench.timing import Figure, Side, Timing, measure
@@ -19,7 +20,7 @@ from fgl_secure.methods.hifgl.prepared import Prepared
 from fgl_secure.methods.hifgl.subjects import HiFGLSubject
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCode
-from fgl_secure.protocols.coded_products.code import Held, relay_products
+from fgl_secure.protocols.coded_products.code import relay_products
 from fgl_secure.protocols.topology import MEMBERS
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.schemes import Assignment
@@ -110,7 +111,7 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     sizes = np.bincount(prepared.graph.silo_of).tolist()
     layout = Layout((Product(1, features, hidden, static=True),))
     code = ProductCode.for_sums(left=scheme.left, right=scheme.right, terms=max(sizes), primes=scheme.primes)
-    silos = [[[_shares(f.modulus, n, width) for f in code.fields] for width in (features, hidden)] for n in sizes]
+    silos = [[tuple(_shares(f.modulus, n, w) for f in code.fields) for w in (features, hidden)] for n in sizes]
 
     def work() -> None:
         for static, fresh in silos:
@@ -120,8 +121,8 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     return measure(work, name, multiply_adds=len(code.fields) * sum(sizes) * features * hidden)
 
 
-def _shares(modulus: int, rows: int, width: int) -> Held:
-    return np.random.default_rng(rows).integers(0, modulus, (rows, width)).astype(np.int8), np.arange(rows)
+def _shares(modulus: int, rows: int, width: int) -> Elements:
+    return np.random.default_rng(rows).integers(0, modulus, (rows, width)).astype(np.int8)
 
 
 PART = Part(_pieces)

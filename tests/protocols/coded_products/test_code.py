@@ -149,9 +149,8 @@ def test_layouts_lay_static_numbers_first() -> None:
     again = layout.rows([lefts[0], None], rights, static=False)
     assert whole[1].tolist() == [102, 103, 3, 4, 5, 15, 16, 17, 201, 205, 302, 303]
     assert np.array_equal(whole[:, 2:], again)
-    held = [(each, np.array([0, 3])) for each in (whole[:, :2], again)]
-    for sides, left, right in zip(layout.factors(*held), lefts, rights, strict=True):
-        one, other = (side.rows(0, 0, 2) for side in sides)
+    held = [each[[0, 3]] for each in (whole[:, :2], again)]
+    for (one, other), left, right in zip(layout.factors(*held), lefts, rights, strict=True):
         assert np.array_equal(one.T @ other, sum(a[[0, 3]].T @ b[[0, 3]] for a, b in zip(left, right, strict=True)))
     first, second = layout.split(np.arange(14).reshape(2, 7))
     assert (first.shape, second.shape) == ((2, 3, 1), (2, 2, 2))
