@@ -235,7 +235,7 @@ def device_shares(
         fields: of shares.
         j: number of the relay, from 0; those below T hold masks.
         rows: integers [n, d].
-        masks: T arrays of words [*batch, n, d]: below `words_below` of the fields, uniform, secret and never used before.
+        masks: T arrays of words [*batch, n, d], see `words_below`: uniform, secret and never used before.
 
     Returns:
         Elements [*batch, n, d] by field.

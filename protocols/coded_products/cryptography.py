@@ -2,8 +2,8 @@
 
 A device's masks are read from streams under the keys that it has with the first T relays, which need not be sent their
 shares. A mask is named by its session, device, relay and step, and by whether it is of what is shared once; its place
-in the stream is that of the number in the row. A common stream is named by its session, step, the group whose sum it goes
-into, a digest of whose products are in that sum, and its number in its set of relays: so relays that would add up
+in the stream is that of the number in the row. A common stream is named by its session, step, the group whose sum it
+goes into, a digest of whose products are in that sum, and its number in its set of relays: so relays that would add up
 different devices add unrelated shares of zero, and no two of their answers go together.
 
 Both are words below a multiple of the product of all primes, whose remainders are uniform and independent.

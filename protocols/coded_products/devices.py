@@ -140,7 +140,9 @@ class Devices(BoundMachine):
     def _shares(self, parts: list[tuple[Array, list[Words]]], j: int) -> Residues:
         """Relay j's, [*tapes, k, d] by field."""
         found = [device_shares(self._plan.fields, j, rows, masks) for rows, masks in parts]
-        return found[0] if len(found) == 1 else tuple(np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+        return (
+            found[0] if len(found) == 1 else tuple(np.concatenate(each, axis=-1) for each in zip(*found, strict=True))
+        )
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, and the rows of the step at hand."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.errors import MalformedMessageError
 from fgl_secure.algebra.residues import Residues
+from fgl_secure.errors import MalformedMessageError
 from fgl_secure.protocols.coded_products.code import Layout
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, Wire
 from fgl_secure.protocols.topology import Grouping

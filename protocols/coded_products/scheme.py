@@ -77,10 +77,8 @@ class CodedProducts(RelayCoded):
         least = self.relays_for(self.T)
         if least > self.R:
             raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
-        if self.primes and self.R >= min(self.primes):
-            raise InputError(
-                f"R must be below the smallest prime, {min(self.primes)}, of products; found {self.R}"
-            )
+        if self.primes and min(self.primes) <= self.R:
+            raise InputError(f"R must be below the smallest prime, {min(self.primes)}, of products; found {self.R}")
         zero_sets(self.T, self.R)
 
     @classmethod
