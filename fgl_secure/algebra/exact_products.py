@@ -62,7 +62,7 @@ def _product(left: Elements, right: Elements) -> Products:
     """The product of the transposed left matrix and the right one, of bytes: int32 [d, h]."""
     if left.shape[1] == 1 or right.shape[1] == 1:
         return _weighed(left, right)
-    if len(left) > 1 and _bytes_are_fast():
+    if len(left) > 1 and _bytes_are_fast():  # strides of a single row or column are ambiguous to PyTorch
         return _product_of_bytes(left, right)
     total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int32)
     with _libraries().limit(limits=torch.get_num_threads(), user_api="blas"):

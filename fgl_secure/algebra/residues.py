@@ -30,8 +30,6 @@ BELOW_2_7 = (127, 113, 109, 107, 103, 101, 97, 89)
 _PIECE = 2**10
 """Numbers that are worked out at a time, so that they stay in cache."""
 _LOW = 2**32 - 1
-_SUMMED = 63
-"""Words that are added up before their sum is reduced: under weights of least magnitude, below 2^50."""
 
 
 def words_below(fields: Sequence[PrimeField]) -> int:
@@ -57,7 +55,7 @@ def shared(
         fields: of primes below 2^7.
         weights: int64 [f, 1 + s], elements: of the integers, then of each array of words.
         integers: int32 or int64, of a shape to which that of the words adds axes in front, if there are any.
-        words: s arrays of int64 numbers of one shape, none negative; at most 63 arrays.
+        words: s arrays of int64 numbers of one shape, none negative; at most 511 arrays.
 
     Returns:
         Elements of the words' shape, or of the integers' without words.
@@ -76,17 +74,14 @@ def masked(
 
     Args:
         fields: of primes below 2^7.
-        values: int8, int32 or int64 [f, ...], for each field integers of one shape, of at most 51 bits.
+        values: int8, int32 or int64 [f, ...], for each field integers of one shape, of at most 46 bits.
         weights: int64 [f, s], elements.
-        words: s arrays of int64 numbers of that shape, none negative.
+        words: s arrays of int64 numbers of that shape, none negative; at most 512 arrays.
     """
-    shape, flat = values.shape[1:], np.ascontiguousarray(values).reshape(len(fields), -1)
-    for start in range(0, max(len(words), 1), _SUMMED):
-        now, out = slice(start, start + _SUMMED), _room(fields, flat.shape[1])
-        stacked, numbers = _stacked(words[now], flat.shape[1]), _numbers(fields, weights[:, now])
-        _combine(flat, np.empty(0, dtype=np.int32), stacked, *numbers, out)
-        flat = out
-    return tuple(each.reshape(shape) for each in flat)
+    flat = np.ascontiguousarray(values).reshape(len(fields), -1)
+    out, stacked = _room(fields, flat.shape[1]), _stacked(words, flat.shape[1])
+    _combine(flat, np.empty(0, dtype=np.int32), stacked, *_numbers(fields, weights), out)
+    return tuple(each.reshape(values.shape[1:]) for each in out)
 
 
 def from_residues(fields: Sequence[PrimeField], values: Sequence[Elements]) -> Integers:
@@ -109,7 +104,7 @@ def from_combined(fields: Sequence[PrimeField], weights: Integers, values: Eleme
     primes = [field.modulus for field in fields]
     whole = math.prod(primes)
     parts = np.array([whole // p for p in primes], dtype=np.int64)  # 1 modulo p once multiplied, 0 modulo all others
-    inverses = np.array([pow(whole // p, -1, p) if p < whole else 1 for p in primes], dtype=np.int64)
+    inverses = np.array([pow(whole // p, -1, p) for p in primes], dtype=np.int64)
     moduli = np.array(primes, dtype=np.int64)
     out = np.empty(values.shape[2], dtype=np.int64)
     _join(values, weights * inverses[:, None] % moduli[:, None], moduli, parts, whole, out)
@@ -135,7 +130,7 @@ def _numbers(fields: Sequence[PrimeField], weights: Integers) -> tuple[Integers,
 
 @inlined
 def _rest(value: Any, prime: Any, inverse: Any) -> Any:
-    """The element that a float64 integer of up to 51 bits stands for.
+    """The element that a float64 integer below 2^53 stands for, whose quotient is below 2^47.
 
     Its quotient, rounded to the nearest integer, leaves a rest of half a modulus and a little more at most.
     """
@@ -149,8 +144,8 @@ def _combine(
 ) -> None:
     """out[f, i] = values[f, i] and a combination of integers[i], whose weight is the first, and of all words[s, i].
 
-    There are no values or no integers where they have no size. Numbers of 64 bits are two halves: all is exact in
-    float64.
+    There are no values or no integers where they have no size. Numbers of 64 bits are two halves, and weights of least
+    magnitude: 512 words come to less than 2^53, so that all is exact in float64.
     """
     size, first_word = out.shape[1], 1 if integers.size else 0
     for piece in numba.prange((size + _PIECE - 1) // _PIECE):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -24,7 +25,7 @@ from fgl_secure.algebra.interpolation import vanishing_matrix
 from fgl_secure.algebra.residues import BELOW_2_7, Residues, Words, from_combined, from_residues, masked, shared
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 
 Integers = NDArray[np.int64]
 
@@ -279,6 +280,7 @@ def zero_sets(T: int, R: int) -> tuple[tuple[int, ...], ...]:
     return tuple(combinations(range(R), R - T))
 
 
+@lru_cache(maxsize=2**12)
 def zero_weights(field: PrimeField, T: int, R: int, members: tuple[int, ...]) -> Integers:
     """Values of T polynomials of degree 2 T or less at each relay's point: int64 [R, T].
 
@@ -311,7 +313,8 @@ def silo_decode(
 ) -> tuple[Integers, tuple[int, ...]]:
     """A silo's role: the integers at 0 of the polynomials through the relays' answers, correcting wrong ones.
 
-    With m relays up to (m - 2 T - 1) // 2 wrong ones are corrected and named, and more of them noticed.
+    With m relays up to (m - 2 T - 1) // 2 wrong ones are corrected and named. More of them are noticed unless their
+    errors lie on one such polynomial with other answers, as they can make them if they work together.
 
     Args:
         fields: of the answers.
@@ -336,6 +339,9 @@ def silo_decode(
         values, liars = word.decode((0,), coins)
         found.append(np.asarray(values).reshape(answers[0][place].shape))
         wrong |= set(liars)
+    most = (len(points) - 2 * T - 1) // 2
+    if len(wrong) > most:  # other ones in other fields
+        raise TooManyErrors(f"at most {most} answers may be wrong; found {len(wrong)}")
     return from_residues(fields, found), tuple(sorted(wrong))
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.errors import InputError
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.coded_products.code import Integers, Layout, ProductCode
 from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.factors import Encoded, Parts
@@ -84,7 +84,14 @@ class ProductCollective:
             lefts: None for a static one that was shared before.
             rights: all of them.
             step: when.
+
+        Raises:
+            FieldRangeError: one is larger than the code has any.
         """
+        for side, quantizer, units in (("left", self.code.left, lefts), ("right", self.code.right, rights)):
+            found = max((int(np.abs(each).max(initial=0)) for each in units if each is not None), default=0)
+            if found > quantizer.largest:
+                raise FieldRangeError(f"{side} factors must not exceed {quantizer.largest} units; found {found}")
         return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step, {})
 
     def _sum(self, rows: Integers | Encoded, step: Step, static: Mapping[int, bytes]) -> Integers:

@@ -36,7 +36,7 @@ from fgl_secure.runtime import Draws, Step
 Bytes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
 
-_ZEROS = b"fgl-secure coded-products/v1 share of zero"
+_ZEROS = b"fgl-secure coded-products/v2 share of zero"
 _NAME = struct.Struct(">QQQH")
 
 

@@ -47,7 +47,7 @@ class Placed:
         return rows if self.at is None else self.at[rows]
 
     def of(self, rows: Ids) -> Residues:
-        """The shares of some devices: by field, elements [*tapes, k, d]; not copied where they follow each other."""
+        """The shares of k >= 1 devices: by field, elements [*tapes, k, d]; not copied where they follow each other."""
         places = self.places(rows)
         if (places[1:] - places[:-1] == 1).all():
             return tuple(value[..., places[0] : places[0] + len(places), :] for value in self.values)

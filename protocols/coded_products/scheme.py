@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_secure.algebra.exact_products import MOST_BITS
 from fgl_secure.algebra.residues import BELOW_2_7
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.claim import products_claim
@@ -55,7 +56,8 @@ class CodedProducts(RelayCoded):
         R: relays, at least 2 T + 1; each one more lets one fail, every second one more one lie.
         left: largest magnitude of an entry of a left factor.
         right: of a right factor.
-        primes: of the fields in which products are worked out; as many are taken as sums ask for.
+        primes: of the fields in which products are worked out, distinct, above R and below 2^7; the first are taken, as
+            many as sums ask for.
         least_bits: behind the binary point of either factor.
         product_cryptography: what is cryptographic about products, real or ideal.
         product_roles: the machines of products.
@@ -77,19 +79,26 @@ class CodedProducts(RelayCoded):
         least = self.relays_for(self.T)
         if least > self.R:
             raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
-        if self.primes and min(self.primes) <= self.R:
-            raise InputError(f"R must be below the smallest prime, {min(self.primes)}, of products; found {self.R}")
+        distinct = set(self.primes)
+        if not 0 < len(distinct) == len(self.primes) <= len(BELOW_2_7) or max(distinct) >= 2**MOST_BITS:
+            raise InputError(
+                f"primes must be 1 to {len(BELOW_2_7)} distinct ones below 2^{MOST_BITS}; found {self.primes}"
+            )
+        if min(distinct) <= self.R:
+            raise InputError(
+                f"R must be below {min(distinct)} for coded gradients, the smallest of their primes; found {self.R}"
+            )
         zero_sets(self.T, self.R)
 
     @classmethod
     def over(cls, scheme: RelayCoded) -> CodedProducts:
-        """A relay-coded scheme with products: the same relays, or as many as these need.
+        """A relay-coded scheme with products: the same relays, or as many as these need or can have.
 
         What relays may know of the graph is no matter of sums for silos.
         """
         graph = ("profile", "max_degree", "small_groups", "tags")
         known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded) if each.name not in graph}
-        return cls(**{**known, "R": max(scheme.R, cls.relays_for(scheme.T))})
+        return cls(**{**known, "R": max(min(scheme.R, min(BELOW_2_7) - 1), cls.relays_for(scheme.T))})
 
     @staticmethod
     def relays_for(T: int) -> int:

@@ -78,18 +78,20 @@ def test_matrices_may_lie_apart_and_be_read_only(width: int) -> None:
 def test_a_processor_whose_products_saturate_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of two products that stop at 2^15 - 1 are noticed before they are used, and so is that PyTorch has none."""
 
-    def saturating(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-        each = left[:, :, None].astype(np.int64) * right[:, None]
-        return np.asarray(np.minimum(each[0::2] + each[1::2], 2**15 - 1).sum(axis=0))
+    def shifted(left: np.ndarray, right: np.ndarray, most: int) -> np.ndarray:
+        left = left.astype(np.int64) + 128  # as unsigned bytes, which is made good after
+        each = left[:, :, None] * right[:, None].astype(np.int64)
+        pairs = np.minimum(each[0::2] + each[1::2], most)
+        return np.asarray(pairs.sum(axis=0) - 128 * right.astype(np.int64).sum(axis=0))
 
     def absent(*_: np.ndarray) -> np.ndarray:
         raise AttributeError("_int_mm")
 
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx512vnni": True})
-    for broken in (lambda left, right: saturating(left.view(np.uint8) + np.uint8(128), right), absent):
+    for broken in (lambda left, right: shifted(left, right, 2**15 - 1), absent):
         monkeypatch.setattr(module, "_product_of_bytes", broken)
         assert not module._bytes_are_fast.__wrapped__()
-    monkeypatch.setattr(module, "_product_of_bytes", lambda left, right: left.astype(np.int64).T @ right)
+    monkeypatch.setattr(module, "_product_of_bytes", lambda left, right: shifted(left, right, 2**31 - 1))
     assert module._bytes_are_fast.__wrapped__()
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx2": True})
     assert not module._bytes_are_fast.__wrapped__()

@@ -12,11 +12,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
+from fgl_secure.algebra.exact_products import ROWS
 from fgl_secure.algebra.residues import BELOW_2_7, residues
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
 from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
-from fgl_secure.protocols.coded_products.code import EXACT, silo_decode, zero_sets, zero_weights
+from fgl_secure.protocols.coded_products.code import (
+    EXACT,
+    relay_products,
+    silo_decode,
+    with_zero,
+    zero_sets,
+    zero_weights,
+)
 from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_RIGHT
 
 SHAPES = [(1, 3), (1, 4), (1, 5), (2, 5), (2, 6), (3, 7)]
@@ -124,13 +132,14 @@ def test_sums_within_the_bounds_are_exact(left: float, right: float, terms: int,
 
 
 def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
-    """Six for 405 rows of a silo, seven for 39,324 and eight for more; none hold all: the message has the figures."""
-    few, cora, most, more = (
-        ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=terms) for terms in (405, 406, 39324, 39325)
+    """Five for 4 rows, six for 405, seven for 39,324 and eight for more; none hold all: the message has the figures."""
+    least, few, some, cora, most, more = (
+        ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=terms)
+        for terms in (4, 5, 405, 406, 39324, 39325)
     )
     assert [field.modulus for field in cora.fields] == list(BELOW_2_7[:7])
     assert (cora.left.fraction_bits, cora.right.fraction_bits) == (13, 13)
-    assert [len(each.fields) for each in (few, most, more)] == [6, 7, 8]
+    assert [len(each.fields) for each in (least, few, some, most, more)] == [5, 6, 6, 7, 8]
     with pytest.raises(FieldRangeError, match=r"terms \* left bound \* right bound \* 2\^20 must stay within"):
         ProductCode.for_sums(left=2.0**20, right=2.0**20, terms=2)
     with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does: scale them"):
@@ -162,3 +171,26 @@ def test_shapes_that_are_none_are_refused() -> None:
         Product(1, 0, 2)
     with pytest.raises(InputError, match="products must be one or more; found none"):
         Layout(())
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS + 1, ROWS + 5000])
+def test_sums_of_more_rows_than_32_bits_hold_do_not_wrap(rows: int) -> None:
+    """All elements the largest, over as many rows as are multiplied at a time and over more; masks are added to all."""
+    field, layout = PrimeField(BELOW_2_7[0]), Layout((Product(1, 2, 2, static=True),))
+    largest = np.full((rows, 2), field.modulus - 1, dtype=np.int8)
+    found = relay_products(layout, (largest,), (largest,))
+    assert found.tolist() == [[rows * (field.modulus - 1) ** 2] * 4]
+    (masked,) = with_zero((field,), found, [(np.array([3]), np.arange(4))])
+    assert masked.tolist() == [(rows + 3 * i) % field.modulus for i in range(4)]
+
+
+def test_liars_in_different_fields_are_too_many_together() -> None:
+    """Each field by itself has one wrong answer of five, which could be corrected; they are of two relays."""
+    fields = [PrimeField(p) for p in BELOW_2_7[:2]]
+    answers = [tuple(np.full(3, j, dtype=np.int8) for _ in fields) for j in range(1, 6)]  # on x, with 0 at 0
+    answers[0][0][1] += 1
+    found, named = silo_decode(fields, 1, range(1, 6), answers, SimulationCoins(0))
+    assert (found.tolist(), named) == ([0, 0, 0], (0,))
+    answers[3][1][2] += 1
+    with pytest.raises(TooManyErrors, match="at most 1 answers may be wrong; found 2"):
+        silo_decode(fields, 1, range(1, 6), answers, SimulationCoins(0))

@@ -66,9 +66,10 @@ def test_sums_are_those_of_integers(scheme: CodedProducts, seed: int, data: st.D
     shapes = data.draw(st.lists(st.tuples(sizes, sizes, sizes, flags), min_size=1, max_size=3))
     layout = Layout(tuple(Product(*shape) for shape in shapes))
     sums = case.collective(scheme, layout)
-    lefts = [rng.integers(-(2**16), 2**16, (p.terms, len(where), p.height)) for p in layout.products]
+    most, far = sums.code.left.largest, sums.code.right.largest
+    lefts = [rng.integers(-most, most, (p.terms, len(where), p.height), endpoint=True) for p in layout.products]
     for number in range(2):
-        rights = [rng.integers(-(2**16), 2**16, (p.terms, len(where), p.width)) for p in layout.products]
+        rights = [rng.integers(-far, far, (p.terms, len(where), p.width), endpoint=True) for p in layout.products]
         given_now = [None if p.static and number else left for p, left in zip(layout.products, lefts, strict=True)]
         found = layout.split(sums.sum_units(given_now, rights, Step(number)))
         for each, left, right in zip(found, lefts, rights, strict=True):
@@ -512,6 +513,12 @@ def test_refusals_say_what_is_wrong() -> None:
     """Parameters, parties, factors and ranges that do not fit."""
     with pytest.raises(InputError, match=r"R must be at least 2 T \+ 1 = 5, or nobody can decode products; found 3"):
         CodedProducts(T=2)
+    with pytest.raises(InputError, match=r"R must be below 89 for coded gradients, the smallest of .*; found 89"):
+        CodedProducts(R=89)
+    assert CodedProducts.over(RelayCoded(R=100)).R == CodedProducts(R=88).R
+    for primes in ((), (127, 127), (8388593,), (128,), tuple(range(90, 100))):
+        with pytest.raises(InputError, match="primes must be 1 to 8 distinct ones below 2"):
+            CodedProducts(primes=primes)
     case = Members.of(WHERE, 2)
     with pytest.raises(InputError, match="parties must include R=3 relays; found 2"):
         case.collective(CodedProducts(), LAYOUT)
@@ -524,6 +531,10 @@ def test_refusals_say_what_is_wrong() -> None:
     large = [lefts[0] * 2.0**10, lefts[1]]
     with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does"):
         sums.sum(large, rights, Step(0))
+    units = [each.round().astype(np.int64) for each in lefts], [each.round().astype(np.int64) for each in rights]
+    units[1][1][0, 3, 1] = -sums.code.right.largest - 1
+    with pytest.raises(FieldRangeError, match=f"right factors must not exceed {sums.code.right.largest} units; found"):
+        sums.sum_units(*units, Step(0))
     sums.sum(lefts, rights, Step(0))
     with pytest.raises(InputError, match="left factors of product 0 must be the same in every step; they have changed"):
         sums.sum([lefts[0] + 1, lefts[1]], rights, Step(1))
