@@ -169,9 +169,9 @@ def _combine(
                 prime, inverse, lift = np.float64(primes[f]), 1.0 / primes[f], np.float64(2**32 % primes[f])
                 found = out[f, first : first + here]
                 if values.size:
-                    line_of = values[f, first : first + here]
+                    ours = values[f, first : first + here]
                     for i in range(here):
-                        value = high[i] * lift + low[i] + np.float64(line_of[i])
+                        value = high[i] * lift + low[i] + np.float64(ours[i])
                         found[i] = np.int32(_rest(value, prime, inverse))
                 else:
                     for i in range(here):

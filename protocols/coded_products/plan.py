@@ -64,8 +64,8 @@ class Plan:
         return np.array([len(rows) for rows in self._by_group], dtype=np.int64)
 
     @property
-    def places(self) -> Ids:
-        """Numbers of all rows, int64 [n], by which those of a sum follow each other in ascending order."""
+    def silo_by_silo(self) -> Ids:
+        """Where each row is, int64 [n], if those of a sum lie one behind the other, sum after sum, and others last."""
         n = len(self.grouping.row_owner)
         ordered = np.concatenate([*self._by_group, np.setdiff1d(np.arange(n), self.grouping.source)]).astype(np.int64)
         places = np.empty(n, dtype=np.int64)

@@ -61,7 +61,7 @@ class Relays(BoundMachine):
         self._set_keys: Array = np.zeros((len(self._sets), KEY_BYTES), dtype=np.uint8)
         self._has_key: Flags = np.zeros((len(self._sets), plan.R), dtype=np.bool_)
         self._dealt = False
-        self._by_group = plan.places
+        self._silo_by_silo = plan.silo_by_silo
         places = np.searchsorted(plan.relays, parties).tolist()
         self._relays = [Standing(*each) for each in zip(parties.tolist(), places, strict=True)]
 
@@ -138,7 +138,7 @@ class Relays(BoundMachine):
             in_order = len(first) == len(messages) and bool((first[1:] > first[:-1]).all())
             found = whole if in_order else [np.take(each, first, axis=-2) for each in whole]
         if static:
-            relay.once = relay.once or self._nothing(relay, static, self._by_group)
+            relay.once = relay.once or self._nothing(relay, static, self._silo_by_silo)
             relay.once.put(rows, [each[..., :static] for each in found])
         elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
             relay.fresh = Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
@@ -375,7 +375,7 @@ class Relays(BoundMachine):
             if "once/there" in own:
                 there, values = _unnamed("once", own)
                 step, whole = step_of(own["once step"][0]), bool(own["once whole"])
-                relay.once = Placed(step, there, values, self._by_group, whole=whole)
+                relay.once = Placed(step, there, values, self._silo_by_silo, whole=whole)
 
 
 def _named(lead: str, there: Array, values: Residues) -> dict[str, Array]:

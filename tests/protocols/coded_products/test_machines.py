@@ -207,7 +207,7 @@ def test_states_hold_shares_that_arrived_and_zeros() -> None:
     (machine,) = (each for each in sums._machines if isinstance(each, Relays))
     kept = [values for name, values in machine.state().items() if "/once/" in name and name[-1].isdigit()]
     assert len(kept) == len(sums.code.fields) * 3
-    places = machine._by_group
+    places = machine._silo_by_silo
     assert not any(values[places[2]].any() for values in kept)
     assert all(values[places[[0, 1, *range(3, 8)]]].any(axis=1).all() for values in kept)
 
