@@ -77,10 +77,17 @@ class GraphStore:
         device: where batches go.
         types: of nodes, where their features are that; as many as there are in the set unless given.
         structured: whether batches have structure features.
+        blind: whether those are zeros.
     """
 
     def __init__(
-        self, sets: GraphSet, device: torch.device | None = None, types: int | None = None, *, structured: bool = False
+        self,
+        sets: GraphSet,
+        device: torch.device | None = None,
+        types: int | None = None,
+        *,
+        structured: bool = False,
+        blind: bool = False,
     ) -> None:
         _warn_once()
         self._sets, self._device = sets, device or torch.device("cpu")
@@ -92,7 +99,8 @@ class GraphStore:
         self._kinds = torch.from_numpy(kinds).to(self._device) if few else None
         self._heard = heard
         self._kind_of = np.eye(len(kinds), dtype=np.float32)[kind_of.reshape(-1)] if few else None
-        self._structure = _structure(sets) if structured else None
+        rows = _nothing if blind else _structure
+        self._structure = rows(sets) if structured else None
 
     @property
     def width(self) -> int:
@@ -181,6 +189,11 @@ def _structure(sets: GraphSet) -> Floats:
         edges = sets.edges[:, sets.edge_starts[first] : sets.edge_starts[last]] - begin
         parts.append(structure_rows(int(end - begin), edges, WALKS, DEGREES))
     return np.concatenate(parts)
+
+
+def _nothing(sets: GraphSet) -> Floats:
+    """In the place of structure features."""
+    return np.zeros((len(sets.features), WALKS + DEGREES), dtype=np.float32)
 
 
 def _ranges(starts: Ids, chosen: Ids) -> tuple[Ids, Ids, Ids]:

@@ -35,6 +35,7 @@ class GraphMethod:
         personal: whether each client predicts with a model of its own, held near the server's (Ditto, Li et al. 2021).
         clustered: whether there is a model for each cluster of clients (GCFL+, Xie et al. 2021).
         structured: whether layers also hear an encoder of structure (FedStar, Tan et al. 2023).
+        blind: whether that encoder is given edges alone, and zeros for return chances and degrees.
     """
 
     name: str
@@ -45,6 +46,7 @@ class GraphMethod:
     personal: bool = False
     clustered: bool = False
     structured: bool = False
+    blind: bool = False
 
 
 FEDVN = GraphMethod("FedVN", virtual=True, generated=True)
@@ -58,6 +60,8 @@ SELF_TRAINING = GraphMethod("Self-training", shared=Shared.NOTHING)
 DITTO = GraphMethod("Ditto", personal=True)
 
 FEDSTAR = GraphMethod("FedStar", shared=Shared.STRUCTURE, structured=True)
+BLIND_FEDSTAR = GraphMethod("FedStar without structure features", shared=Shared.STRUCTURE, structured=True, blind=True)
+"""FedVN's table prints of FedStar on Motif (basis) what it reaches without them (docs/fedstar.md)."""
 
 METHODS = (SELF_TRAINING, FEDAVG, FEDPROX, FEDBN, DITTO, FEDSTAR, FEDVN)
 GCFL = GraphMethod("GCFL+", clustered=True)
@@ -172,6 +176,10 @@ class FedVNPreset:
         one = self.decoupling if decoupling is None else decoupling
         two = self.contrast if contrast is None else contrast
         return replace(self, decoupling=one, contrast=two)
+
+    def with_pull(self, pull: float | None) -> FedVNPreset:
+        """The same preset with another lambda of Ditto; None changes nothing."""
+        return self if pull is None else replace(self, pull=pull)
 
     def with_epochs(self, epochs: int | None) -> FedVNPreset:
         """The same preset with another number of rounds; None changes nothing."""

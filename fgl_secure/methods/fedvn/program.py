@@ -115,7 +115,7 @@ class FedVN(Rounds):
         sets, less = held.own, not held.own.num_classes
         self._scores, self._last = (Scores(preset.selection, less=less) for _ in range(2))
         self._course: list[float] = []
-        self._store = GraphStore(sets, place, held.types, structured=method.structured)
+        self._store = GraphStore(sets, place, held.types, structured=method.structured, blind=method.blind)
         trains = sets.train | sets.validation if preset.validation_trains else sets.train
         self._training, self._test = np.flatnonzero(trains), np.flatnonzero(sets.test)
         self._validation = np.flatnonzero(sets.validation & ~trains)

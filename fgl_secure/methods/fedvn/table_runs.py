@@ -73,12 +73,14 @@ class GraphRun:
         virtual_nodes: M; None takes the preset's, as below.
         decoupling: lambda_1.
         contrast: lambda_2.
+        pull: lambda of Ditto.
     """
 
     method: GraphMethod
     virtual_nodes: int | None = None
     decoupling: float | None = None
     contrast: float | None = None
+    pull: float | None = None
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the seed draws graphs, split, weights, batches and dropout."""
@@ -99,6 +101,7 @@ class GraphRun:
         sets = data.drawn(seed)
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
         preset = preset.with_virtual_nodes(self.virtual_nodes).with_factors(self.decoupling, self.contrast)
+        preset = preset.with_pull(self.pull)
         return clients_of(sets, Plaintext(), preset, method=self.method, seed=seed, device=choices.place)
 
 

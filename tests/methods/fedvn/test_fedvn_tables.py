@@ -12,7 +12,16 @@ import pytest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph.graph_sets.catalogue import load_set
 from fgl_secure.graph.graph_sets.graph_set import GraphSet
-from fgl_secure.methods.fedvn.preset import FEDAVG, FEDVN, WITHOUT_GENERATORS, FedVNPreset, GraphMethod
+from fgl_secure.methods.fedvn.preset import (
+    BLIND_FEDSTAR,
+    DITTO,
+    FEDAVG,
+    FEDVN,
+    WITHOUT_GENERATORS,
+    FedVNPreset,
+    GraphMethod,
+)
+from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.table_runs import (
     ACCURACY,
     AFTER,
@@ -42,6 +51,7 @@ from fgl_secure.methods.fedvn.tables import (
     GENERATORS,
     NOT_IMPLEMENTED,
     NUMBERS,
+    PULLED,
     SETTING,
     SIMILAR_CLIENTS,
     SIMILAR_NODES,
@@ -50,6 +60,7 @@ from fgl_secure.methods.fedvn.tables import (
 from fgl_secure.tables.rows import printed_figures
 from fgl_secure.tables.table import Choices
 from fgl_secure.training.job import Job
+from fgl_secure.training.parameters import flat
 from tests.methods.fedvn.sets import random_set
 
 QUICK = Choices(seeds=1, epochs=1)
@@ -118,10 +129,31 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
         *((method, 20, 0.1, 1) for method in (FEDAVG, FEDVN)),
         (FEDVN, 20, 10, 1),
     ]
-    beside = [(case.line, case.measure) for case in ACCURACIES.cases if case.method == DECOUPLED]
-    assert beside == [(FEDVN.name, GraphRun(FEDVN, decoupling=10.0))]
+    beside = {case.method: (case.line, case.measure) for case in ACCURACIES.cases if case.beside}
+    assert beside == {
+        PULLED: ("Ditto", GraphRun(DITTO, pull=1.0)),
+        "FedStar without structure features": ("FedStar", GraphRun(BLIND_FEDSTAR)),
+        DECOUPLED: ("FedVN", GraphRun(FEDVN, decoupling=10.0)),
+    }
     assert [case.setting for case in FACTORS.cases] == [f"lambda_1 {one:g}, lambda_2 {two:g}" for one, two in factors]
     assert [case.setting for case in NUMBERS.cases] == [f"M {number}" for number in (1, 5, 10, 20, 50, 100)]
+
+
+def test_a_lambda_of_ditto_is_trained_with() -> None:
+    """A personal model that is pulled harder is another one; without a choice lambda is the preset's."""
+    data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=1)
+    own = []
+    for pull in (None, 0.1, 10.0):
+        job = GraphRun(DITTO, pull=pull).job(data, choices, 0)
+        process = job.opened(job.channel())
+        process.round(0)
+        client = next(iter(process.programs))
+        assert isinstance(client, FedVN)
+        assert client.personal is not None
+        own.append(flat(list(client.personal.parameters())))
+    chosen, same, harder = own
+    assert np.array_equal(chosen, same)
+    assert not np.allclose(chosen, harder)
 
 
 def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> None:

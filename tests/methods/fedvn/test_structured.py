@@ -14,7 +14,7 @@ from fgl_secure.graph.graph_sets.graph_set import GraphSet
 from fgl_secure.methods.fedstar.structure import structure_rows
 from fgl_secure.methods.fedvn.batches import DEGREES, WALKS, GraphStore
 from fgl_secure.methods.fedvn.models import StructuredEncoder
-from fgl_secure.methods.fedvn.preset import FEDSTAR, fedvn_preset
+from fgl_secure.methods.fedvn.preset import BLIND_FEDSTAR, FEDSTAR, fedvn_preset
 from fgl_secure.methods.fedvn.program import FedVN
 from fgl_secure.methods.fedvn.training import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -49,6 +49,22 @@ def test_a_batch_has_the_structure_of_its_graphs(together: int, monkeypatch: pyt
     root = np.diag(1 / np.sqrt(reach.sum(axis=1)))
     assert batch.convolution.to_dense().numpy() == pytest.approx(root @ reach @ root, abs=1e-6)
     assert GraphStore(SETS).batch(chosen).structure is None
+
+
+def test_a_blind_encoder_gets_zeros_and_the_same_edges() -> None:
+    """In batches and in clients."""
+    chosen = np.array([1, 0])
+    seeing, blind = (GraphStore(SETS, structured=True, blind=blind).batch(chosen) for blind in (False, True))
+    assert seeing.structure is not None
+    assert blind.structure is not None
+    assert blind.structure.shape == seeing.structure.shape
+    assert seeing.structure.any()
+    assert not blind.structure.any()
+    assert seeing.convolution is not None
+    assert blind.convolution is not None
+    assert torch.equal(blind.convolution.to_dense(), seeing.convolution.to_dense())
+    losses = [clients_of(SETS, Plaintext(), SMALL, method=each).train().losses for each in (FEDSTAR, BLIND_FEDSTAR)]
+    assert losses[0] != losses[1]
 
 
 def test_the_structure_encoder_alone_is_sent_and_common() -> None:
