@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from fgl_secure.runtime import Channel, Recording
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.loop import Progress, TrainingResult
 from fgl_secure.training.one_process import OneProcess
+from fgl_secure.training.parameters import LARGE
 from fgl_secure.training.parties import Between, helpers_of, hierarchy_of, neighbour_sums
 from fgl_secure.training.program import Program
 from fgl_secure.training.rounds import Rounds, run
@@ -130,4 +132,9 @@ class Job:
             if self.shown is not None:
                 self.shown(process.programs)
 
-        return run(process, self.task.rounds, channel.transcript, progress, start=start, shown=show)
+        result = run(process, self.task.rounds, channel.transcript, progress, start=start, shown=show)
+        if self.graph.features.nbytes >= LARGE:
+            # its parts know each other, and would stay until Python next looks for such circles: gigabytes meanwhile
+            del process
+            gc.collect()
+        return result

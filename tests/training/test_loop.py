@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +16,7 @@ from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
 from fgl_secure.training.loop import TrainingResult, compute_device
+from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset, Selection
 from tests.graphs import two_communities
@@ -38,6 +42,27 @@ def test_without_patience_all_rounds_run() -> None:
     """None never stops early."""
     result = train(NEVER_BETTER)
     assert (result.selected_round, result.rounds) == (0, QUICK.epochs)
+
+
+@pytest.mark.parametrize("large", [True, False])
+def test_what_large_graphs_trained_with_is_let_go(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once and not when Python next looks for circles; small ones are not worth the looking."""
+    monkeypatch.setattr("fgl_secure.training.job.LARGE", 0 if large else GRAPH.features.nbytes + 1)
+    job = silos_of(GRAPH, Plaintext(), QUICK)
+    opened: list[weakref.ref[OneProcess]] = []
+
+    class Noted(OneProcess):
+        def __init__(self, *given: Any, **others: Any) -> None:
+            super().__init__(*given, **others)
+            opened.append(weakref.ref(self))
+
+    gc.collect()
+    gc.disable()
+    try:
+        replace(job, driver=Noted).train()
+        assert [each() is None for each in opened] == [large]
+    finally:
+        gc.enable()
 
 
 def measured(share: float | None) -> float:

@@ -42,6 +42,9 @@ SMALL_FIELD = 31
 NARROW = 16
 """Columns of the narrow feature exchange, the fewest for which brute force is said to be exact."""
 
+_CAST_AT_ONCE = 2**28
+"""Bytes of features that are cast to float64 together."""
+
 WIDEST = 64
 """Columns of real-valued features that a variant exchanges: as many as a hidden layer has."""
 
@@ -279,9 +282,12 @@ def in_small_field(scheme: Scheme) -> bool:
 
 
 def _projected(graph: FederatedGraph, rng: np.random.Generator) -> NDArray[np.float64]:
-    rows = graph.features.astype(np.float64)
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return np.asarray(np.clip(rows @ rng.normal(size=(rows.shape[1], PROJECTED)) / 8, -1, 1))
+    projection, found = rng.normal(size=(graph.features.shape[1], PROJECTED)), []
+    for part in np.array_split(graph.features, max(graph.features.nbytes // _CAST_AT_ONCE, 1)):
+        rows = part.astype(np.float64)
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        found.append(np.clip(rows @ projection / 8, -1, 1))
+    return np.concatenate(found)
 
 
 def _note_participants(channel: Channel, graph: FederatedGraph, present: NDArray[np.bool_], step: Step) -> None:

@@ -65,6 +65,19 @@ def test_features_that_are_words_stay_as_they_are() -> None:
     assert np.array_equal(as_words(shifted), graph.features)
 
 
+def test_projections_do_not_depend_on_how_many_rows_are_cast_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the last bits of a product."""
+    graph, found = sparse_graph(), []
+    for at_once in (2**28, 1024):
+        monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios._CAST_AT_ONCE", at_once)
+        run = drop_out_run(Plaintext(), graph, 0, rounds=2, presence=0.5)
+        assert run is not None
+        found.append(next(iter(run.truth(MessageTruth).embeddings.values())))
+    together, apart = found
+    assert together.any()
+    assert np.allclose(together, apart, rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("scheme", [Plaintext(), SecretMessagePassing(), RelayCoded(k_min=1, profile=Profile.SHOWN)])
 def test_absent_devices_send_nothing_and_are_noted(scheme: Scheme) -> None:
     """In every round the messages and the notes are those of the devices that are present, at both observers."""
