@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
-from fgl_secure.runtime.ends import SHORT, Ends, RepeatedEnds
+from fgl_secure.runtime.ends import SHORT, Ends, RepeatedEnds, _pairs
 
 PARTIES = Directory({Role.DEVICE: 40, Role.SILO: 3})
 DEVICES, SILOS = PARTIES.ids(Role.DEVICE), PARTIES.ids(Role.SILO)
@@ -49,6 +49,18 @@ def test_few_pairs_are_kept_as_pairs() -> None:
     """A silo that hands on a hundred thousand messages takes no memory for each."""
     kept = RepeatedEnds(len(PARTIES)).kept(np.repeat(SILOS, 50_000), np.tile(SILOS, 50_000))
     assert (len(kept), len(kept.senders)) == (150_000, 9)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 60), st.integers(0, 10**6))
+def test_pairs_are_counted_in_order_however_many_there_could_be(seed: int, some: int, others: int, first: int) -> None:
+    """By receiver, then sender, whether they are counted or sorted."""
+    rng = np.random.default_rng(seed)
+    senders, receivers = first + rng.integers(0, some, 2 * SHORT), rng.integers(0, others, 2 * SHORT)
+    found = _pairs(senders, receivers)
+    expected, times = np.unique(np.stack([receivers, senders]), axis=1, return_counts=True)
+    assert np.array_equal(np.stack([found.receivers, found.senders]), expected)
+    assert found.times is not None
+    assert np.array_equal(found.times, times)
 
 
 def test_rounds_take_no_memory_of_their_own() -> None:
