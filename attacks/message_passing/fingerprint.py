@@ -196,7 +196,7 @@ def _bits(there: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """Bool [n, d] as uint64 [ceil(d / 64), n], a bit a column."""
     columns = there.shape[1]
     padded = np.pad(there, ((0, 0), (0, -columns % 64)))
-    return np.ascontiguousarray(np.packbits(padded, axis=1).view(np.uint64).T)
+    return np.ascontiguousarray(np.packbits(np.ascontiguousarray(padded), axis=1).view(np.uint64).T)
 
 
 class ContainmentAtDevice(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):

@@ -29,18 +29,20 @@ FLOAT_ROWS = 2 ** (24 - 2 * MOST_BITS)
 Products = NDArray[Any]
 
 
-def exact_product(left: Elements, right: Elements) -> Products:
+def exact_product(left: Elements, right: Elements, out: Products | None = None) -> Products:
     """The sum over rows of the outer products of two rows, in integers: it is not reduced.
 
     Args:
         left: int8 [*batch, n, d], elements; they may lie apart.
         right: int8 [*batch, n, h].
+        out: where the product goes, contiguous and of its shape, int64, or int32 where the rows are no more than ROWS;
+            a new array unless given.
 
     Returns:
         Integers [*batch, d, h], int32 or int64: the product of the transposed left matrix and the right one.
 
     Raises:
-        FieldRangeError: elements are no bytes, as their field is too large.
+        FieldRangeError: elements are no bytes, as their field is too large; or sums over so many rows do not fit.
     """
     for found in (left.dtype, right.dtype):
         if found != np.int8:
@@ -48,22 +50,33 @@ def exact_product(left: Elements, right: Elements) -> Products:
                 f"elements must be int8, of a field below 2^{MOST_BITS}, for exact products; found {found}"
             )
     *batch, rows, width = left.shape
+    if out is not None and out.dtype == np.int32 and rows > ROWS:
+        raise FieldRangeError(f"out must be int64 for sums over more than {ROWS:,} rows; found int32 for {rows:,}")
     if not batch and rows <= ROWS:
-        return _product(left, right)
-    out = np.zeros((*batch, width, right.shape[-1]), dtype=np.int64)
+        return _product(left, right, out)
+    out = np.empty((*batch, width, right.shape[-1]), dtype=np.int64) if out is None else out
+    out[...] = 0
     for place in np.ndindex(*batch):
         for start in range(0, rows, ROWS):
             part = slice(start, start + ROWS)
-            out[place] += _product(left[(*place, part)], right[(*place, part)])
+            out[place] += _product(left[(*place, part)], right[(*place, part)], None)
     return out
 
 
-def _product(left: Elements, right: Elements) -> Products:
-    """The product of the transposed left matrix and the right one, of bytes: int32 [d, h]."""
-    if left.shape[1] == 1 or right.shape[1] == 1:
-        return _weighed(left, right)
-    if len(left) > 1 and _bytes_are_fast():  # strides of a single row or column are ambiguous to PyTorch
-        return _product_of_bytes(left, right)
+def _product(left: Elements, right: Elements, out: Products | None) -> Products:
+    """The product of the transposed left matrix and the right one, of bytes: int32 [d, h], or into another array."""
+    fast = len(left) > 1 and min(left.shape[1], right.shape[1]) > 1 and _bytes_are_fast()
+    if fast:  # strides of a single row or column are ambiguous to PyTorch
+        return _product_of_bytes(left, right, out)
+    found = _weighed(left, right) if 1 in {left.shape[1], right.shape[1]} else _product_of_floats(left, right)
+    if out is None:
+        return found
+    out[...] = found
+    return out
+
+
+def _product_of_floats(left: Elements, right: Elements) -> Products:
+    """By float32, some rows at a time: int32 [d, h]."""
     total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int32)
     with _libraries().limit(limits=torch.get_num_threads(), user_api="blas"):
         for start in range(0, len(left), FLOAT_ROWS):
@@ -90,10 +103,18 @@ def _weigh(weights: Elements, rows: Elements, out: NDArray[np.int32]) -> None:
             out[k] += np.int32(weight * np.int32(line[k]))
 
 
-def _product_of_bytes(left: Elements, right: Elements) -> Products:
+def _product_of_bytes(left: Elements, right: Elements, out: Products | None = None) -> Products:
+    """By instructions for bytes: int32 [d, h], or into another array."""
     left, right = (each if each.flags.writeable else each.copy() for each in (left, right))  # as PyTorch wants it
-    found: Products = torch._int_mm(torch.from_numpy(left).T, torch.from_numpy(right)).numpy()
-    return found
+    one, other = torch.from_numpy(left).T, torch.from_numpy(right)
+    if out is not None and out.dtype == np.int32:  # a new array would have to be paged in, and copied from
+        torch._int_mm(one, other, out=torch.from_numpy(out))
+        return out
+    found: Products = torch._int_mm(one, other).numpy()
+    if out is None:
+        return found
+    out[...] = found
+    return out
 
 
 @cache

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, PrimeField, Quantizer, lagrange_matrix
 from fgl_secure.algebra.exact_products import ROWS, exact_product
 from fgl_secure.algebra.interpolation import vanishing_matrix
+from fgl_secure.algebra.quantization import units_of
 from fgl_secure.algebra.residues import BELOW_2_7, Residues, Words, from_combined, from_residues, masked, shared
 from fgl_secure.algebra.shares import Word
 from fgl_secure.coins import Coins
@@ -168,15 +169,25 @@ class ProductCode:
         left: of left rows.
         right: of right rows.
         fields: those in which sums are worked out; their product is larger than twice any sum.
+        product: largest magnitude of the product of two entries, of a left row and a right one of one device; None
+            where only the bounds of both count.
     """
 
     left: Quantizer
     right: Quantizer
     fields: tuple[PrimeField, ...]
+    product: float | None = None
 
     @classmethod
     def for_sums(
-        cls, *, left: float, right: float, terms: int, primes: tuple[int, ...] = BELOW_2_7, least_bits: int = LEAST_BITS
+        cls,
+        *,
+        left: float,
+        right: float,
+        terms: int,
+        product: float | None = None,
+        primes: tuple[int, ...] = BELOW_2_7,
+        least_bits: int = LEAST_BITS,
     ) -> ProductCode:
         """The one with the fewest primes that leaves both factors enough bits, and the most bits that they leave.
 
@@ -184,6 +195,7 @@ class ProductCode:
             left: largest magnitude of an entry of a left row.
             right: of a right row.
             terms: most products in one sum.
+            product: see the class.
             primes: among which to take the first ones.
             least_bits: behind the binary point of either factor.
 
@@ -194,15 +206,42 @@ class ProductCode:
         room = 0
         for count in range(1, len(primes) + 1):
             room = min((math.prod(primes[:count]) - 1) // 2, EXACT)
-            bits = _most_bits(left, right, terms, room)
-            if bits >= 2 * least_bits:
-                fields = tuple(PrimeField(prime) for prime in primes[:count])
-                return cls(_quantizer(left, bits // 2, "left rows"), _quantizer(right, bits - bits // 2, "right rows"),
-                           fields)  # fmt: skip
+            fields = tuple(PrimeField(prime) for prime in primes[:count])
+            for bits in range(2 * MOST_BITS, 2 * least_bits - 1, -1):  # of which right rows take the odd one
+                one, other = _quantizer(left, bits // 2, "left rows"), _quantizer(right, bits - bits // 2, "right rows")
+                found = cls(one, other, fields, product)
+                if terms * found.largest <= room:
+                    return found
+        bound = f"{left:g} * {right:g}" if product is None or product > left * right else f"{product:g}"
         raise FieldRangeError(
-            f"terms * left bound * right bound * 2^{2 * least_bits} must stay within {room:,}; found {terms:,} * "
-            f"{left:g} * {right:g} * 2^{2 * least_bits}: take smaller bounds"
+            f"terms times the largest product * 2^{2 * least_bits} must stay within {room:,}; found {terms:,} * "
+            f"{bound} * 2^{2 * least_bits}: take smaller bounds"
         )
+
+    @property
+    def largest(self) -> int:
+        """Of the magnitude of a product of two encoded entries of one device."""
+        both = self.left.largest * self.right.largest
+        return both if self.product is None else min(both, units_of(self.product, self.fraction_bits))
+
+    def check_products(self, lefts: NDArray[np.float64], rights: NDArray[np.float64], number: int) -> None:
+        """Refuses products that are too large.
+
+        Args:
+            lefts: float64 [n], the largest magnitude of an encoded entry of each device's left rows.
+            rights: of its right rows.
+            number: of the product, for the message.
+
+        Raises:
+            FieldRangeError: one is beyond the bound.
+        """
+        found = float((lefts * rights).max(initial=0))
+        if found > self.largest:
+            raise FieldRangeError(
+                f"an entry of a device's left row times one of its right row must not exceed "
+                f"{math.ldexp(self.largest, -self.fraction_bits):g} in magnitude; found "
+                f"{math.ldexp(found, -self.fraction_bits):g} in product {number}: scale them, or give a larger bound"
+            )
 
     @property
     def fraction_bits(self) -> int:
@@ -216,15 +255,6 @@ class ProductCode:
 
 def _quantizer(bound: float, bits: int, what: str) -> Quantizer:
     return Quantizer(bound, bits, what, "scale them, or give a larger bound")
-
-
-def _most_bits(left: float, right: float, terms: int, room: int) -> int:
-    """The most bits behind the binary point of a product, of which the right factor takes the odd one."""
-    for bits in range(2 * MOST_BITS, -1, -1):
-        one, other = _quantizer(left, bits // 2, ""), _quantizer(right, bits - bits // 2, "")
-        if terms * one.largest * other.largest <= room:
-            return bits
-    return -1
 
 
 def device_shares(
@@ -264,8 +294,13 @@ def relay_products(layout: Layout, static: Residues, fresh: Residues) -> Integer
     for found, *sides in zip(out, static, fresh, strict=True):
         start = 0
         for left, right in layout.factors(*sides):
-            stop = start + left.shape[-1] * right.shape[-1]
-            found[..., start:stop] = exact_product(left, right).reshape(*batch, stop - start)
+            shape = (left.shape[-1], right.shape[-1])
+            stop = start + math.prod(shape)
+            part = found[..., start:stop]
+            if batch:  # whose parts lie apart
+                part[...] = exact_product(left, right).reshape(part.shape)
+            else:
+                exact_product(left, right, part.reshape(shape))
             start = stop
     return out
 

@@ -48,6 +48,7 @@ class ProductCollective:
         self.code: ProductCode = scheme.product_code(topology, layout)
         self._machines = scheme.product_machines(topology, layout, bytes(SESSION_BYTES), channel)
         self._static: dict[int, bytes] = {}
+        self._largest: dict[int, NDArray[np.float64]] = {}
         self.shared = False
 
     def sum(
@@ -66,7 +67,7 @@ class ProductCollective:
 
         Raises:
             InputError: a factor has another shape, or changed where it is static.
-            FieldRangeError: an entry is beyond its bound; nothing was sent.
+            FieldRangeError: an entry, or the product of two of one device, is beyond its bound; nothing was sent.
             ProtocolError: the step was summed before, too few relays answer, or more of them lie than can be told.
         """
         one, other = (
@@ -74,7 +75,8 @@ class ProductCollective:
             [_in_parts(right) for right in rights],
         )
         static = self._check(one, other)
-        found = self._sum(Encoded(self.code, self._layout, one, other, static=not self.shared), step, static)
+        rows = Encoded(self.code, self._layout, one, other, static=not self.shared, shared=self._largest)
+        found = self._sum(rows, step, static, rows.largest_lefts)
         return [self.code.decode(each) for each in self._layout.split(found)]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
@@ -86,16 +88,26 @@ class ProductCollective:
             step: when.
 
         Raises:
-            FieldRangeError: one is larger than the code has any.
+            FieldRangeError: one, or the product of two of one device, is larger than the code has any.
         """
-        for side, quantizer, units in (("left", self.code.left, lefts), ("right", self.code.right, rights)):
-            found = max((int(np.abs(each).max(initial=0)) for each in units if each is not None), default=0)
+        ones = [self._largest[n] if left is None else _largest_units(left) for n, left in enumerate(lefts)]
+        others = [_largest_units(right) for right in rights]
+        for side, quantizer, units in (("left", self.code.left, ones), ("right", self.code.right, others)):
+            found = max(int(each.max(initial=0)) for each in units)
             if found > quantizer.largest:
                 raise FieldRangeError(f"{side} factors must not exceed {quantizer.largest} units; found {found}")
-        return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step, {})
+        for n, sides in enumerate(zip(ones, others, strict=True)):
+            self.code.check_products(*sides, n)
+        return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step, {}, ones)
 
-    def _sum(self, rows: Integers | Encoded, step: Step, static: Mapping[int, bytes]) -> Integers:
-        """Sums what devices share; digests of static factors are kept with what is shared."""
+    def _sum(
+        self,
+        rows: Integers | Encoded,
+        step: Step,
+        static: Mapping[int, bytes],
+        largest: Sequence[NDArray[np.float64]],
+    ) -> Integers:
+        """Sums what devices share; digests and largest magnitudes of static factors are kept with what is shared."""
         if self._channel.recording.keeps(step):
             self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, np.asarray(rows))
         for machine in self._machines:
@@ -105,6 +117,7 @@ class ProductCollective:
                 machine.begin(step)
         del rows
         self.shared, self._static = True, {**self._static, **static}
+        self._largest = {n: each for n, each in enumerate(largest) if self._layout.products[n].static}
         simulate(self._machines, self._channel)
         (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
         assert silos.sums is not None, "it is left with sums, or without a way on"
@@ -128,3 +141,9 @@ class ProductCollective:
 
 def _in_parts(factor: Floats | Parts) -> Parts:
     return factor if isinstance(factor, Parts) else Parts((factor,))
+
+
+def _largest_units(factor: Integers) -> NDArray[np.float64]:
+    """Float64 [n], the largest magnitude of each device's integers [terms, n, d]."""
+    found = np.maximum(factor.max(axis=(0, 2)), -factor.min(axis=(0, 2)))
+    return np.asarray(found, dtype=np.float64)

@@ -5,19 +5,22 @@ Features of many devices fill much of the memory there is, so a copy of all of t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.quantization import Quantizer, largest_magnitude
+from fgl_secure.algebra.quantization import Quantizer
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import Layout, ProductCode
 
 Floats = NDArray[np.floating[Any]]
 Ids = NDArray[np.int64]
+
+NOTHING_SHARED: Mapping[int, NDArray[np.float64]] = MappingProxyType({})
 
 _HASHED = 2**20
 """Numbers that are hashed at a time."""
@@ -51,11 +54,10 @@ class Parts:
         self._order = places
         self.shape = (shapes[0][0], len(places), shapes[0][2])
 
-    @property
-    def largest(self) -> float:
-        """The largest magnitude; NaN where there is one."""
-        found = [largest_magnitude(part) for part in self._parts]
-        return float(np.max(found))
+    def largest(self) -> NDArray[np.float64]:
+        """Float64 [n], the largest magnitude of each device's numbers; NaN where there is one."""
+        found = [np.maximum(part.max(axis=(0, 2)), -part.min(axis=(0, 2))) for part in self._parts]
+        return np.concatenate(found).astype(np.float64)[self._order]
 
     def digest(self) -> bytes:
         """Of the numbers, in whatever parts and order: they must not change, and may be too many to keep for that."""
@@ -81,12 +83,27 @@ class Parts:
 
         Args:
             quantizer: of the factor.
-            largest: magnitude of all of it, see `largest`.
+            largest: magnitude of all of it.
             devices: int64 [k].
             out: integers [k, terms, d], where they go.
         """
         for here, rows in self._of(devices):
             out[here] = np.swapaxes(quantizer.encode(rows, narrow=True, largest=largest), 0, 1)
+
+
+class _Side:
+    """One factor and how it is encoded; refuses what does not fit.
+
+    Attributes:
+        largest: magnitude of all of it.
+        largest_units: float64 [n], of each device's encoded numbers.
+    """
+
+    def __init__(self, quantizer: Quantizer, factor: Parts) -> None:
+        largest = factor.largest()
+        self.quantizer, self.factor, self.largest = quantizer, factor, float(np.max(largest))
+        quantizer.encode(np.empty(0), largest=self.largest)
+        self.largest_units = np.rint(np.ldexp(largest, quantizer.fraction_bits))
 
 
 class Encoded:
@@ -98,30 +115,40 @@ class Encoded:
         lefts: for each product its left factor; None for a static one that is not shared again.
         rights: for each product its right factor.
         static: whether with what is shared once.
+        shared: by product, `largest_lefts` of static factors that were shared before.
 
     Attributes:
         shape: (n, numbers of a device).
         dtype: int32 where all units fit, else int64.
+        largest_lefts: for each product float64 [n], the largest magnitude of an encoded entry of a device's left rows.
 
     Raises:
         InputError: a number is NaN or infinite.
-        FieldRangeError: one is beyond its bound.
+        FieldRangeError: one, or the product of two of one device, is beyond its bound; nothing is shared then.
     """
 
-    __slots__ = ("_sides", "dtype", "shape")
+    __slots__ = ("_sides", "dtype", "largest_lefts", "shape")
 
     def __init__(
-        self, code: ProductCode, layout: Layout, lefts: Sequence[Parts | None], rights: Sequence[Parts], *, static: bool
+        self,
+        code: ProductCode,
+        layout: Layout,
+        lefts: Sequence[Parts | None],
+        rights: Sequence[Parts],
+        *,
+        static: bool,
+        shared: Mapping[int, NDArray[np.float64]] = NOTHING_SHARED,
     ) -> None:
-        ordered = layout.in_order([(code.left, left) for left in lefts], [(code.right, right) for right in rights],
-                                  static=static)  # fmt: skip
-        found = [(quantizer, factor) for quantizer, factor in ordered if factor is not None]
-        self._sides = [(quantizer, factor, factor.largest) for quantizer, factor in found]
-        for quantizer, _, largest in self._sides:
-            quantizer.encode(np.empty(0), largest=largest)  # refuses what does not fit before anything is shared
+        one = [None if left is None else _Side(code.left, left) for left in lefts]
+        other = [_Side(code.right, right) for right in rights]
+        self.largest_lefts = [shared[n] if left is None else left.largest_units for n, left in enumerate(one)]
+        for n, (left, right) in enumerate(zip(self.largest_lefts, other, strict=True)):
+            code.check_products(left, right.largest_units, n)
+        found = [side for side in layout.in_order(one, other, static=static) if side is not None]
+        self._sides = [(side.quantizer, side.factor, side.largest) for side in found]
         narrow = max(code.left.largest, code.right.largest) < 2**31
         self.dtype = np.dtype(np.int32 if narrow else np.int64)
-        self.shape = (rights[0].shape[1], sum(factor.shape[0] * factor.shape[2] for _, factor in found))
+        self.shape = (rights[0].shape[1], sum(factor.shape[0] * factor.shape[2] for _, factor, _ in self._sides))
 
     def __len__(self) -> int:
         return self.shape[0]

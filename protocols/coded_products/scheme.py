@@ -35,6 +35,9 @@ Ids = NDArray[np.int64]
 LARGEST_LEFT, LARGEST_RIGHT = 2.0**6, 2.0**5
 """Bounds of an entry of the row that a layer multiplies, and of a gradient at its outputs."""
 
+LARGEST_PRODUCT = 2.0**6
+"""Bound of the product of two such entries of one device: large rows meet small gradients."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProductRoles:
@@ -56,6 +59,7 @@ class CodedProducts(RelayCoded):
         R: relays, at least 2 T + 1; each one more lets one fail, every second one more one lie.
         left: largest magnitude of an entry of a left factor.
         right: of a right factor.
+        product: of the product of two entries of one device, of a left factor and a right one.
         primes: of the fields in which products are worked out, distinct, above R and below 2^7; the first are taken, as
             many as sums ask for.
         least_bits: behind the binary point of either factor.
@@ -66,6 +70,7 @@ class CodedProducts(RelayCoded):
     R: int = 3
     left: float = LARGEST_LEFT
     right: float = LARGEST_RIGHT
+    product: float = LARGEST_PRODUCT
     primes: tuple[int, ...] = BELOW_2_7
     least_bits: int = LEAST_BITS
     product_cryptography: type[ProductCryptography] = attribute(default=RealProductCryptography, repr=False)
@@ -123,7 +128,12 @@ class CodedProducts(RelayCoded):
         """
         terms = topology.terms * layout.terms
         return ProductCode.for_sums(
-            left=self.left, right=self.right, terms=terms, primes=self.primes, least_bits=self.least_bits
+            left=self.left,
+            right=self.right,
+            terms=terms,
+            product=self.product,
+            primes=self.primes,
+            least_bits=self.least_bits,
         )
 
     def product_machines(

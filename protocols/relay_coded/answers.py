@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,7 @@ class _Target:
             out = self._decoded([np.asarray(each.sums) for each in self._answers], np.arange(len(got)))
         else:
             out = np.zeros(shape, dtype=self._scheme.field.dtype)
-            for pattern in np.unique(got[:, enough], axis=1).T:
+            for pattern in _patterns(got[:, enough]):
                 here = enough & (got == pattern[:, None]).all(axis=0)
                 heard, places = np.flatnonzero(pattern), np.flatnonzero(here)
                 given = [np.asarray(self._answers[int(j)].sums) for j in heard]
@@ -213,3 +213,10 @@ class _Target:
 
     def _name(self, party: int) -> str:
         return self._draws.name_of(party)
+
+
+def _patterns(got: Flags) -> Iterable[Flags]:
+    """The different columns of flags [relays, k]."""
+    if got.all():  # as nearly always; columns are slow to sort
+        return [got[:, 0]] if got.size else []
+    return np.unique(got, axis=1).T

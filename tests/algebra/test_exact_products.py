@@ -44,6 +44,12 @@ def test_products_are_those_of_integers(field: PrimeField) -> None:
             whole = np.matmul(np.swapaxes(left, -1, -2).astype(np.int64), right.astype(np.int64))
             assert found.dtype in (np.int32, np.int64)
             assert np.array_equal(found, whole)
+            for kind in (np.int32, np.int64):
+                room = np.full((3, *whole.shape), -1, dtype=kind)
+                put = exact_product(left, right, room[1])
+                assert np.shares_memory(put, room[1]) or not put.size
+                assert np.array_equal(room[1], whole)
+                assert (room[[0, 2]] == -1).all()
 
 
 @pytest.mark.usefixtures("_both_ways")
@@ -55,6 +61,12 @@ def test_the_largest_elements_over_many_rows_are_exact(rows: int, widths: tuple[
     left, right = (np.full((rows, width), field.modulus - 1, dtype=field.dtype) for width in widths)
     found = exact_product(left, right)
     assert np.unique(found).tolist() == [rows * (field.modulus - 1) ** 2]
+    assert np.array_equal(exact_product(left, right, np.empty(widths, dtype=np.int64)), found)
+    if rows > ROWS:
+        with pytest.raises(
+            FieldRangeError, match=f"out must be int64 for sums over more than .*; found int32 for {rows:,}"
+        ):
+            exact_product(left, right, np.empty(widths, dtype=np.int32))
 
 
 def test_fields_that_are_too_large_are_refused() -> None:

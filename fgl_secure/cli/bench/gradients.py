@@ -110,7 +110,9 @@ def _relay(prepared: Prepared, scheme: CodedProducts) -> Timing:
     features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
     sizes = np.bincount(prepared.graph.silo_of).tolist()
     layout = Layout((Product(1, features, hidden, static=True),))
-    code = ProductCode.for_sums(left=scheme.left, right=scheme.right, terms=max(sizes), primes=scheme.primes)
+    code = ProductCode.for_sums(
+        left=scheme.left, right=scheme.right, terms=max(sizes), product=scheme.product, primes=scheme.primes
+    )
     silos = [[tuple(_shares(f.modulus, n, w) for f in code.fields) for w in (features, hidden)] for n in sizes]
 
     def work() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from fgl_secure.protocols.coded_products.code import (
     zero_sets,
     zero_weights,
 )
-from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_RIGHT
+from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
 
 SHAPES = [(1, 3), (1, 4), (1, 5), (2, 5), (2, 6), (3, 7)]
 
@@ -109,18 +110,23 @@ def test_wrong_answers_are_located_up_to_their_number(
 
 
 @given(
-    st.floats(2.0**-10, 2.0**10), st.floats(2.0**-10, 2.0**10), st.integers(1, 2**16), st.integers(1, 12),
-    st.integers(0, 2**32 - 1),
+    st.floats(2.0**-10, 2.0**10), st.floats(2.0**-10, 2.0**10), st.none() | st.floats(2.0**-10, 2.0**20),
+    st.integers(1, 2**16), st.integers(1, 12), st.integers(0, 2**32 - 1),
 )  # fmt: skip
-def test_sums_within_the_bounds_are_exact(left: float, right: float, terms: int, least: int, seed: int) -> None:
-    """Whatever the bounds, terms of the largest entries stay within the fields; decoding is exact."""
+def test_sums_within_the_bounds_are_exact(
+    left: float, right: float, product: float | None, terms: int, least: int, seed: int
+) -> None:
+    """Whatever the bounds, terms of the largest products stay within the fields; decoding is exact."""
     try:
-        code = ProductCode.for_sums(left=left, right=right, terms=terms, least_bits=least)
+        code = ProductCode.for_sums(left=left, right=right, terms=terms, product=product, least_bits=least)
     except FieldRangeError:
-        assert terms * left * right * 4.0**least > EXACT / 4
+        assert terms * min(left * right, product or left * right) * 4.0**least > EXACT / 4
         return
     room = (math.prod(field.modulus for field in code.fields) - 1) // 2
-    assert terms * code.left.largest * code.right.largest <= min(room, EXACT)
+    assert terms * code.largest <= min(room, EXACT)
+    both = code.left.largest * code.right.largest
+    assert code.largest == both or (product is not None and code.largest < both)
+    assert product is None or abs(code.largest - min(both, product * 2.0**code.fraction_bits)) <= 0.5
     assert min(code.left.fraction_bits, code.right.fraction_bits) >= least
     assert 0 <= code.right.fraction_bits - code.left.fraction_bits <= 1
     a, b = (np.random.default_rng(seed).uniform(-bound, bound, (terms % 7 + 1, 2)) for bound in (left, right))
@@ -132,16 +138,20 @@ def test_sums_within_the_bounds_are_exact(left: float, right: float, terms: int,
 
 
 def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
-    """Five for 4 rows, six for 405, seven for 39,324 and eight for more; none hold all: the message has the figures."""
-    least, few, some, cora, most, more = (
-        ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=terms)
-        for terms in (4, 5, 405, 406, 39324, 39325)
-    )
-    assert [field.modulus for field in cora.fields] == list(BELOW_2_7[:7])
-    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (13, 13)
-    assert [len(each.fields) for each in (least, few, some, most, more)] == [5, 6, 6, 7, 8]
-    with pytest.raises(FieldRangeError, match=r"terms \* left bound \* right bound \* 2\^20 must stay within"):
+    """Five for 128 rows, six for 12,973, seven for 1,258,383; none hold all: the message has the figures."""
+    made = partial(ProductCode.for_sums, left=LARGEST_LEFT, right=LARGEST_RIGHT)
+    sizes = (128, 129, 12_973, 12_974, 1_258_383, 1_258_384)
+    found = [made(product=LARGEST_PRODUCT, terms=terms) for terms in sizes]
+    assert [len(each.fields) for each in found] == [5, 6, 6, 7, 7, 8]
+    cora = made(product=LARGEST_PRODUCT, terms=600)
+    assert [field.modulus for field in cora.fields] == list(BELOW_2_7[:6])
+    assert (cora.left.fraction_bits, cora.right.fraction_bits) == (12, 12)
+    found = [made(terms=terms) for terms in (4, 5, 405, 406, 39_324, 39_325)]
+    assert [len(each.fields) for each in found] == [5, 6, 6, 7, 7, 8]
+    with pytest.raises(FieldRangeError, match=r"terms times the largest .*; found 2 \* 1.\S* \* 1.\S* \* 2\^20"):
         ProductCode.for_sums(left=2.0**20, right=2.0**20, terms=2)
+    with pytest.raises(FieldRangeError, match=r"found 2 \* 8.\S* \* 2\^20: take smaller bounds"):
+        ProductCode.for_sums(left=2.0**20, right=2.0**20, product=2.0**33, terms=2)
     with pytest.raises(FieldRangeError, match="left rows must not exceed the bound 64; at least one does: scale them"):
         cora.left.encode(np.array([64.5]))
     with pytest.raises(InputError, match="right rows must be finite"):

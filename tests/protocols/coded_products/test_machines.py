@@ -66,7 +66,9 @@ def test_sums_are_those_of_integers(scheme: CodedProducts, seed: int, data: st.D
     shapes = data.draw(st.lists(st.tuples(sizes, sizes, sizes, flags), min_size=1, max_size=3))
     layout = Layout(tuple(Product(*shape) for shape in shapes))
     sums = case.collective(scheme, layout)
-    most, far = sums.code.left.largest, sums.code.right.largest
+    code = sums.code
+    most = rng.integers(1, code.left.largest, (len(where), 1), endpoint=True)
+    far = np.minimum(code.largest // most, code.right.largest)
     lefts = [rng.integers(-most, most, (p.terms, len(where), p.height), endpoint=True) for p in layout.products]
     for number in range(2):
         rights = [rng.integers(-far, far, (p.terms, len(where), p.width), endpoint=True) for p in layout.products]
@@ -88,9 +90,9 @@ def test_a_device_sends_both_rows_and_not_their_product() -> None:
     for number in range(2):
         sums.sum([left], [rng.normal(size=(1, 8, 64))], Step(number))
     sent = [b for b in channel.transcript.messages if b.phase is Phase.FACTOR_SHARES and b.item_bytes > 100]
-    assert [(b.step.round, (b.item_bytes - 16) / 6) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
+    assert [(b.step.round, (b.item_bytes - 16) / 5) for b in sent] == [(0, 1497), (0, 1497), (1, 64), (1, 64)]
     answers = [b for b in channel.transcript.messages if b.phase is Phase.PRODUCT_SHARES]
-    assert {(b.messages, b.item_bytes - 16) for b in answers} == {(2, 6 * 91_712 + 4 + 2 * 8)}
+    assert {(b.messages, b.item_bytes - 16) for b in answers} == {(2, 5 * 91_712 + 4 + 2 * 8)}
 
 
 def test_devices_of_wide_rows_speak_some_after_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -524,7 +526,7 @@ def test_refusals_say_what_is_wrong() -> None:
         case.collective(CodedProducts(), LAYOUT)
     case = Members.of(WHERE, 3)
     with pytest.raises(FieldRangeError, match="take smaller bounds"):
-        case.collective(CodedProducts(left=2.0**30, right=2.0**30), LAYOUT)
+        case.collective(CodedProducts(product=2.0**40, left=2.0**30, right=2.0**30), LAYOUT)
     sums, (lefts, rights) = case.collective(CodedProducts(), LAYOUT), factors(0, len(WHERE))
     with pytest.raises(InputError, match=r"left factors must be \[1, 8, 5\]; found \[1, 7, 5\] in product 0"):
         sums.sum([lefts[0][:, 1:], lefts[1]], rights, Step(0))
@@ -540,6 +542,29 @@ def test_refusals_say_what_is_wrong() -> None:
         sums.sum([lefts[0] + 1, lefts[1]], rights, Step(1))
     with pytest.raises(ProtocolError, match="a step must be summed once"):
         sums.sum(lefts, rights, Step(0))
+
+
+@pytest.mark.parametrize("where_static", [True, False])
+def test_products_of_two_entries_of_a_device_are_bounded(where_static: bool) -> None:
+    """In whichever step the second one comes, for each device by itself, in numbers and in units; nothing is sent."""
+    layout = Layout((Product(2, 3, 2, static=where_static),))
+    case, left, right = Members.of(WHERE, 3), np.ones((2, 8, 3)), np.ones((2, 8, 2))
+    channel = case.channel()
+    sums = case.collective(CodedProducts(k_min=1), layout, channel)
+    left[1, 3, 0], right[0, 3, 1], right[1, 5, 0] = -16, 4, -32  # the largest left and right rows are of two devices
+    found = sums.sum([left], [right], Step(0))
+    assert close(found, case, ([left], [right]))
+    later, sent = None if where_static else left, len(channel.transcript.messages)
+    right[1, 3, 1] = 4.25
+    refused = r"left row times one of its right row must not exceed 64 in magnitude; found 68 in product 0: scale them"
+    with pytest.raises(FieldRangeError, match=refused):
+        sums.sum([later], [right], Step(1))
+    units = [None if later is None else sums.code.left.encode(later)], [sums.code.right.encode(right)]
+    with pytest.raises(FieldRangeError, match=refused):
+        sums.sum_units(*units, Step(1))
+    assert len(channel.transcript.messages) == sent
+    right[1, 3, 1] = 4
+    assert close(sums.sum([later], [right], Step(1)), case, ([left], [right]))
 
 
 def test_devices_in_several_sums_are_refused() -> None:
