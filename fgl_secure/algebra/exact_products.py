@@ -42,7 +42,7 @@ def exact_product(left: Elements, right: Elements, out: Products | None = None) 
         Integers [*batch, d, h], int32 or int64: the product of the transposed left matrix and the right one.
 
     Raises:
-        FieldRangeError: elements are no bytes, as their field is too large; or sums over so many rows do not fit.
+        FieldRangeError: elements are no bytes, as their field is too large; or the product cannot go into the array.
     """
     for found in (left.dtype, right.dtype):
         if found != np.int8:
@@ -50,8 +50,8 @@ def exact_product(left: Elements, right: Elements, out: Products | None = None) 
                 f"elements must be int8, of a field below 2^{MOST_BITS}, for exact products; found {found}"
             )
     *batch, rows, width = left.shape
-    if out is not None and out.dtype == np.int32 and rows > ROWS:
-        raise FieldRangeError(f"out must be int64 for sums over more than {ROWS:,} rows; found int32 for {rows:,}")
+    if out is not None:
+        _check_out(out, (*batch, width, right.shape[-1]), rows)
     if not batch and rows <= ROWS:
         return _product(left, right, out)
     out = np.empty((*batch, width, right.shape[-1]), dtype=np.int64) if out is None else out
@@ -61,6 +61,16 @@ def exact_product(left: Elements, right: Elements, out: Products | None = None) 
             part = slice(start, start + ROWS)
             out[place] += _product(left[(*place, part)], right[(*place, part)], None)
     return out
+
+
+def _check_out(out: Products, shape: tuple[int, ...], rows: int) -> None:
+    kinds = ("int32", "int64") if rows <= ROWS else ("int64",)
+    usable = out.flags.c_contiguous and out.flags.writeable
+    if out.dtype.name not in kinds or out.shape != shape or not usable:
+        raise FieldRangeError(
+            f"out must be a contiguous {' or '.join(kinds)} {list(shape)} that can be written to, for sums over {rows:,} "
+            f"rows; found {out.dtype} {list(out.shape)}{'' if usable else ', which is not'}"
+        )
 
 
 def _product(left: Elements, right: Elements, out: Products | None) -> Products:
@@ -131,6 +141,7 @@ def _bytes_are_fast() -> bool:
     largest = 2**MOST_BITS - 1
     left, right = np.full((1030, 33), largest, dtype=np.int8), np.full((1030, 17), largest, dtype=np.int8)
     try:
-        return bool((_product_of_bytes(left, right) == 1030 * largest**2).all())
+        found = _product_of_bytes(left, right), _product_of_bytes(left, right, np.empty((33, 17), dtype=np.int32))
+        return all(bool((each == 1030 * largest**2).all()) for each in found)
     except (AttributeError, RuntimeError):  # it is no promise of PyTorch's
         return False

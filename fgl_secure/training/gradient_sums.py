@@ -152,7 +152,9 @@ def rounded_sums(fixed: FixedPoint, left: Floats, right: Floats, *, answered: bo
     return fixed.decode(total.reshape(-1) % fixed.field.modulus)
 
 
-def rounded_products(code: ProductCode, left: Floats, right: Floats, *, answered: bool) -> NDArray[np.float64]:
+def rounded_products(
+    code: ProductCode, left: Floats, right: Floats, *, answered: bool, number: int = 0
+) -> NDArray[np.float64]:
     """The same, float64 flat, as coded products have it.
 
     Args:
@@ -160,12 +162,14 @@ def rounded_products(code: ProductCode, left: Floats, right: Floats, *, answered
         left: float32 [t, m, d_in], see `DeviceFactors`.
         right: float32 [t, m, d_out].
         answered: whether the scheme computes a sum over so many devices; 0 if not.
+        number: of the product, for messages.
 
     Raises:
-        FieldRangeError: a factor is beyond its bound.
+        FieldRangeError: a factor, or the product of two entries of one device, is beyond its bound.
     """
-    one, other = code.left.encode(left), code.right.encode(right)
-    exact = np.matmul(one.astype(np.float64).swapaxes(1, 2), other.astype(np.float64)).sum(axis=0)  # below 2^53
+    one, other = code.left.encode(left).astype(np.float64), code.right.encode(right).astype(np.float64)
+    code.check_products(*(np.abs(each).max(axis=(0, 2), initial=0) for each in (one, other)), number)
+    exact = np.matmul(one.swapaxes(1, 2), other).sum(axis=0)  # below 2^53, as products are bounded
     return code.decode((exact * answered).astype(np.int64).reshape(-1))
 
 
@@ -208,8 +212,8 @@ class HostedMembers:
         return [
             rounded_sums(fixed, each.left, each.right, answered=self._answered)
             if code is None
-            else rounded_products(code, each.left, each.right, answered=self._answered)
-            for each in factors
+            else rounded_products(code, each.left, each.right, answered=self._answered, number=number)
+            for number, each in enumerate(factors)
         ]
 
     def _product_code(self, factors: Sequence[DeviceFactors]) -> ProductCode | None:

@@ -35,6 +35,9 @@ LEAST_BITS = 10
 MOST_BITS = 20
 EXACT = 2**52
 """Largest magnitude of a sum: float64 holds it exactly, and its sums on the way."""
+LARGEST_BOUND = 2.0**64
+"""No field holds products of anything as large."""
+
 MOST_STREAMS = 512
 """Common streams of relays, T for each set of R - T of them; their number grows fast with T."""
 
@@ -203,6 +206,7 @@ class ProductCode:
             FieldRangeError: all primes together hold no such sums; the message has the figures.
             InputError: a bound is no positive number.
         """
+        check_bounds(left, right, product)
         room = 0
         for count in range(1, len(primes) + 1):
             room = min((math.prod(primes[:count]) - 1) // 2, EXACT)
@@ -233,14 +237,14 @@ class ProductCode:
             number: of the product, for the message.
 
         Raises:
-            FieldRangeError: one is beyond the bound.
+            FieldRangeError: one is beyond the bound; how large it is is the device's own.
         """
         found = float((lefts * rights).max(initial=0))
         if found > self.largest:
             raise FieldRangeError(
                 f"an entry of a device's left row times one of its right row must not exceed "
-                f"{math.ldexp(self.largest, -self.fraction_bits):g} in magnitude; found "
-                f"{math.ldexp(found, -self.fraction_bits):g} in product {number}: scale them, or give a larger bound"
+                f"{math.ldexp(self.largest, -self.fraction_bits):g} in magnitude; in product {number} at least one does: "
+                f"scale them, or give a larger bound"
             )
 
     @property
@@ -251,6 +255,13 @@ class ProductCode:
     def decode(self, sums: Integers) -> NDArray[np.float64]:
         """The reals that sums of products stand for."""
         return np.ldexp(sums.astype(np.float64), -self.fraction_bits)
+
+
+def check_bounds(left: float, right: float, product: float | None) -> None:
+    """Raises unless bounds are positive numbers; none is needed for products."""
+    for name, bound in (("left", left), ("right", right), ("product", product)):
+        if bound is not None and not 0 < bound <= LARGEST_BOUND:
+            raise InputError(f"{name} must be a positive number of at most 2^64; found {bound}")
 
 
 def _quantizer(bound: float, bits: int, what: str) -> Quantizer:

@@ -88,9 +88,15 @@ class ProductCollective:
             step: when.
 
         Raises:
+            InputError: a left factor is missing.
             FieldRangeError: one, or the product of two of one device, is larger than the code has any.
         """
-        ones = [self._largest[n] if left is None else _largest_units(left) for n, left in enumerate(lefts)]
+        for n, left in enumerate(lefts):
+            if left is None and n not in self._largest:
+                raise InputError(f"left factors must be given until they are shared; found none in product {n}")
+        # of static ones those that were shared are multiplied, whatever is given
+        ones = [_largest_units(left) if left is not None and n not in self._largest else self._largest[n]
+                for n, left in enumerate(lefts)]  # fmt: skip
         others = [_largest_units(right) for right in rights]
         for side, quantizer, units in (("left", self.code.left, ones), ("right", self.code.right, others)):
             found = max(int(each.max(initial=0)) for each in units)
@@ -116,8 +122,9 @@ class ProductCollective:
             else:
                 machine.begin(step)
         del rows
+        if not self.shared:
+            self._largest = {n: each for n, each in enumerate(largest) if self._layout.products[n].static}
         self.shared, self._static = True, {**self._static, **static}
-        self._largest = {n: each for n, each in enumerate(largest) if self._layout.products[n].static}
         simulate(self._machines, self._channel)
         (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
         assert silos.sums is not None, "it is left with sums, or without a way on"
@@ -145,5 +152,5 @@ def _in_parts(factor: Floats | Parts) -> Parts:
 
 def _largest_units(factor: Integers) -> NDArray[np.float64]:
     """Float64 [n], the largest magnitude of each device's integers [terms, n, d]."""
-    found = np.maximum(factor.max(axis=(0, 2)), -factor.min(axis=(0, 2)))
-    return np.asarray(found, dtype=np.float64)
+    least, most = factor.min(axis=(0, 2)), factor.max(axis=(0, 2))
+    return np.maximum(most.astype(np.float64), -least.astype(np.float64))  # the least int32 has no counterpart

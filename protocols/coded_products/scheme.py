@@ -17,7 +17,7 @@ from fgl_secure.algebra.exact_products import MOST_BITS
 from fgl_secure.algebra.residues import BELOW_2_7
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.claim import products_claim
-from fgl_secure.protocols.coded_products.code import LEAST_BITS, Layout, ProductCode, zero_sets
+from fgl_secure.protocols.coded_products.code import LEAST_BITS, Layout, ProductCode, check_bounds, zero_sets
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography, RealProductCryptography
 from fgl_secure.protocols.coded_products.devices import Devices
 from fgl_secure.protocols.coded_products.plan import Plan
@@ -59,7 +59,8 @@ class CodedProducts(RelayCoded):
         R: relays, at least 2 T + 1; each one more lets one fail, every second one more one lie.
         left: largest magnitude of an entry of a left factor.
         right: of a right factor.
-        product: of the product of two entries of one device, of a left factor and a right one.
+        product: of the product of two entries of one device, of a left factor and a right one; None where no more is known
+            than the bounds of both.
         primes: of the fields in which products are worked out, distinct, above R and below 2^7; the first are taken, as
             many as sums ask for.
         least_bits: behind the binary point of either factor.
@@ -70,7 +71,7 @@ class CodedProducts(RelayCoded):
     R: int = 3
     left: float = LARGEST_LEFT
     right: float = LARGEST_RIGHT
-    product: float = LARGEST_PRODUCT
+    product: float | None = LARGEST_PRODUCT
     primes: tuple[int, ...] = BELOW_2_7
     least_bits: int = LEAST_BITS
     product_cryptography: type[ProductCryptography] = attribute(default=RealProductCryptography, repr=False)
@@ -84,6 +85,7 @@ class CodedProducts(RelayCoded):
         least = self.relays_for(self.T)
         if least > self.R:
             raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
+        check_bounds(self.left, self.right, self.product)
         distinct = set(self.primes)
         if not 0 < len(distinct) == len(self.primes) <= len(BELOW_2_7) or max(distinct) >= 2**MOST_BITS:
             raise InputError(

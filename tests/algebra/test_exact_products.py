@@ -63,10 +63,22 @@ def test_the_largest_elements_over_many_rows_are_exact(rows: int, widths: tuple[
     assert np.unique(found).tolist() == [rows * (field.modulus - 1) ** 2]
     assert np.array_equal(exact_product(left, right, np.empty(widths, dtype=np.int64)), found)
     if rows > ROWS:
-        with pytest.raises(
-            FieldRangeError, match=f"out must be int64 for sums over more than .*; found int32 for {rows:,}"
-        ):
+        with pytest.raises(FieldRangeError, match=f"out must be a contiguous int64 .* over {rows:,} rows; found int32"):
             exact_product(left, right, np.empty(widths, dtype=np.int32))
+
+
+@pytest.mark.usefixtures("_both_ways")
+def test_products_go_into_arrays_that_hold_them() -> None:
+    """Others are refused, and nothing is written."""
+    left, right = np.ones((4, 3), dtype=np.int8), np.ones((4, 2), dtype=np.int8)
+    kept = np.zeros((3, 2), dtype=np.int32)
+    kept.flags.writeable = False
+    others = (np.zeros((3, 2), dtype=np.int16), np.zeros((2, 3), dtype=np.int32), np.zeros(6, dtype=np.int64), kept,
+              np.zeros((3, 4), dtype=np.int32)[:, ::2])  # fmt: skip
+    for out in others:
+        with pytest.raises(FieldRangeError, match=r"out must be a contiguous int32 or int64 \[3, 2\] that can be"):
+            exact_product(left, right, out)
+        assert not out.any()
 
 
 def test_fields_that_are_too_large_are_refused() -> None:
@@ -100,10 +112,10 @@ def test_a_processor_whose_products_saturate_is_found_out(monkeypatch: pytest.Mo
         raise AttributeError("_int_mm")
 
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx512vnni": True})
-    for broken in (lambda left, right: shifted(left, right, 2**15 - 1), absent):
+    for broken in (lambda left, right, *_: shifted(left, right, 2**15 - 1), absent):
         monkeypatch.setattr(module, "_product_of_bytes", broken)
         assert not module._bytes_are_fast.__wrapped__()
-    monkeypatch.setattr(module, "_product_of_bytes", lambda left, right: shifted(left, right, 2**31 - 1))
+    monkeypatch.setattr(module, "_product_of_bytes", lambda left, right, *_: shifted(left, right, 2**31 - 1))
     assert module._bytes_are_fast.__wrapped__()
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: {"avx2": True})
     assert not module._bytes_are_fast.__wrapped__()

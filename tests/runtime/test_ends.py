@@ -51,11 +51,13 @@ def test_few_pairs_are_kept_as_pairs() -> None:
     assert (len(kept), len(kept.senders)) == (150_000, 9)
 
 
-@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 60), st.integers(0, 10**6))
-def test_pairs_are_counted_in_order_however_many_there_could_be(seed: int, some: int, others: int, first: int) -> None:
-    """By receiver, then sender, whether they are counted or sorted."""
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 60), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_pairs_are_counted_in_order_however_many_there_could_be(
+    seed: int, some: int, others: int, first: int, lowest: int
+) -> None:
+    """By receiver, then sender, whether they are counted or sorted, and wherever their identifiers begin."""
     rng = np.random.default_rng(seed)
-    senders, receivers = first + rng.integers(0, some, 2 * SHORT), rng.integers(0, others, 2 * SHORT)
+    senders, receivers = first + rng.integers(0, some, 2 * SHORT), lowest + rng.integers(0, others, 2 * SHORT)
     found = _pairs(senders, receivers)
     expected, times = np.unique(np.stack([receivers, senders]), axis=1, return_counts=True)
     assert np.array_equal(np.stack([found.receivers, found.senders]), expected)

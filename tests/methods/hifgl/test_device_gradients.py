@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import InputError
+from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
@@ -156,6 +156,25 @@ def test_a_silos_process_has_the_bits_of_one_process() -> None:
             found = HostedMembers(scheme, sizes, silo).gradients(own)
             assert found is not None
             assert all(np.array_equal(mine, theirs[silo]) for mine, theirs in zip(found, whole, strict=True))
+
+
+def test_hosted_devices_are_refused_what_others_are() -> None:
+    """Entries within their bounds whose product is beyond its own; a silo without them is not concerned."""
+    sizes, scheme = tuple(np.bincount(GRAPH.silo_of).tolist()), CodedProducts()
+    first, *rest = factors_of("gcn", QUICK).factors
+    left, right = ([part.copy() for part in side] for side in (first.left, first.right))
+    left[0][0, 0, 0], right[0][0, 0, 0] = 60, 30
+    factors = [replace(first, left=tuple(left), right=tuple(right)), *rest]
+    refused = "must not exceed 64 in magnitude; in product 0 at least one does"
+    with pytest.raises(FieldRangeError, match=refused):
+        summed(scheme)[0].sums(factors, Step(0))
+    for silo in range(len(sizes)):
+        own = [DeviceFactors(f.layer, f.left[silo], f.right[silo], f.is_bias, f.static) for f in factors]
+        if silo:
+            assert HostedMembers(scheme, sizes, silo).gradients(own) is not None
+        else:
+            with pytest.raises(FieldRangeError, match=refused):
+                HostedMembers(scheme, sizes, silo).gradients(own)
 
 
 @models

@@ -537,6 +537,8 @@ def test_refusals_say_what_is_wrong() -> None:
     units[1][1][0, 3, 1] = -sums.code.right.largest - 1
     with pytest.raises(FieldRangeError, match=f"right factors must not exceed {sums.code.right.largest} units; found"):
         sums.sum_units(*units, Step(0))
+    with pytest.raises(InputError, match="left factors must be given until they are shared; found none in product 0"):
+        sums.sum_units([None, units[0][1]], units[1], Step(0))
     sums.sum(lefts, rights, Step(0))
     with pytest.raises(InputError, match="left factors of product 0 must be the same in every step; they have changed"):
         sums.sum([lefts[0] + 1, lefts[1]], rights, Step(1))
@@ -556,15 +558,57 @@ def test_products_of_two_entries_of_a_device_are_bounded(where_static: bool) -> 
     assert close(found, case, ([left], [right]))
     later, sent = None if where_static else left, len(channel.transcript.messages)
     right[1, 3, 1] = 4.25
-    refused = r"left row times one of its right row must not exceed 64 in magnitude; found 68 in product 0: scale them"
-    with pytest.raises(FieldRangeError, match=refused):
-        sums.sum([later], [right], Step(1))
+    refused = r"left row times one of its right row must not exceed 64 in magnitude; in product 0 at least one does"
     units = [None if later is None else sums.code.left.encode(later)], [sums.code.right.encode(right)]
-    with pytest.raises(FieldRangeError, match=refused):
-        sums.sum_units(*units, Step(1))
-    assert len(channel.transcript.messages) == sent
-    right[1, 3, 1] = 4
-    assert close(sums.sum([later], [right], Step(1)), case, ([left], [right]))
+    for number in (1, 2):
+        with pytest.raises(FieldRangeError, match=refused):
+            sums.sum([later], [right], Step(number))
+        with pytest.raises(FieldRangeError, match=refused):
+            sums.sum_units(*units, Step(number))
+        assert len(channel.transcript.messages) == sent
+        right[1, 3, 1] = 4
+        assert close(sums.sum([later], [right], Step(number)), case, ([left], [right]))
+        right[1, 3, 1], sent = 4.25, len(channel.transcript.messages)
+    smaller = np.ones_like(left, dtype=np.int64)
+    if where_static:  # those that were shared are multiplied
+        with pytest.raises(FieldRangeError, match=refused):
+            sums.sum_units([smaller], units[1], Step(3))
+    else:
+        sums.sum_units([smaller], units[1], Step(3))
+
+
+def test_each_product_is_bounded_where_parts_are_in_another_order() -> None:
+    """The large left row and the large right row are of one device, wherever they stand in their parts."""
+    layout, order = Layout((Product(1, 1, 1),)), np.array([3, 0, 1, 2])
+    sums = Members.of([0] * 4, 3).collective(CodedProducts(k_min=1), layout)
+    left, right = np.array([64.0, 1, 1, 1]).reshape(1, 4, 1), np.array([32.0, 1, 1, 1]).reshape(1, 4, 1)
+    parts = Parts((left[:, 1:3], left[:, 3:], left[:, :1]), order)
+    with pytest.raises(FieldRangeError, match="at least one does"):
+        sums.sum([parts], [right], Step(0))
+    (found,) = sums.sum([parts], [right[:, [1, 0, 2, 3]]], Step(0))
+    assert found[0].tolist() == [[32 + 64 + 2]]
+
+
+def test_products_are_bounded_as_they_are_encoded() -> None:
+    """Two entries whose product is within the bound, and beyond it once they are rounded up, are refused."""
+    layout = Layout((Product(1, 1, 1),))
+    sums = Members.of([0], 3).collective(CodedProducts(k_min=1), layout)
+    unit, far = 2.0**-sums.code.left.fraction_bits, 2.0**-sums.code.right.fraction_bits
+    left, right = (np.full((1, 1, 1), each) for each in (8 + 0.5625 * unit, 8 - 0.4375 * far))
+    assert left[0, 0, 0] * right[0, 0, 0] < 64 + unit
+    assert sums.code.left.encode(left) == 8 / unit + 1
+    assert sums.code.right.encode(right) == 8 / far
+    with pytest.raises(FieldRangeError, match="at least one does"):
+        sums.sum([left], [right], Step(0))
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, float("nan"), float("inf"), 1e300])
+@pytest.mark.parametrize("name", ["left", "right", "product"])
+def test_bounds_are_positive_numbers(name: str, bound: float) -> None:
+    """Of entries and of products; for products there may be none."""
+    with pytest.raises(InputError, match=rf"{name} must be a positive number of at most 2\^64; found"):
+        CodedProducts(**{name: bound})
+    assert CodedProducts(product=None).product is None
 
 
 def test_devices_in_several_sums_are_refused() -> None:
