@@ -68,8 +68,8 @@ def _check_out(out: Products, shape: tuple[int, ...], rows: int) -> None:
     usable = out.flags.c_contiguous and out.flags.writeable
     if out.dtype.name not in kinds or out.shape != shape or not usable:
         raise FieldRangeError(
-            f"out must be a contiguous {' or '.join(kinds)} {list(shape)} that can be written to, for sums over {rows:,} "
-            f"rows; found {out.dtype} {list(out.shape)}{'' if usable else ', which is not'}"
+            f"out must be a contiguous {' or '.join(kinds)} {list(shape)} that can be written to, for sums over "
+            f"{rows:,} rows; found {out.dtype} {list(out.shape)}{'' if usable else ', which is not'}"
         )
 
 

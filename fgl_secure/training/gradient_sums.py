@@ -168,7 +168,8 @@ def rounded_products(
         FieldRangeError: a factor, or the product of two entries of one device, is beyond its bound.
     """
     one, other = code.left.encode(left).astype(np.float64), code.right.encode(right).astype(np.float64)
-    code.check_products(*(np.abs(each).max(axis=(0, 2), initial=0) for each in (one, other)), number)
+    lefts, rights = (np.abs(each).max(axis=(0, 2), initial=0) for each in (one, other))
+    code.check_products(lefts, rights, number)
     exact = np.matmul(one.swapaxes(1, 2), other).sum(axis=0)  # below 2^53, as products are bounded
     return code.decode((exact * answered).astype(np.int64).reshape(-1))
 

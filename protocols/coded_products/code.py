@@ -243,8 +243,8 @@ class ProductCode:
         if found > self.largest:
             raise FieldRangeError(
                 f"an entry of a device's left row times one of its right row must not exceed "
-                f"{math.ldexp(self.largest, -self.fraction_bits):g} in magnitude; in product {number} at least one does: "
-                f"scale them, or give a larger bound"
+                f"{math.ldexp(self.largest, -self.fraction_bits):g} in magnitude; in product {number} at least one "
+                f"does: scale them, or give a larger bound"
             )
 
     @property

@@ -153,4 +153,5 @@ def _in_parts(factor: Floats | Parts) -> Parts:
 def _largest_units(factor: Integers) -> NDArray[np.float64]:
     """Float64 [n], the largest magnitude of each device's integers [terms, n, d]."""
     least, most = factor.min(axis=(0, 2)), factor.max(axis=(0, 2))
-    return np.maximum(most.astype(np.float64), -least.astype(np.float64))  # the least int32 has no counterpart
+    found = np.maximum(most.astype(np.float64), -least.astype(np.float64))  # the least int32 has no counterpart
+    return np.asarray(found)

@@ -59,8 +59,8 @@ class CodedProducts(RelayCoded):
         R: relays, at least 2 T + 1; each one more lets one fail, every second one more one lie.
         left: largest magnitude of an entry of a left factor.
         right: of a right factor.
-        product: of the product of two entries of one device, of a left factor and a right one; None where no more is known
-            than the bounds of both.
+        product: of the product of two entries of one device, of a left factor and a right one; None where no more is
+            known than the bounds of both.
         primes: of the fields in which products are worked out, distinct, above R and below 2^7; the first are taken, as
             many as sums ask for.
         least_bits: behind the binary point of either factor.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -607,7 +607,7 @@ def test_products_are_bounded_as_they_are_encoded() -> None:
 def test_bounds_are_positive_numbers(name: str, bound: float) -> None:
     """Of entries and of products; for products there may be none."""
     with pytest.raises(InputError, match=rf"{name} must be a positive number of at most 2\^64; found"):
-        CodedProducts(**{name: bound})
+        cast("Callable[..., CodedProducts]", CodedProducts)(**{name: bound})
     assert CodedProducts(product=None).product is None
 
 
