@@ -35,8 +35,8 @@ Ids = NDArray[np.int64]
 LARGEST_LEFT, LARGEST_RIGHT = 2.0**6, 2.0**5
 """Bounds of an entry of the row that a layer multiplies, and of a gradient at its outputs."""
 
-LARGEST_PRODUCT = 2.0**6
-"""Bound of the product of two such entries of one device: large rows meet small gradients."""
+LARGEST_PRODUCT = 2.0**10
+"""Bound of the product of two such entries of one device; with noise on rows, products of hundreds occur."""
 
 
 @dataclass(frozen=True, slots=True)

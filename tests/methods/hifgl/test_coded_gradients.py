@@ -158,7 +158,7 @@ def test_a_device_sends_its_rows_in_every_round_and_nothing_is_counted_alone() -
     graph = two_communities(devices=48, silos=3)
     transcript, _ = trained(graph, schemes_of(HiFGL()), rounds=3)
     sent = [b for b in transcript.messages if b.phase is Phase.FACTOR_SHARES and b.item_bytes > 20]
-    sizes = [(b.step.round, (b.item_bytes - 16) / 5, b.messages) for b in sent]
+    sizes = [(b.step.round, (b.item_bytes - 16) / 6, b.messages) for b in sent]
     assert sizes == [(0, 25, 48), (0, 25, 48), (1, 16, 48), (1, 16, 48), (2, 16, 48), (2, 16, 48)]
     assert {b.step for b in sent} == {Step(0), Step(1), Step(2)}
     assert all(b.repeats == 1 for b in sent)

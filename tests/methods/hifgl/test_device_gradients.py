@@ -165,7 +165,7 @@ def test_hosted_devices_are_refused_what_others_are() -> None:
     left, right = ([part.copy() for part in side] for side in (first.left, first.right))
     left[0][0, 0, 0], right[0][0, 0, 0] = 60, 30
     factors = [replace(first, left=tuple(left), right=tuple(right)), *rest]
-    refused = "must not exceed 64 in magnitude; in product 0 at least one does"
+    refused = "must not exceed 1024 in magnitude; in product 0 at least one does"
     with pytest.raises(FieldRangeError, match=refused):
         summed(scheme)[0].sums(factors, Step(0))
     for silo in range(len(sizes)):

@@ -552,7 +552,7 @@ def test_products_of_two_entries_of_a_device_are_bounded(where_static: bool) -> 
     layout = Layout((Product(2, 3, 2, static=where_static),))
     case, left, right = Members.of(WHERE, 3), np.ones((2, 8, 3)), np.ones((2, 8, 2))
     channel = case.channel()
-    sums = case.collective(CodedProducts(k_min=1), layout, channel)
+    sums = case.collective(CodedProducts(k_min=1, product=64.0), layout, channel)
     left[1, 3, 0], right[0, 3, 1], right[1, 5, 0] = -16, 4, -32  # the largest left and right rows are of two devices
     found = sums.sum([left], [right], Step(0))
     assert close(found, case, ([left], [right]))
@@ -580,7 +580,7 @@ def test_products_of_two_entries_of_a_device_are_bounded(where_static: bool) -> 
 def test_each_product_is_bounded_where_parts_are_in_another_order() -> None:
     """The large left row and the large right row are of one device, wherever they stand in their parts."""
     layout, order = Layout((Product(1, 1, 1),)), np.array([3, 0, 1, 2])
-    sums = Members.of([0] * 4, 3).collective(CodedProducts(k_min=1), layout)
+    sums = Members.of([0] * 4, 3).collective(CodedProducts(k_min=1, product=64.0), layout)
     left, right = np.array([64.0, 1, 1, 1]).reshape(1, 4, 1), np.array([32.0, 1, 1, 1]).reshape(1, 4, 1)
     parts = Parts((left[:, 1:3], left[:, 3:], left[:, :1]), order)
     with pytest.raises(FieldRangeError, match="at least one does"):
@@ -592,7 +592,7 @@ def test_each_product_is_bounded_where_parts_are_in_another_order() -> None:
 def test_products_are_bounded_as_they_are_encoded() -> None:
     """Two entries whose product is within the bound, and beyond it once they are rounded up, are refused."""
     layout = Layout((Product(1, 1, 1),))
-    sums = Members.of([0], 3).collective(CodedProducts(k_min=1), layout)
+    sums = Members.of([0], 3).collective(CodedProducts(k_min=1, product=64.0), layout)
     unit, far = 2.0**-sums.code.left.fraction_bits, 2.0**-sums.code.right.fraction_bits
     left, right = (np.full((1, 1, 1), each) for each in (8 + 0.5625 * unit, 8 - 0.4375 * far))
     assert left[0, 0, 0] * right[0, 0, 0] < 64 + unit
