@@ -213,6 +213,38 @@ class FederatedGraph:
         """Keep only the edges whose two ends are in the same silo, as frameworks do that let no silo see another's."""
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
+    def some_neighbourhoods(self, most: int, seed: int) -> tuple[FederatedGraph, NDArray[np.int64]]:
+        """Keep some devices drawn at random, everybody whom they hear from, and the edges into those drawn alone.
+
+        What the drawn ones hear is what they hear in the whole graph; the others hear nothing. The first device of
+        each silo stays as well, so that no silo is empty.
+
+        Args:
+            most: Devices that are kept at most, beside those first ones; one is drawn even if it hears from more.
+            seed: Repeats the draw.
+
+        Returns:
+            The smaller graph, and the numbers that its devices have here, ascending.
+        """
+        source, target = self.edges
+        starts = np.searchsorted(target, np.arange(self.num_devices + 1))
+        kept, hears = np.zeros(self.num_devices, dtype=np.bool_), np.zeros(self.num_devices, dtype=np.bool_)
+        for device in np.random.default_rng(seed).permutation(self.num_devices).tolist():
+            group = np.append(source[starts[device] : starts[device + 1]], device)
+            if hears.any() and kept.sum() + np.count_nonzero(~kept[group]) > most:
+                break
+            kept[group], hears[device] = True, True
+        kept[np.unique(self.silo_of, return_index=True)[1]] = True
+        devices, place = np.flatnonzero(kept), np.cumsum(kept) - 1
+        graph = replace(
+            self.graph,
+            features=read_only(self.features[devices]),
+            labels=read_only(self.labels[devices]),
+            edges=read_only(place[self.edges[:, hears[target]]]),
+        )
+        masks = (read_only(mask[devices]) for mask in (self.train_mask, self.validation_mask, self.test_mask))
+        return FederatedGraph(graph, read_only(self.silo_of[devices]), *masks, self.partition), devices
+
     def redealt(self, seed: int, *, split_apart: bool = False, clients_too: bool = False) -> FederatedGraph:
         """Other inputs of the same shape: in every silo the nodes swap places, and no node that can move stays.
 

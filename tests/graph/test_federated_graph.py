@@ -279,6 +279,34 @@ def test_redealt_graphs_have_the_same_shape(example: tuple[Graph, int], seed: in
     assert not any(array.flags.writeable for array in (after.features, after.labels, after.edges, after.train_mask))
 
 
+@given(graphs_and_silos(), st.integers(0, 1000), st.integers(0, 12))
+def test_drawn_devices_keep_all_whom_they_hear_from(example: tuple[Graph, int], seed: int, most: int) -> None:
+    """And nobody else hears anything; rows, labels, masks and silos are theirs, and no silo is empty."""
+    graph, silos = example
+    train, validation, test = np.arange(graph.num_nodes) % 3 == np.arange(3)[:, None]
+    silo_of = random_partition(graph, silos, 0)
+    whole = FederatedGraph(graph, silo_of, train, validation, test, "random")
+    some, devices = whole.some_neighbourhoods(most, seed)
+    np.testing.assert_array_equal(devices, np.unique(devices))
+    for name in ("features", "labels", "silo_of", "train_mask", "test_mask"):
+        kept = getattr(some, name)
+        np.testing.assert_array_equal(kept, getattr(whole, name)[devices])
+        assert not kept.flags.writeable
+    assert some.num_silos == whole.num_silos
+    hearing = np.unique(some.edges[1])
+    heard = devices[some.edges]
+    expected = whole.edges[:, np.isin(whole.edges[1], devices[hearing])]
+    np.testing.assert_array_equal(heard, expected)
+    if len(devices) > most + silos:  # then one alone was drawn
+        assert len(hearing) <= 1
+    if most >= graph.num_nodes:
+        assert len(devices) == graph.num_nodes
+        assert some.edges.shape == whole.edges.shape
+    again, same = whole.some_neighbourhoods(most, seed)
+    np.testing.assert_array_equal(same, devices)
+    np.testing.assert_array_equal(again.edges, some.edges)
+
+
 def test_redealt_masks_move_with_the_nodes_or_apart() -> None:
     """Apart, the labels that a silo trains on change; with the nodes, they don't; silos may get the next one's."""
     rng = np.random.default_rng(0)

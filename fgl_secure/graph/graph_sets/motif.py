@@ -8,7 +8,9 @@ since only the structure is to tell the label. A graph is drawn in five steps.
    2 w, and a tree is binary and int(log2 w) - 1 high, at least 1.
 2. Its motif, of five nodes, which is its label.
 3. The joint: an edge from motif node 0 to a node of the base.
-4. Random edges, 5 % of those that there are, rounded down; each touches the base, so motifs stay whole.
+4. Random edges, 5 % of those that there are, rounded down: pairs of nodes without an edge, of base and motif alike. One
+   that touches no inner node of the base is dropped and not drawn again, so motifs stay whole. All nodes of a base are
+   inner ones but a star's leaves and a path's ends.
 5. Noise: one label in ten is replaced by a uniform one of the three, which may be the same.
 
 Environments differ in base or in width, and labels don't (covariate shift); or the base, or the width, follows the
@@ -69,6 +71,9 @@ BASES: Mapping[str, Callable[[int], Edges]] = MappingProxyType(
 )
 """By name; edges int64 [2, m], one direction each. The first three are the bases of Spurious-Motif."""
 
+_OUTER: Mapping[str, slice | list[int]] = MappingProxyType({"star": slice(1, None), "path": [0, -1]})
+"""By name of a base, which of its nodes are no inner ones."""
+
 MOTIFS: Mapping[str, Edges] = MappingProxyType(
     {
         # A ring of five and a chord that cuts off node 0, the top of the roof.
@@ -94,7 +99,7 @@ FOLLOWING = (0.99, 0.97, 0.95, 0.3, 0.0)
 NOISE = 0.1
 """Share of the labels that are drawn anew."""
 RANDOM_EDGES = 20
-"""A random edge for so many that there are."""
+"""A random edge, or one that is dropped, for so many that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,21 +280,23 @@ def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generato
     joint = np.array([[draw.integers(nodes)], [nodes]])
     joined = np.concatenate([edges, list(MOTIFS.values())[label] + nodes, joint], axis=1)
     told = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
-    return _Piece(np.concatenate([joined, _random_edges(joined, nodes, draw)], axis=1), nodes + MOTIF_NODES, told)
+    inner = np.arange(nodes + MOTIF_NODES) < nodes
+    inner[:nodes][_OUTER.get(base, [])] = False
+    return _Piece(np.concatenate([joined, _random_edges(joined, inner, draw)], axis=1), len(inner), told)
 
 
 def _which(number: int, follows: float, label: int, draw: np.random.Generator) -> int:
     return label if draw.random() < follows else int(draw.integers(number))
 
 
-def _random_edges(edges: Edges, base_nodes: int, draw: np.random.Generator) -> Edges:
-    """Edges that are not there yet, at least one end of each in the base, whose nodes are the first."""
-    count = edges.shape[1] // RANDOM_EDGES
-    if not count:
-        return np.zeros((2, 0), dtype=np.int64)
-    free = np.triu(np.ones((base_nodes, base_nodes + MOTIF_NODES), dtype=np.bool_), 1)
-    lower, upper = edges.min(axis=0), edges.max(axis=0)
-    free[lower[lower < base_nodes], upper[lower < base_nodes]] = False
-    found = np.flatnonzero(free)
-    chosen = draw.choice(found, min(count, len(found)), replace=False)
-    return np.stack(np.divmod(chosen, base_nodes + MOTIF_NODES))
+def _random_edges(edges: Edges, inner: NDArray[np.bool_], draw: np.random.Generator) -> Edges:
+    """Edges that are not there yet between any two nodes, of which those with no inner node are dropped."""
+    free = np.triu(np.ones((len(inner), len(inner)), dtype=np.bool_), 1)
+    free[edges.min(axis=0), edges.max(axis=0)] = False
+    chosen = []
+    for _ in range(edges.shape[1] // RANDOM_EDGES):
+        one, other = divmod(int(draw.choice(np.flatnonzero(free))), len(inner))
+        if inner[one] or inner[other]:
+            chosen.append((one, other))
+            free[one, other] = False
+    return np.array(chosen, dtype=np.int64).reshape(-1, 2).T

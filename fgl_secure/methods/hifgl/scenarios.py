@@ -45,6 +45,12 @@ NARROW = 16
 _CAST_AT_ONCE = 2**28
 """Bytes of features that are cast to float64 together."""
 
+MOST_RELEASED = 2**28
+"""Numbers of all messages of a release of static rows, up to which everybody hears one."""
+
+SAMPLED = 2**23
+"""Numbers of all devices' rows where some hear one alone."""
+
 WIDEST = 64
 """Columns of real-valued features that a variant exchanges: as many as a hidden layer has."""
 
@@ -180,19 +186,25 @@ def special_runs(
             yield run
 
 
-def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
-    """The features as 0 and 1, cut at their mean: what they are already where they are sparse and binary."""
-    return np.asarray(graph.features > graph.features.mean(), dtype=np.float64)
+def as_words(graph: FederatedGraph, devices: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float64]:
+    """The features of some devices as 0 and 1, cut at the mean of all: what they are already where they are words."""
+    return np.asarray(graph.features[devices] > graph.features.mean(), dtype=np.float64)
 
 
 def static_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun:
     """One release of the first layer's static input, x_v / sqrt(d_v) as in HiFGL's Eq. 2, with x public or not.
 
-    d_v is the number of devices that send to v, and 1 where there are none.
+    d_v is the number of devices that send to v, and 1 where there are none. Where all messages are more numbers than
+    fit into memory, some devices drawn at random hear from all of their neighbours, and the others hear nothing.
     """
-    features = as_words(graph)
-    values = features / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
-    what = f"one release of {values.shape[1]} static feature columns as 0/1 over the root of the degree"
+    whole, width, told = graph, graph.features.shape[1], ""
+    devices: NDArray[np.int64] | slice = slice(None)
+    if graph.edges.shape[1] * width > MOST_RELEASED:
+        graph, devices = whole.some_neighbourhoods(SAMPLED // width, seed)
+        told = ", to some devices alone"
+    features, degree = as_words(whole, devices), whole.in_degree[devices]
+    values = features / np.sqrt(np.maximum(degree, 1))[:, None]
+    what = f"one release of {width} static feature columns as 0/1 over the root of the degree{told}"
     run = recorded_exchange(scheme, graph, values, what, seed, scenario=STATIC_ROWS)
     return replace(run, knowledge=(PublicRows(features),))
 

@@ -108,7 +108,7 @@ def motifs(basis: GraphSet) -> NDArray[np.int64]:
 
 
 def test_every_graph_is_a_base_a_motif_a_joint_and_random_edges() -> None:
-    """The joint is at motif node 0 and any node of the base; an edge is added for twenty, and none within a motif."""
+    """The joint is at motif node 0 and any node of the base; no random edge is without an inner node of the base."""
     sets = motif_set("wide", [MotifEnvironment((base,), (30,)) for base in BASES], "basis", 3, 12, 0.0)
     joined, motifs = set(), _motifs(sets)
     for number, client in enumerate(sets.client_of):
@@ -120,9 +120,38 @@ def test_every_graph_is_a_base_a_motif_a_joint_and_random_edges() -> None:
         assert {edge for edge in edges if min(edge) >= nodes} == {_sorted(edge) for edge in (motif + nodes).T.tolist()}
         added = [edge for edge in edges - base if min(edge) < nodes]
         assert nodes in {max(edge) for edge in added}
-        assert len(added) == 1 + (len(base) + motif.shape[1] + 1) // 20
+        drawn, without = (len(base) + motif.shape[1] + 1) // 20, [e for e in added if not _inner(name, nodes) & set(e)]
+        assert len(added) <= 1 + drawn
+        assert all(max(edge) == nodes for edge in without)  # the joint may be anywhere
+        assert len(without) <= 1
         joined |= {min(edge) for edge in added if max(edge) == nodes}
     assert len(joined) > 15
+
+
+def _inner(base: str, nodes: int) -> set[int]:
+    """The inner nodes of a base: of a star its centre, of a path all but its ends, of others all."""
+    return {0} if base == "star" else set(range(1, nodes - 1) if base == "path" else range(nodes))
+
+
+@pytest.mark.parametrize(("base", "width"), [("star", 30), ("path", 30), ("wheel", 12), ("ladder", 11)])
+def test_random_edges_without_an_inner_node_are_dropped(base: str, width: int) -> None:
+    """One pair is drawn of all that have no edge, and added as often as such pairs have an inner node among them."""
+    graphs, sets = 400, motif_set("x", [MotifEnvironment((base,), (width,), 0)], "basis", 1, 400, 0.0)
+    added, chances, ends = 0, [], []
+    for number in range(graphs):
+        graph = _graph_of_set(sets, number)
+        nodes = len(graph) - 5
+        known = _base(base, nodes)
+        extra = [edge for edge in map(_sorted, graph.edges) if edge not in known and min(edge) < nodes]
+        assert len(known) + len(list(graph.subgraph(range(nodes, nodes + 5)).edges)) + 1 in range(20, 40)
+        added += len(extra) - 1
+        ends += [max(edge) >= nodes for edge in extra if max(edge) != nodes]
+        free = [*nx.non_edges(graph), *extra[: len(extra) - 1]]  # which of two is the joint does not matter here
+        chances.append(np.mean([bool(_inner(base, nodes) & set(edge)) for edge in free]))
+    expected, chance = np.sum(chances), np.mean(chances)
+    assert abs(added - expected) < 5 * np.sqrt(graphs * chance * (1 - chance)) + 1
+    if base in {"wheel", "ladder"}:  # an edge may go to the motif, whose nodes but 0 are told from the joint's
+        assert 0.1 < np.mean(ends) < 0.6
 
 
 def _sorted(edge: tuple[int, int]) -> tuple[int, int]:
