@@ -422,35 +422,38 @@ def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
     return tamper
 
 
+@pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize("phase", [Phase.SHARE_SUMS, Phase.COUNTS], ids=lambda phase: phase.name)
 @pytest.mark.parametrize("which", range(4))
-def test_a_relay_that_lies_is_named_and_corrected(phase: Phase, which: int) -> None:
+def test_a_relay_that_lies_is_named_and_corrected(profile: Profile, phase: Phase, which: int) -> None:
     """With R = T + 3 one relay with wrong sums or counts is located and named, and the sums are right."""
     relay = int(meshed(4).directory.ids(Role.RELAY)[which])
-    end = run(RelayCoded(bound=16.0, k_min=1, R=4, profile=Profile.SHOWN), tamper=lying(relay, phase))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=4, profile=profile), tamper=lying(relay, phase))
     assert end.sums is not None
     assert np.allclose(end.sums, IDEAL, atol=1e-4)
     assert {i.party for i in end.transcript.incidents} == {Party(Role.RELAY, which)}
 
 
-def test_two_relays_that_lie_are_corrected_among_six() -> None:
+@pytest.mark.parametrize("profile", Profile)
+def test_two_relays_that_lie_are_corrected_among_six(profile: Profile) -> None:
     """With R = T + 5 two relays that lie in different ways are named and corrected."""
     relays = meshed(6).directory.ids(Role.RELAY)
     one, other = lying(int(relays[0])), lying(int(relays[4]), Phase.COUNTS)
-    end = run(RelayCoded(bound=16.0, k_min=1, R=6, profile=Profile.SHOWN), tamper=lambda *a: one(*a) or other(*a))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=6, profile=profile), tamper=lambda *a: one(*a) or other(*a))
     assert end.sums is not None
     assert np.allclose(end.sums, IDEAL, atol=1e-4)
     assert {i.party.index for i in end.transcript.incidents} == {0, 4}
 
 
+@pytest.mark.parametrize("profile", Profile)
 @pytest.mark.parametrize(("phase", "knows"), [
     (Phase.SHARE_SUMS, r"the sums of relay 0, relay 1, relay 2 in round 1 must lie on one polynomial of degree 1"),
     (Phase.COUNTS, r"relays must count the same messages in the sum for device \d in round 1; found relay 0 4, .*2 5"),
 ])  # fmt: skip
-def test_a_lie_that_cannot_be_located_stops_the_run(phase: Phase, knows: str) -> None:
+def test_a_lie_that_cannot_be_located_stops_the_run(profile: Profile, phase: Phase, knows: str) -> None:
     """With R = T + 2 a wrong sum or count is noticed and cannot be located: the run stops and says what it knows."""
     relay = int(meshed(3).directory.ids(Role.RELAY)[2])
-    end = run(RelayCoded(bound=16.0, k_min=1, R=3, profile=Profile.SHOWN), tamper=lying(relay, phase))
+    end = run(RelayCoded(bound=16.0, k_min=1, R=3, profile=profile), tamper=lying(relay, phase))
     assert end.sums is None
     with pytest.raises(ProtocolError, match=knows):
         raise end.error or AssertionError

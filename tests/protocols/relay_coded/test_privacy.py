@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
@@ -17,9 +18,24 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.relay_coded import Profile, RelayCoded
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Tagging
+from fgl_secure.protocols.relay_coded.cryptography import RealCryptography
+from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
-from fgl_secure.runtime import Channel, Direction, Directory, MessageBatch, Party, Phase, Recording, Role, Step
+from fgl_secure.protocols.relay_coded.plan import COVER
+from fgl_secure.protocols.relay_coded.wire import ranks
+from fgl_secure.runtime import (
+    Channel,
+    Direction,
+    Directory,
+    MessageBatch,
+    Messages,
+    Party,
+    Phase,
+    Recording,
+    Role,
+    Step,
+)
 from fgl_secure.runtime.ends import Ends
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
@@ -55,6 +71,16 @@ def small(p: int, T: int, R: int | None = None, k_min: int = 1) -> RelayCoded:
     )
 
 
+def hidden(p: int, T: int, most: int) -> RelayCoded:
+    """The same under the default profile: everybody sends so many messages, covers among them, by way of two silos."""
+    return replace(small(p, T), profile=Profile.HIDDEN, max_degree=most)
+
+
+def both_ways(edges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Edges, and the same the other way round."""
+    return [*edges, *((u, v) for v, u in edges)]
+
+
 def between(devices: int, edges: list[tuple[int, int]], relays: int) -> Parties:
     """Devices that own a row and a group each, the first in silo 0 and all others in silo 1."""
     directory, everyone = Directory.hierarchy(2, devices, relays), np.arange(devices)
@@ -65,8 +91,8 @@ def between(devices: int, edges: list[tuple[int, int]], relays: int) -> Parties:
 def enumerable(
     scheme: RelayCoded, edges: list[tuple[int, int]], devices: int = 3, steps: tuple[Step, ...] = ONE_SUM
 ) -> Protocol:
-    """The scheme as a protocol under test."""
-    case = between(devices, edges, scheme.R)
+    """The scheme as a protocol under test; partners have edges both ways."""
+    case = between(devices, both_ways(edges) if scheme.anonymous else edges, scheme.R)
     return protocol_of(scheme, case.grouping, case.directory, steps=steps)
 
 
@@ -100,7 +126,7 @@ def device(number: int) -> tuple[Party, ...]:
 
 
 SILOS = (Party(Role.SILO, 0), Party(Role.SILO, 1), Party(Role.SERVER, 0))
-TO_ONE, TO_TWO = [(0, 2), (1, 2)], [(0, 1), (0, 2)]
+TO_LAST, TO_ONE, TO_TWO = [(0, 2)], [(0, 2), (1, 2)], [(0, 1), (0, 2)]
 PAIRS = list(itertools.product(SENT, repeat=2))
 
 
@@ -258,6 +284,84 @@ def test_enumeration_passes_the_scheme_and_rejects_the_flaw(flaw: Flaw, p: int, 
         assert apart == flaw.distance(p)
 
 
+HIDDEN_SHAPES = [(5, 1, TO_ONE), *((p, 1, TO_LAST) for p in PRIMES), (5, 2, TO_LAST)]
+"""Each device sends as many messages as the last one has neighbours: covers of the others are among 3 or 6 in all."""
+
+
+@pytest.mark.parametrize(("p", "T", "edges"), HIDDEN_SHAPES)
+def test_by_default_T_relays_with_all_silos_learn_nothing(p: int, T: int, edges: list[tuple[int, int]]) -> None:  # noqa: N802
+    """Any T relays and the silos that mix see the same counts whatever all devices send; T + 1 relays never do."""
+    protocol = enumerable(hidden(p, T, len(edges)), edges)
+    for some in itertools.combinations(range(T + 1), T):
+        for b in [(1, -1, 1), (1, 1, -1)]:
+            assert distance(protocol, inputs(0, 0, 0), inputs(*b), (*relays(*some), *SILOS)) == 0
+    assert distance(protocol, inputs(0, 0, 0), inputs(1, -1, 1), relays(*range(T + 1))) == 1
+
+
+@pytest.mark.parametrize("relay", [0, 1])
+def test_by_default_a_target_with_T_relays_learns_the_sum_and_no_more(relay: int) -> None:  # noqa: N802
+    """Equal sums look the same to the target with its own row, T relays and all silos; unequal sums never do."""
+    protocol, together = enumerable(hidden(5, 1, 2), TO_ONE), (*device(2), *relays(relay), *SILOS)
+    assert distance(protocol, inputs(1, -1, 1), inputs(0, 0, 1), together) == 0
+    assert distance(protocol, inputs(1, 0, 1), inputs(0, 1, 1), together) == 0
+    assert distance(protocol, inputs(1, 0, 1), inputs(0, 0, 1), together) == 1
+
+
+def test_by_default_all_tapes_give_the_sum() -> None:
+    """Whatever the coins, covers change no sum, and each device gets that of its own neighbours."""
+    case, coins = between(3, both_ways(TO_ONE), 2), TapeCoins(5, 6)
+    session = opened(hidden(5, 1, 2), Channel(case.directory, coins), case.grouping, 1)
+    sums = session.sum(np.array([[1.0], [1.0], [-1.0]]), Step(0))
+    assert coins.unused == 0
+    assert sums.shape == (5**6, 3, 1)
+    assert (sums[:, :, 0] == [-1, -1, 2]).all()
+
+
+class _ToldSilos(Devices):
+    """Silos get the last relay's shares as they hand them on."""
+
+    def _packet(self, j: int, sent: Any, slots: Any, share: Any) -> Iterator[Messages]:
+        yield from super()._packet(j, sent, slots, share)
+        if j == len(self._relays) - 1:
+            ends = self._plan.out.senders[sent], self._plan.out.proxies[sent]
+            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": share})
+
+
+class _AnsweredForFewer(twins.SmallCountsAnswered):
+    """Relays answer every tag a second time, for one message less of each."""
+
+    def _answer(self, relay: Any) -> Iterator[Messages]:
+        fetches, held = list(relay.fetches), relay.held
+        yield from super()._answer(relay)
+        relay.held = held.some(np.flatnonzero(ranks(held.tags[:, 0]) > 0))
+        relay.fetches, relay.sums, relay.table = fetches, None, None
+        relay.answered = relay.answered[:0]
+        yield from super()._answer(relay)
+
+
+HIDDEN_FLAWS = (
+    *(flaw for flaw in FLAWS if flaw.name != "tag answered twice with different sets"),  # none of fewer than D
+    Flaw(
+        "shares that silos can open", with_devices(_ToldSilos), (0, 0), (1, -1), tuple(TO_ONE),
+        watching=lambda T: relays(*range(T)), waived=MORE,
+    ),
+    Flaw(
+        "tag answered again for fewer", with_relays(_AnsweredForFewer), (0, 0, 1), (1, -1, 1), tuple(TO_ONE),
+        watching=lambda T: (*device(2), *relays(*range(T))), waived=MORE,
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("flaw", HIDDEN_FLAWS, ids=lambda flaw: flaw.name)
+def test_by_default_enumeration_rejects_the_flaw_too(flaw: Flaw) -> None:
+    """With all silos in each coalition, and covers among the messages, the distance is the one predicted."""
+    watching = (*flaw.watching(1), *SILOS)
+    good, broken, a, b = flaw.question(hidden(5, 1, len(flaw.edges)))
+    found = assert_exactly_private(good, a, b, watching, broken_twin=broken, waived=flaw.waived)
+    assert "total variation 0 " in found.statistic
+    assert distance(broken, a, b, watching) == flaw.distance(5)
+
+
 @pytest.mark.parametrize("p", PRIMES)
 @pytest.mark.parametrize("bits", [4, 8])
 def test_remainders_are_rejected_by_their_bias(p: int, bits: int) -> None:
@@ -394,8 +498,7 @@ PRODUCTION = {
 
 def production(scheme: RelayCoded) -> Protocol:
     """Two rounds between three devices that all are neighbours of the last."""
-    both = [*TO_ONE, *((u, v) for v, u in TO_ONE)]
-    case = between(3, both, scheme.R)
+    case = between(3, both_ways(TO_ONE), scheme.R)
     steps = (Step(0, 0), Step(1, 0))
     return protocol_of(scheme, case.grouping, case.directory, steps=steps, batched=False)
 
@@ -409,13 +512,39 @@ def shares_alone(protocol: Protocol) -> Protocol:
     return replace(protocol, run=sampled_by_entries(protocol.run, shares), batched=True)
 
 
+def from_any_silo(protocol: Protocol) -> Protocol:
+    """The protocol with shares as if relays had them from nowhere: which silo hands one on is drawn."""
+
+    def run(values: Inputs, channel: Channel) -> None:
+        protocol.run(values, channel)
+        for at, batch in enumerate(channel.transcript.messages):
+            if batch.phase is Phase.SHARES:
+                channel.transcript.messages[at] = replace(batch, ends=Ends(batch.receivers, batch.receivers))
+
+    return replace(protocol, run=run)
+
+
+class _OneSeed(RealCryptography):
+    """All messages of a sum are under one seed for each relay."""
+
+    def drawn(self, draws: Any, step: Step, senders: Any, width: int) -> dict[str, Any]:
+        found = super().drawn(draws, step, senders, width)
+        return {name: np.repeat(seeds[:, :1], len(senders), axis=1) for name, seeds in found.items()}
+
+
+FORGETTING = {
+    "derived": ("no round in the nonce", under(twins.nonce_without(round=0))),
+    "anon": ("one seed for all messages", under(_OneSeed)),
+}
+
+
 @seeing
-@pytest.mark.parametrize("kind", ["derived"])
+@pytest.mark.parametrize("kind", FORGETTING)
 def test_statistics_find_nothing_at_production_size(kind: str, advantage: float) -> None:
-    """Over 2^31 - 1 elements with masks from streams, shares of two rounds tell nothing; without the round they do."""
-    good = shares_alone(production(PRODUCTION[kind]))
-    forgetting = under(twins.nonce_without(round=0))(PRODUCTION[kind])
-    broken = named(shares_alone(production(forgetting)), "no round in the nonce")
+    """Over 2^31 - 1 elements with masks from streams, shares of two rounds tell nothing; where masks repeat they do."""
+    (name, flaw), scheme = FORGETTING[kind], PRODUCTION[kind]
+    good, broken = (shares_alone(from_any_silo(production(each))) for each in (scheme, flaw(scheme)))
+    broken = named(broken, name)
     same, swapped = inputs((0, 0), (0, 0), (0, 0)), inputs((0, 1), (0, -1), (0, 0))
     assert_statistically_private(good, same, swapped, relays(1), broken_twin=broken, advantage=advantage)
 
@@ -437,13 +566,15 @@ def test_the_kits_question_is_fair() -> None:
         assert_exactly_private(clear, inputs(1, -1), inputs(0, 0), device(2), broken_twin=clear)
 
 
-@pytest.mark.parametrize("kind", ["derived", "two masks"])
+@pytest.mark.parametrize("kind", PRODUCTION)
 def test_traces_do_not_depend_on_values(kind: str) -> None:
     """What the network sees depends on who sends to whom, and not on what.
 
     Fetches leave in the order of tags, which are coins: between two silos with a device each that order shows nothing.
+    By way of which silos messages go is drawn where the graph is hidden: on equal coins it is the same for all values.
     """
-    good = in_order(production(PRODUCTION[kind]))
+    good = production(PRODUCTION[kind])
+    good = on_equal_coins(good) if PRODUCTION[kind].anonymous else in_order(good)
 
     def only_what_is_not_zero(values: Inputs, channel: Channel) -> None:
         senders = channel.parties.ids(Role.DEVICE)[np.flatnonzero(values[:, 0, 0])]
@@ -466,6 +597,17 @@ def in_order(protocol: Protocol) -> Protocol:
     return replace(protocol, run=run)
 
 
+def on_equal_coins(protocol: Protocol) -> Protocol:
+    """The protocol on coins that are the same in all of its runs."""
+
+    def run(values: Inputs, channel: Channel) -> None:
+        equal = Channel(channel.parties, SimulationCoins(0), channel.recording)
+        protocol.run(values, equal)
+        channel.transcript.messages += equal.transcript.messages
+
+    return replace(protocol, run=run)
+
+
 RING = [(0, 1), (1, 2), (2, 3), (3, 0)]
 WITH_CHORD = [*RING, (0, 2)]
 
@@ -473,7 +615,7 @@ WITH_CHORD = [*RING, (0, 2)]
 def seen_of(edges: list[tuple[int, int]], twin: Twin = lambda scheme: scheme) -> list[Any]:
     """Numbers and sizes of the messages of an anon run that silos and relays get, and counts under tags."""
     scheme = twin(RelayCoded(k_min=1, bound=1.0, profile=Profile.HIDDEN, max_degree=3))
-    case = between(4, [*edges, *((u, v) for v, u in edges)], scheme.R)
+    case = between(4, both_ways(edges), scheme.R)
     channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
     opened(scheme, channel, case.grouping, 1).sum(np.zeros((4, 1)), Step(0))
     seen: list[Any] = []
@@ -492,3 +634,46 @@ def test_nothing_that_silos_and_relays_get_depends_on_degrees() -> None:
     """With an edge more the same messages leave, in number, size and under every tag; unpadded they differ."""
     assert seen_of(RING) == seen_of(WITH_CHORD)
     assert seen_of(RING, with_devices(twins.Unpadded)) != seen_of(WITH_CHORD, with_devices(twins.Unpadded))
+
+
+class _ShortCovers(Devices):
+    """Messages that carry nothing lack what would be a row."""
+
+    def _packet(self, j: int, sent: Any, slots: Any, share: Any) -> Iterator[Messages]:
+        covers = self._plan.out.rows[sent] == COVER
+        for messages in super()._packet(j, sent, slots, share):
+            yield messages.rows(np.flatnonzero(~covers))
+            yield replace(messages.rows(np.flatnonzero(covers)), overhead=messages.overhead - 4)
+
+
+Lengths = Counter[tuple[Phase, int]]
+"""How many messages of each length there are in a phase."""
+
+
+def lengths_of(scheme: RelayCoded) -> list[Lengths]:
+    """What each of four devices sends its silo, and at last what all silos together send each other."""
+    case = between(4, both_ways(WITH_CHORD), scheme.R)
+    channel = Channel(case.directory, SimulationCoins(2), Recording.everything())
+    opened(scheme, channel, case.grouping, 1).sum(np.ones((4, 1)), Step(0, 0))
+    by_sender = {sender: Lengths() for sender in case.directory.ids(Role.DEVICE).tolist()}
+    silos = Lengths()
+    for batch in channel.transcript.messages:
+        if batch.phase in (Phase.SEALED, Phase.MIXED):
+            for sender in batch.senders.tolist():
+                by_sender.get(sender, silos)[batch.phase, batch.item_bytes] += 1
+    return [*by_sender.values(), silos]
+
+
+@pytest.mark.parametrize("tags", Tagging)
+def test_covers_are_as_long_as_other_messages(tags: Tagging) -> None:
+    """By default devices send their silos, and these each other, as many messages of each length; short covers show.
+
+    For each relay there are three of one length, and a fetch.
+    """
+    scheme = RelayCoded(k_min=1, bound=1.0, max_degree=3, tags=tags)
+    *devices, silos = lengths_of(scheme)
+    assert devices == [devices[0]] * 4
+    assert sorted(devices[0].values()) == [scheme.R, 3, 3]
+    assert all(silos[Phase.MIXED, length] == 4 * count for (_, length), count in devices[0].items())
+    *shorter, _ = lengths_of(with_devices(_ShortCovers)(scheme))
+    assert shorter[0] == shorter[2] != shorter[1]
