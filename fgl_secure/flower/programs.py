@@ -49,7 +49,7 @@ def run_in_simulation(job: Job, timeout: float | None = None) -> Reports:
     """Runs all turns in Flower's simulation engine.
 
     Args:
-        job: what is run, and who holds what.
+        job: what is run, and who holds what; its models are computed on the CPU, since silos' processes have no GPU.
         timeout: seconds that a turn may take; None waits for ever.
 
     Raises:

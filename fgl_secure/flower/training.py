@@ -35,14 +35,14 @@ def train_on_flower(
         data: as in `fgl_secure.audit`.
         scheme: as in `fgl_secure.train`.
         seed: of partition, split and initial weights.
-        device: where model compute runs: "auto", "cpu" or "cuda".
+        device: where model compute runs: "cpu", which "auto" is here whatever the machine has.
         timeout: seconds that a turn may take; None waits for ever.
 
     Raises:
         FglSecureError: a choice breaks a rule, or a party failed.
     """
     check_method(method)
-    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
+    plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=_device(device))
     (subject,) = plan.subjects
     job = subject.job
     if job is None:
@@ -64,3 +64,14 @@ def train_on_flower(
         report,
     )
     return Trained(plan, subject.name, result, subject.privacy_cost(result, silent))
+
+
+def _device(name: str) -> str:
+    """Where silos compute: on the CPU, since Ray hides every GPU from processes that have no share of one.
+
+    Raises:
+        InputError: CUDA was asked for.
+    """
+    if name == "cuda":
+        raise InputError("device must be cpu or auto for the engine flower, whose processes have no GPU; found 'cuda'")
+    return "cpu" if name == "auto" else name

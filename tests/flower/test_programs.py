@@ -6,15 +6,16 @@ import importlib
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import pytest
+import torch
 
 import fgl_secure
 from fgl_secure.auditing.method import Asked, Method, Source
 from fgl_secure.auditing.plan import Plan
-from fgl_secure.errors import InputError
+from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.flower.programs import save_shares
 from fgl_secure.flower.training import train_on_flower
 from fgl_secure.graph import FederatedGraph
@@ -131,6 +132,31 @@ def test_what_cannot_run_apart_is_refused_before_anything_starts() -> None:
             train_on_flower(method, DATA.get(method.name, GRAPH), "relay-coded[graph-hidden]")
     with pytest.raises(InputError, match="silos must be at least 3"):
         train_on_flower(HiFGL(), two_communities(silos=2), "plaintext")
+
+
+class Devices(FedAvg):
+    """A method that is asked where models are computed, and then does nothing."""
+
+    def plan(self, *_: object, device: str = "auto", **__: object) -> NoReturn:
+        raise LookupError(device)
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_models_are_computed_on_the_cpu_where_there_is_a_gpu(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engines give silos' processes no GPU, so "auto" is "cpu" there, whatever this process could use."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.raises(LookupError, match=r"^cpu$"):
+        train_on_flower(Devices(), GRAPH, device=device)
+
+
+def test_a_gpu_is_refused_and_so_are_devices_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a sentence, whether this process could use one or not, and before anything is loaded."""
+    for there in (True, False):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        with pytest.raises(InputError, match="device must be cpu or auto for the engine flower"):
+            train_on_flower(FedAvg(), GRAPH, device="cuda")
+        with pytest.raises(UnknownNameError, match="tpu"):
+            train_on_flower(FedAvg(), GRAPH, device="tpu")
 
 
 class Alone(FedAvgSubject):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -62,17 +66,53 @@ def trained(method: Any, device: str) -> TrainingResult:
     return train(method(epochs=2), source_of(data_of(method.name)), device=device, coins=SimulationCoins(7)).result
 
 
+@pytest.fixture
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    """PyTorch takes so many, and compiled loops too as far as this process may."""
+    numba.get_num_threads()  # starts its threads, by which PyTorch's number may change
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(request.param)
+    numba.set_num_threads(min(request.param, numba.config.NUMBA_NUM_THREADS))
+    yield request.param
+    torch.set_num_threads(before[0])
+    numba.set_num_threads(before[1])
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("threads", [1, 2], indirect=True)
 @pytest.mark.parametrize(
     ("method", "device"),
-    [(each, "cpu") for each in (Ditto, FedAvg, FedGCN, FedSpray, GCFL)]
+    [(each, "cpu") for each in (Ditto, FedAvg, FedGCN, FedSpray, GCFL, HiFGL)]
     + [pytest.param(each, *CUDA.values, marks=CUDA.marks) for each in METHODS],
 )
 def test_equal_runs_end_equal(method: Any, device: str) -> None:
-    """To the last bit, whatever the number of threads: nothing is added up in an order of the hour."""
+    """To the last bit, with one thread and with two: nothing is added up in an order of the hour."""
     first, second = trained(method, device), trained(method, device)
     assert first.losses == second.losses
     assert first.report.keys() == second.report.keys()
     assert all(np.array_equal(first.report[name], second.report[name], equal_nan=True) for name in first.report)
+
+
+TWICE = """
+import hashlib
+import numba, torch
+from fgl_secure import train
+from fgl_secure.coins import SimulationCoins
+from fgl_secure.methods import HiFGL
+for _ in range(2):
+    result = train(HiFGL(epochs=2), device="cpu", coins=SimulationCoins(7)).result
+    end = repr(result.losses).encode() + result.report["theta"].tobytes()
+    print(torch.get_num_threads(), numba.get_num_threads(), hashlib.sha256(end).hexdigest())
+"""
+
+
+def test_equal_runs_end_equal_where_compiled_loops_share_the_work() -> None:
+    """Masks, shares and sums of secured training take two threads in a process that may have them."""
+    settings = {**os.environ, "OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    run = subprocess.run([sys.executable, "-W", "ignore", "-c", TWICE], env=settings, capture_output=True, check=True)
+    first, second = run.stdout.decode().splitlines()
+    assert first.startswith("2 2 ")
+    assert first == second
 
 
 @pytest.mark.parametrize("device", [CUDA])

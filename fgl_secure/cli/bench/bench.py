@@ -22,7 +22,7 @@ from fgl_secure.cli.bench import lcc as bench_lcc
 from fgl_secure.cli.bench import secagg as bench_secagg
 from fgl_secure.cli.bench import secmp as bench_secmp
 from fgl_secure.cli.bench.pieces import Part, Piece
-from fgl_secure.cli.bench.timing import Report, line, verdict
+from fgl_secure.cli.bench.timing import NOT_DONE, Report, Timing, line, verdict
 from fgl_secure.ledger import Ledger, Run, Watch, completed, provenance
 
 PARTS: dict[str, Part] = {
@@ -111,8 +111,13 @@ def as_json(machine: Machine, report: Report) -> Mapping[str, Any]:
 def rows_of(found: object) -> str:
     """What a piece came to, a line each, for those who wait for the others."""
     piece = Piece.from_json(found)
-    said = [f"  {each.name}: {1e3 * each.median:.2f} ms" for each in piece.timings]
-    return "\n".join(["measured", *said, *(f"  {verdict(figure)}" for figure in piece.figures)])
+    figures = (verdict(figure).replace("\n", "\n  ") for figure in piece.figures)
+    return "\n".join(["measured", *map(_row_of, piece.timings), *(f"  {figure}" for figure in figures)])
+
+
+def _row_of(timing: Timing) -> str:
+    counted = f"; {NOT_DONE}: {timing.counted}" if timing.counted else ""
+    return f"  {timing.name}: {1e3 * timing.median:.2f} ms{counted}"
 
 
 def describe(machine: Machine, report: Report) -> str:

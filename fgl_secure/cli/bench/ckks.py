@@ -183,9 +183,9 @@ def _figures(sketch: _Way, dense: _Way, rows: _Way) -> Iterator[Figure]:
     from_sample = f"extrapolated from {SAMPLED_ROWS} of {SHAPE[0]} rows"
     for name, way in (("sketch", sketch), ("dense packing", dense)):
         yield Figure(f"{name}: bytes of one TenSEAL vector a row over ours", rows.sent / way.sent, Side.AT_LEAST,
-                     BYTES_BOUND, f"{from_sample}; keys included")  # fmt: skip
+                     BYTES_BOUND, basis=f"{from_sample}; keys included")  # fmt: skip
     yield Figure("sketch: time of one TenSEAL vector a row over ours", rows.timing.median / sketch.timing.median,
-                 Side.AT_LEAST, TIME_BOUND, f"{from_sample}; all parties' work, one after the other")  # fmt: skip
+                 Side.AT_LEAST, TIME_BOUND, basis=f"{from_sample}; all parties' work, one after the other")  # fmt: skip
     yield Figure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median, Side.AT_LEAST, 1,
                  "a sketch of full rows is longer than the rows")  # fmt: skip
 

@@ -82,7 +82,8 @@ def _dataset(name: str) -> Piece:
     ways = _ways(held, HOPS.get(name, 3))
     costs = {way: _measured(held, scheme, make, hops) for way, (scheme, make, hops) in ways.items()}
     costs[ROW_BY_ROW] = _row_by_row(held)
-    timings = tuple(_timing(f"{name}, {way}", cost) for way, cost in costs.items())
+    counted = {ROW_BY_ROW: f"all rows but {SAMPLED_ROWS}"}
+    timings = tuple(_timing(f"{name}, {way}", cost, counted.get(way, "")) for way, cost in costs.items())
     return Piece(timings, costs={"nodes": held.num_devices} | {way: asdict(cost) for way, cost in costs.items()})
 
 
@@ -176,11 +177,12 @@ def _row_by_row(held: FederatedGraph) -> Cost:
     return Cost(((time.perf_counter() - start) * factor,), (int(sent * factor) + contexts,), 0)
 
 
-def _timing(name: str, cost: Cost) -> Timing:
+def _timing(name: str, cost: Cost, counted: str) -> Timing:
     """The last hop stands for all: the first are cheaper, because rows are not full yet."""
     held = f", {cost.peak / 1e6:,.0f} MB held" if cost.peak else ""
     label = f"hop of {name}: {cost.sent[-1] / 1e6:,.1f} MB{held}"
-    return Timing(label, "cpu", cost.last, min(cost.seconds), max(cost.seconds), len(cost.seconds))
+    known = (cost.last, min(cost.seconds), max(cost.seconds), len(cost.seconds))
+    return Timing(label, "cpu", *known, counted=counted)
 
 
 def _figures(found: Pieces) -> Iterator[Figure]:
@@ -188,10 +190,12 @@ def _figures(found: Pieces) -> Iterator[Figure]:
         packed, naive = _cost(found, name, SKETCHES), _cost(found, name, ROW_BY_ROW)
         if packed is not None and naive is not None:
             per_hop = sum(packed.seconds) / len(packed.seconds), sum(packed.sent) / len(packed.sent)
+            basis = f"extrapolated from {SAMPLED_ROWS} of {found[name].costs['nodes']:,} rows"
             yield Figure(f"{name}: seconds of one TenSEAL vector a row over sketches, mean of hops",
-                         naive.last / per_hop[0], Side.AT_LEAST, TIME_BOUND)  # fmt: skip
+                         naive.last / per_hop[0], Side.AT_LEAST, TIME_BOUND, basis=basis)  # fmt: skip
             yield Figure(f"{name}: bytes of one TenSEAL vector a row over sketches, mean of hops",
-                         naive.sent[0] / per_hop[1], Side.AT_LEAST, BYTES_BOUND)  # fmt: skip
+                         naive.sent[0] / per_hop[1], Side.AT_LEAST, BYTES_BOUND,
+                         basis=f"{basis}; keys included")  # fmt: skip
     few, many = (_cost(found, name, SKETCHES) for name in GROWTH)
     for quantity, of in (("seconds", lambda cost: cost.last), ("bytes", lambda cost: float(cost.sent[-1]))):
         value = None

@@ -76,7 +76,7 @@ def _many_name(name: str, clients: int, length: int) -> str:
 def _many(name: str, clients: int, length: int) -> Piece:
     """A round on all cores, in a process of its own."""
     found, what = round_alone(name, clients, length, BOUND), _many_name(name, clients, length)
-    moved = f"{found.up / 1e6:.2f} MB up, {found.down / 1e6:.2f} MB down a client"
+    moved = f"{found.up / 1e6:.2f} MB up, {found.down / 1e6:.2f} MB down a client, {found.peak / 2**30:.2f} GiB held"
     neighbours = typing.cast("PairwiseMasking", server_scheme(name)).degree_for(clients)
     told = (
         _once(f"{what}, {neighbours} neighbours: {moved}; by the clock, cores: {_cores()}", found.wall),
@@ -246,10 +246,12 @@ def _many_figures(found: Pieces) -> Iterator[Figure]:
     whole, most = (Round(**found[_many_name(*each)].costs) for each in (first, last))
     note = f"keys and shares are {whole.agreement / whole.seconds:.0%} of {whole.seconds:.1f} s of processor time"
     yield Figure(f"seconds of {_many_name(*first)}, by the clock", whole.wall, Side.AT_MOST, MANY_SECONDS, note)
-    name = f"seconds of the server's among {_many_name(*first)}"
+    name = f"seconds of processor time of the server's among {_many_name(*first)}"
     yield Figure(name, whole.server, Side.AT_MOST, SERVER_SECONDS, "keys and boxes are passed on, and shares opened")
     name = f"GiB of memory for all parties of {_many_name(*last)}"
-    yield Figure(name, most.peak / 2**30, Side.AT_MOST, MANY_GIB, "what clients and server hold between stages")
+    inputs = f"clients' vectors are {8 * last[1] * last[2] / 2**30:.2f} of it"
+    held = "what clients and server hold between stages"
+    yield Figure(name, most.peak / 2**30, Side.AT_MOST, MANY_GIB, held, basis=inputs)
 
 
 def _limit(clients: int, secured: Round, masks: Timing, copy: Timing) -> str:

@@ -45,7 +45,8 @@ class Round:
         down: bytes that it gets.
         server: seconds of all these that the server takes.
         wall: seconds by the clock.
-        peak: bytes of memory that the process held at most; 0 where other work was done in it.
+        peak: bytes of memory that the process held at most, clients' vectors among them; 0 where other work was done
+            in it.
     """
 
     agreement: float
@@ -85,7 +86,7 @@ class Round:
 
 
 def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int = 0) -> Round:
-    """Plays a round and checks its sum.
+    """Plays a round of clients with a vector of their own each, and checks its sum.
 
     Args:
         scheme: how.
@@ -98,28 +99,36 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
     silos, topology = parties.ids(Role.SILO), Topology.to_server(parties, length, bound)
     many = clients * gone // TENTHS
     silent = silos[[place * clients // many for place in range(many)]]
-    vector = np.arange(length, dtype=np.int64) % (2 * bound + 1) - bound
+    groups = [(hosted, _inputs(hosted, length, bound)) for hosted in (np.setdiff1d(silos, silent), silent)]
     began, clock = time.process_time(), time.perf_counter()
     draws = OwnDraws(SystemCoins())
     (leader,) = scheme.machines(topology, SESSION, draws, parties.ids(Role.SERVER))
     leader.begin(STEP)
     members: list[SumMachine] = []
-    for hosted in (np.setdiff1d(silos, silent), silent):
+    for hosted, rows in groups:
         if len(hosted):
             members += scheme.machines(topology, SESSION, draws, hosted)
-            members[-1].begin(STEP, np.broadcast_to(vector, (len(hosted), length)))
+            members[-1].begin(STEP, rows)
     meter = _Meter(time.process_time() - began)
     quiet = 0
     while quiet < SILENT_TURNS:  # as drivers do
         said = [meter.up(members, leader), meter.down(leader, members)]
         quiet = 0 if any(said) else quiet + 1
+    wall = time.perf_counter() - clock
     total, stayed = leader.sums, leader.included
+    ours, rows = groups[0]
     assert total is not None, "a round that is timed comes to its end"
     assert stayed is not None, "and says whose vectors are in it"
-    assert (total[0] == vector * len(stayed)).all(), "a round that is timed is exact"
+    assert np.array_equal(stayed, ours), "those of all who did not fall silent"
+    assert (total[0] == rows.sum(axis=0)).all(), "a round that is timed is exact"
     up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.sent, meter.got))
-    wall = time.perf_counter() - clock
     return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down, meter.server, wall)
+
+
+def _inputs(clients: Ids, length: int, bound: int) -> NDArray[np.int64]:
+    """A uniform vector of each client: int64 [clients, length], laid out, as each would hold its own."""
+    drawn = np.random.default_rng(len(clients))
+    return drawn.integers(-bound, bound, (len(clients), length), dtype=np.int64, endpoint=True)
 
 
 def round_alone(name: str, clients: int, length: int, bound: int) -> Round:

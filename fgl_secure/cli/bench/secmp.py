@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import cast
@@ -96,12 +96,9 @@ def _measured(prepared: Prepared) -> Piece:
             before = time.process_time()
             seconds[case.name].append(seconds_of(case.run, number))
             worked[case.name].append(time.process_time() - before)
-    timings = [
-        Timing.of(f"{name}: epoch, {case.name}", seconds[case.name], counted=COUNTED.get(case.name, ""))
-        for case in cases
-    ]
-    timings += [Timing.of(f"{name}: epoch, {case.name}, processor time", worked[case.name]) for case in cases]
-    timings += [Timing.of(f"{name}: first epoch with set-up, {key}", [value]) for key, value in first.items()]
+    timings = [_timing(f"{name}: epoch, {case.name}", case, seconds[case.name]) for case in cases]
+    timings += [_timing(f"{name}: epoch, {case.name}, processor time", case, worked[case.name]) for case in cases]
+    timings += [_timing(f"{name}: first epoch with set-up, {case.name}", case, [first[case.name]]) for case in cases]
     figures = [
         Figure(
             f"{name}: epoch under {case.name} over plain PyG",
@@ -124,18 +121,23 @@ def _measured(prepared: Prepared) -> Piece:
     return Piece(tuple(timings), found)
 
 
+def _timing(name: str, case: _Case, seconds: Sequence[float]) -> Timing:
+    return Timing.of(name, seconds, counted=COUNTED.get(case.name, ""))
+
+
 def _covered(prepared: Prepared, channel: Channel, scheme: str) -> Figure:
     """How many messages go to one relay in a pass, with covers, for one along an edge; and what devices send."""
     of_round = [b for b in channel.transcript.messages if b.step.round == 1]
     seeds = next(b.messages for b in of_round if b.phase is Phase.SHARE_SEEDS)
     ids = channel.parties.ids(Role.DEVICE)
     devices, sent = len(ids), sum(b.bytes for b in of_round if np.isin(b.senders[:1], ids).any())
+    each = f"every device sends {seeds // devices} in a pass, and {sent // devices:,} bytes in an epoch, seals included"
     return Figure(
         f"{prepared.graph.graph.name}: messages with covers over those along edges, {scheme}",
         seeds / prepared.graph.edges.shape[1],
         Side.AT_MOST,
         COVERED_BOUND,
-        f"every device sends {seeds // devices} in a pass, and {sent // devices:,} bytes in an epoch, seals included",
+        basis=each,
     )
 
 
@@ -147,21 +149,22 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     to_relays = sum(b.bytes for b in forward if b.phase in (Phase.TAGS, Phase.SHARE_HEADERS, Phase.SHARES))
     everything = sum(b.bytes for b in forward)
     sealed = next(b.item_bytes for b in forward if b.phase is Phase.FETCH)
-    note = f"headers of {HEADER_BYTES} and sealed fetches of {sealed} bytes included"
+    basis = f"headers of {HEADER_BYTES} and sealed fetches of {sealed} bytes included"
     return [
         Figure(
             f"{name}: bytes a message over the published {PUBLISHED_BYTES}",
             to_relays / messages / PUBLISHED_BYTES,
             Side.AT_MOST,
             BYTES_BOUND,
-            note,
+            basis=basis,
         ),
         Figure(
             f"{name}: the same with each target's fetches and answers, by way of its silo",
             everything / messages / PUBLISHED_BYTES,
             Side.AT_MOST,
             BYTES_BOUND,
-            f"{note}; every device fetches from every relay, whatever its degree, or silos would see degrees",
+            "every device fetches from every relay, whatever its degree, or silos would see degrees",
+            basis=basis,
         ),
     ]
 

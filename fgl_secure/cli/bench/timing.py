@@ -19,6 +19,9 @@ from fgl_secure.coins import SimulationCoins
 
 Work = Callable[[], object]
 
+NOT_DONE = "counted, not done"
+"""What printed lines call work that is counted alone."""
+
 
 class Side(StrEnum):
     """On which side of its bound a figure should lie."""
@@ -76,8 +79,9 @@ class Figure:
         value: the ratio of medians; None where there is nothing to compare with.
         side: on which side of the bound it should lie.
         bound: what was asked for.
-        note: what limits it, where the bound isn't reached, or why there is no value.
+        note: what limits it, which is said where the bound isn't reached, or why there is no value.
         counted: what of the work is counted and not done, in words; none if all is done.
+        basis: what goes into the value or was found beside it, which is said whether the bound is reached or not.
     """
 
     name: str
@@ -86,6 +90,7 @@ class Figure:
     bound: float
     note: str = ""
     counted: str = ""
+    basis: str = ""
 
     @property
     def reached(self) -> bool | None:
@@ -135,18 +140,19 @@ def line(timing: Timing, copy_rate: float) -> str:
         rate = timing.moved / timing.median
         parts.append(f"{rate / 1e9:6.2f} GB/s = {rate / copy_rate:.0%} of a memory copy's")
     if timing.counted:
-        parts.append(f"counted, not done: {timing.counted}")
+        parts.append(f"{NOT_DONE}: {timing.counted}")
     return "  ".join(parts)
 
 
 def verdict(figure: Figure) -> str:
-    """One line for people, and one more on what limits a figure that misses its bound."""
+    """One line for people, one more on what goes into the figure, and one on what limits it if it misses its bound."""
     if figure.value is None:
         return f"{figure.name}: not measured, {figure.note} (bound: {figure.side} {figure.bound:g})"
     reached = "reached" if figure.reached else "NOT reached"
     text = f"{figure.name}: {figure.value:.2f} (bound: {figure.side} {figure.bound:g}, {reached})"
-    text += f"; counted, not done: {figure.counted}" if figure.counted else ""
-    return text if figure.reached else f"{text}\n    {figure.note}"
+    text += f"; {NOT_DONE}: {figure.counted}" if figure.counted else ""
+    more = (figure.basis, "" if figure.reached else figure.note)
+    return "\n    ".join([text, *filter(None, more)])
 
 
 Placed = tuple[str, Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,8 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(bench_secagg, name, value)
 
 
+LEDGER = "fgl-secure-runs.jsonl"
+"""Where finished pieces are kept, unless another file is named."""
 ELSEWHERE = ("secagg", "secmp")
 """Parts that are run below, or in `test_secagg`."""
 
@@ -109,11 +112,16 @@ def test_unknown_parts_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     [(Side.AT_LEAST, 2.0, True), (Side.AT_LEAST, 1.9, False), (Side.AT_MOST, 2.0, True), (Side.AT_MOST, 2.1, False)],
 )
 def test_a_bound_is_reached_on_its_side_only(side: Side, value: float, reached: bool) -> None:
-    """A figure at its bound reaches it; the line of one that misses goes on with what limits it."""
-    figure = Figure("ratio", value, side, 2.0, "limited by memory")
+    """A figure at its bound reaches it; the line of one that misses goes on with what limits it.
+
+    What goes into the figure, and what of the work is not done, are said of both.
+    """
+    figure = Figure("ratio", value, side, 2.0, "limited by memory", "seals", "headers included")
     assert figure.reached is reached
     assert ("NOT reached" in verdict(figure)) is not reached
     assert ("limited by memory" in verdict(figure)) is not reached
+    assert verdict(figure).splitlines()[0].endswith("reached); counted, not done: seals")
+    assert verdict(figure).splitlines()[1] == "    headers included"
 
 
 def test_repeats_are_counted_without_the_first_call() -> None:
@@ -131,7 +139,7 @@ def test_a_line_has_throughput_and_share_of_a_copy() -> None:
 
 
 def test_secured_epochs_are_held_against_plain_pyg(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Every protocol has its ratio and the time of its first epoch; a data set that is not there is named."""
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits", "Cora"))
@@ -150,6 +158,26 @@ def test_secured_epochs_are_held_against_plain_pyg(
     assert covered["value"] == 21 * 1797 / 12616
     assert covered["reached"]
     assert figures["Cora: secured epoch over plain PyG"]["value"] is None
+    _check_print_of_secmp([json.loads(each)["found"] for each in (tmp_path / LEDGER).read_text().splitlines()])
+
+
+def _check_print_of_secmp(kept: list[Any]) -> None:
+    """What people read: bytes of a device beside a bound that is reached, and what no epoch did in every row of one."""
+    pieces = {str(number): Piece.from_json(found) for number, found in enumerate(kept)}
+    whole = bench.describe(bench.Machine.here(), bench.PARTS["secmp"].report(pieces))
+    alone = "\n".join(map(bench.rows_of, kept))
+    for scheme in ("relay-coded", "relay-coded[tags=sealed]"):
+        figure = f"digits: messages with covers over those along edges, {scheme}: 2.99 (bound: at most 3, reached)"
+        after = "    every device sends 21 in a pass, and 2[0-9]{2},[0-9]{3} bytes in an epoch, seals included"
+        assert re.search(f"^{re.escape(figure)}\n{after}$", whole, re.MULTILINE)
+        assert re.search(f"^  {re.escape(figure)}\n  {after}$", alone, re.MULTILINE)
+    assert "    headers of 35 and sealed fetches of 1168 bytes included\n" in whole
+    for text in (whole, alone):
+        timed = [row for row in text.splitlines() if "epoch" in row and " ms" in row]
+        assert len(timed) == 3 * (1 + len(bench_secmp.PROTOCOLS))
+        for row in timed:
+            assert ("counted, not done: " in row) == ("plain PyG" not in row)
+            assert ("counted, not done: seals of messages" in row) == ("relay-coded" in row)
 
 
 def _without(dataset: str, preparation: Callable[[str], Prepared]) -> Callable[[str], Prepared]:
@@ -178,7 +206,7 @@ def test_a_bench_that_was_cut_short_goes_on_and_a_whole_one_starts_again(
 
     monkeypatch.setattr(bench_field, "_field", counted)
     assert main(["bench", "field", "-q"]) == INTERRUPTED
-    kept = (tmp_path / "fgl-secure-runs.jsonl").read_text(encoding="utf-8").splitlines()
+    kept = (tmp_path / LEDGER).read_text(encoding="utf-8").splitlines()
     assert [json.loads(each)["run"]["piece"] for each in kept] == ["memory copy", "2^31-1"]
     capsys.readouterr()
     assert main(["bench", "field", "--json"]) == OK

@@ -7,7 +7,9 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fgl_secure.cli.bench import bench
 from fgl_secure.cli.bench import secagg as bench_secagg
@@ -15,6 +17,9 @@ from fgl_secure.cli.bench.pieces import COPY, Piece
 from fgl_secure.cli.bench.secagg_round import Round, timed_round
 from fgl_secure.cli.bench.timing import Report, verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Topology
+from fgl_secure.runtime import Draws, Step
 from fgl_secure.schemes import names, server_scheme
 
 SMALL: dict[str, Any] = {
@@ -67,7 +72,9 @@ def test_rounds_of_many_clients_say_what_they_took(report: Report) -> None:
         assert f"{neighbours} neighbours" in told[at]
         whole, _, server = (report.timings[at + i].median for i in (1, 2, 3))
         assert 0 < server < whole
+        assert "GiB held; by the clock" in told[at]
     assert 0.05 < report.figures[-1].value < 2  # type: ignore[operator]
+    assert "\n    clients' vectors are " in verdict(report.figures[-1])
 
 
 def test_the_round_is_held_against_plain_sum_key_agreement_and_key_streams() -> None:
@@ -128,6 +135,31 @@ def test_time_grows_in_line_with_the_length() -> None:
     few, many = Round(1.0, 10, 2.0, 10.0, 5.0), Round(1.5, 10, 3.0, 20.0, 4.0)
     assert many.at(40, few, (10, 20)) == Round(1.5, 10, 5.0, 40.0, 4.0)
     assert replace(many, agreed=20).at(40, few, (10, 20)) == Round(2.5, 40, 5.0, 40.0, 4.0)
+
+
+@pytest.mark.parametrize("name", names("server"))
+def test_every_client_has_a_vector_of_its_own_in_memory(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines are handed arrays that are laid out, no two rows of which are equal or share bytes."""
+    scheme, given = server_scheme(name), list[NDArray[Any]]()
+    genuine = type(scheme).machines
+
+    def machines(self: Scheme, topology: Topology, session: bytes, draws: Draws, parties: Any) -> Any:
+        made = genuine(self, topology, session, draws, parties)
+        for machine in made:
+            begin = machine.begin
+
+            def noted(step: Step, rows: Any = None, begin: Any = begin) -> None:
+                given.extend([] if rows is None else [rows])
+                begin(step, rows)
+
+            monkeypatch.setattr(machine, "begin", noted)
+        return made
+
+    monkeypatch.setattr(type(scheme), "machines", machines)
+    timed_round(scheme, 10, 100, 7, gone=3)
+    assert [rows.shape for rows in given] == [(7, 100), (3, 100)]
+    assert all(rows.strides == (800, 8) for rows in given)
+    assert len(np.unique(np.concatenate(given), axis=0)) == 10
 
 
 def test_who_drops_out_sends_no_vector() -> None:
