@@ -8,6 +8,7 @@ where all of its `run` is equal; lines of other options are left alone, and said
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections import Counter
@@ -31,6 +32,9 @@ _HEAD = '{"run": '
 
 _GROUPS = 3
 """Kinds of lines of other options that are told apart in words."""
+
+_LONG = 1.0
+"""Seconds of a run after which garbage is collected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,10 @@ def completed(runs: Sequence[Run], ledger: Ledger, watch: Watch | None = None) -
         watch.started(len(runs) - len(waiting) - 1, len(runs), run.name)
         start = perf_counter()
         found = run.work()
-        entry = ledger.add(run.key, found, perf_counter() - start)
+        seconds = perf_counter() - start
+        if seconds > _LONG:
+            gc.collect()  # what a run trained with refers to itself, and may be gigabytes when the next one begins
+        entry = ledger.add(run.key, found, seconds)
         watch.finished(entry, run.name, _rest(waiting, runs, ledger))
     watch.started(len(runs), len(runs), "")
     entries = [ledger.find(run.key) for run in runs]

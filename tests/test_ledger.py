@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -122,6 +124,28 @@ def test_what_remains_is_judged_by_the_runs_most_like_it(monkeypatch: pytest.Mon
     assert watch.rests == [
         "1 of 4, about 3:00 left", "2 of 4, about 1:01 left", "3 of 4, about 0:01 left", "4 of 4",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("long", "left"), [(-1.0, 0), (3600.0, 1)])
+def test_what_a_long_run_worked_with_is_gone_when_the_next_begins(
+    monkeypatch: pytest.MonkeyPatch, long: float, left: int
+) -> None:
+    """Also what refers to itself; short runs don't wait for that."""
+    monkeypatch.setattr("fgl_secure.ledger._LONG", long)
+    worked, found = list[weakref.ref[Watch]](), list[int]()
+
+    def work() -> None:
+        watch = Rests()
+        vars(watch)["itself"] = watch
+        found.append(sum(each() is not None for each in worked))
+        worked.append(weakref.ref(watch))
+
+    gc.disable()
+    try:
+        completed([Run({"of": "test", "seed": seed}, "run", (), work) for seed in range(2)], Ledger())
+    finally:
+        gc.enable()
+    assert found == [0, left]
 
 
 def test_lines_of_other_options_are_told_by_what_differs(path: Path) -> None:

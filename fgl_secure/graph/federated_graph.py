@@ -242,8 +242,11 @@ class FederatedGraph:
             labels=read_only(self.labels[devices]),
             edges=read_only(place[self.edges[:, hears[target]]]),
         )
-        masks = (read_only(mask[devices]) for mask in (self.train_mask, self.validation_mask, self.test_mask))
-        return FederatedGraph(graph, read_only(self.silo_of[devices]), *masks, self.partition), devices
+        train, validation, test = (
+            read_only(mask[devices]) for mask in (self.train_mask, self.validation_mask, self.test_mask)
+        )
+        silo_of = read_only(self.silo_of[devices])
+        return FederatedGraph(graph, silo_of, train, validation, test, self.partition), devices
 
     def redealt(self, seed: int, *, split_apart: bool = False, clients_too: bool = False) -> FederatedGraph:
         """Other inputs of the same shape: in every silo the nodes swap places, and no node that can move stays.
