@@ -214,10 +214,10 @@ class FederatedGraph:
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
     def some_neighbourhoods(self, most: int, seed: int) -> tuple[FederatedGraph, NDArray[np.int64]]:
-        """Keep some devices drawn at random, everybody whom they hear from, and the edges into those drawn alone.
+        """Keep some devices drawn at random, everybody whom they hear from, and the edges between all these.
 
-        What the drawn ones hear is what they hear in the whole graph; the others hear nothing. The first device of
-        each silo stays as well, so that no silo is empty.
+        What the drawn ones hear is what they hear in the whole graph; the others hear from those alone who stay. The
+        first device of each silo stays as well, so that no silo is empty.
 
         Args:
             most: Devices that are kept at most, beside those first ones; one is drawn even if it hears from more.
@@ -228,19 +228,19 @@ class FederatedGraph:
         """
         source, target = self.edges
         starts = np.searchsorted(target, np.arange(self.num_devices + 1))
-        kept, hears = np.zeros(self.num_devices, dtype=np.bool_), np.zeros(self.num_devices, dtype=np.bool_)
+        kept = np.zeros(self.num_devices, dtype=np.bool_)
         for device in np.random.default_rng(seed).permutation(self.num_devices).tolist():
             group = np.append(source[starts[device] : starts[device + 1]], device)
-            if hears.any() and kept.sum() + np.count_nonzero(~kept[group]) > most:
+            if kept.any() and kept.sum() + np.count_nonzero(~kept[group]) > most:
                 break
-            kept[group], hears[device] = True, True
+            kept[group] = True
         kept[np.unique(self.silo_of, return_index=True)[1]] = True
         devices, place = np.flatnonzero(kept), np.cumsum(kept) - 1
         graph = replace(
             self.graph,
             features=read_only(self.features[devices]),
             labels=read_only(self.labels[devices]),
-            edges=read_only(place[self.edges[:, hears[target]]]),
+            edges=read_only(place[self.edges[:, kept[source] & kept[target]]]),
         )
         train, validation, test = (
             read_only(mask[devices]) for mask in (self.train_mask, self.validation_mask, self.test_mask)

@@ -46,10 +46,10 @@ _CAST_AT_ONCE = 2**28
 """Bytes of features that are cast to float64 together."""
 
 MOST_RELEASED = 2**28
-"""Numbers of all messages of a release of static rows, up to which everybody hears one."""
+"""Numbers of all messages of a release of static rows, up to which all devices take part."""
 
 SAMPLED = 2**23
-"""Numbers of all devices' rows where some hear one alone."""
+"""Numbers of all rows that are released where some devices take part."""
 
 WIDEST = 64
 """Columns of real-valued features that a variant exchanges: as many as a hidden layer has."""
@@ -195,13 +195,13 @@ def static_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun:
     """One release of the first layer's static input, x_v / sqrt(d_v) as in HiFGL's Eq. 2, with x public or not.
 
     d_v is the number of devices that send to v, and 1 where there are none. Where all messages are more numbers than
-    fit into memory, some devices drawn at random hear from all of their neighbours, and the others hear nothing.
+    fit into memory, some devices drawn at random and their neighbours are alone with each other.
     """
     whole, width, told = graph, graph.features.shape[1], ""
     devices: NDArray[np.int64] | slice = slice(None)
     if graph.edges.shape[1] * width > MOST_RELEASED:
         graph, devices = whole.some_neighbourhoods(SAMPLED // width, seed)
-        told = ", to some devices alone"
+        told = ", of some devices alone"
     features, degree = as_words(whole, devices), whole.in_degree[devices]
     values = features / np.sqrt(np.maximum(degree, 1))[:, None]
     what = f"one release of {width} static feature columns as 0/1 over the root of the degree{told}"

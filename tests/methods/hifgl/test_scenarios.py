@@ -57,8 +57,8 @@ def test_static_rows_are_words_over_the_root_of_the_degree() -> None:
     assert np.array_equal(run.knows(PublicRows).rows, graph.features)
 
 
-def test_static_rows_of_wide_graphs_go_to_some_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those hear what they hear in the whole graph, scaled by degrees there; the bound is of all messages' numbers."""
+def test_static_rows_of_wide_graphs_are_of_some_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are scaled by degrees in the whole graph, and edges go both ways; the bound is of all messages' numbers."""
     graph, scheme = sparse_graph(), SecretMessagePassing(fraction_bits=16)
     numbers = graph.edges.shape[1] * graph.features.shape[1]
     monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios.MOST_RELEASED", numbers)
@@ -68,13 +68,14 @@ def test_static_rows_of_wide_graphs_go_to_some_devices(monkeypatch: pytest.Monke
     assert "some" not in whole.what
     monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios.MOST_RELEASED", numbers - 1)
     run, (some, devices) = static_run(scheme, graph, 0), graph.some_neighbourhoods(10, 0)
-    assert run.what == whole.what + ", to some devices alone"
+    assert run.what == whole.what + ", of some devices alone"
     assert 0 < some.edges.shape[1] < graph.edges.shape[1]
     assert np.array_equal(run.knows(PublicRows).rows, graph.features[devices])
     rows = whole.truth(MessageTruth).embeddings[FIRST]
     assert np.array_equal(run.truth(MessageTruth).embeddings[FIRST], rows[devices])
-    heard = static_run(scheme, graph, 1)
-    assert not np.array_equal(heard.knows(PublicRows).rows, run.knows(PublicRows).rows)
+    others = static_run(scheme, graph, 1)
+    assert not np.array_equal(others.knows(PublicRows).rows, run.knows(PublicRows).rows)
+    assert static_run(RelayCoded(), graph, 0).what == run.what
 
 
 def test_features_that_are_words_stay_as_they_are() -> None:
