@@ -3,7 +3,11 @@
 A relay sees from which silo each message under a tag came; where messages have labels, one fetch names those of a sum.
 Where silos forward what their own devices send, and nothing else, the counts of other silos under a tag are the numbers
 of the target's neighbours there, however many messages without meaning the target adds, as those come from its own
-silo. The same pattern comes back in every round and links a device's tags to each other.
+silo. One step tells all of it, and the same pattern comes back in every other, which links a device's tags.
+
+So the first step is read alone. Where silos mix, several can't be intersected: tags or labels, numbers, seeds and
+places are new ones in each, and so is the silo by way of which a message goes. Nothing says which tags of two steps are
+one device's, and if something did, counts would add up to as much from any silo (tests try both).
 """
 
 from __future__ import annotations
@@ -57,7 +61,7 @@ class SiloPattern(Attack[Patterns, MessageTruth]):
         )
 
     def infer(self, view: View, public: PublicParameters) -> Patterns | None:  # noqa: ARG002  # needs no parameter
-        """Counts in the first forward step, at every relay alone."""
+        """Counts in the first forward step, at every relay alone; what others would add is said above."""
         sent = [batch for phase in CARRYING for batch in _first(view, phase)]
         relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
         found = [_counted(sent, relay, view) for relay in relays.tolist()]

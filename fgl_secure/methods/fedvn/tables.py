@@ -77,7 +77,7 @@ _NOTES = (
     "those of a structure encoder without such features and of a larger lambda: lines of their own (docs/fedstar.md, "
     "docs/ditto.md).",
     f"{_BY_NAME}; ZINC, whose figures are errors, wants the extra `molecules` and is fedvn-table1-zinc.",
-    f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets SST2 (sentence length).",
+    f"Not implemented: {', '.join(NOT_IMPLEMENTED)}; of the paper's data sets SST2 (see docs/fedvn.md).",
 )
 
 ACCURACIES = PaperTable(

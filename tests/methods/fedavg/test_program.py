@@ -244,3 +244,42 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
     with pytest.raises(InputError, match="client 1 has none"):
         clients_of(unlabelled, CLEAR, SMALL).opened(channel)
+
+
+HELD = two_communities(devices=48, silos=3)
+LACKING = {
+    "a client lacks a class": replace(HELD, train_mask=HELD.train_mask & ((HELD.labels == 0) | (HELD.silo_of != 1))),
+    "nobody trains on a class": replace(HELD, train_mask=HELD.train_mask & (HELD.labels == 0)),
+    "isolated nodes": replace(HELD, graph=replace(HELD.graph, edges=HELD.edges[:, (HELD.edges > 3).all(axis=0)])),
+    "no edges": HELD.without_edges(),
+    "nobody to score at a client": replace(
+        HELD,
+        validation_mask=HELD.validation_mask & (HELD.silo_of != 1),
+        test_mask=HELD.test_mask & (HELD.silo_of != 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("local", [LocalTraining(), LocalTraining(2, batch=3)], ids=["all nodes", "batches"])
+@pytest.mark.parametrize("what", LACKING)
+def test_training_gets_over_what_is_absent(what: str, local: LocalTraining) -> None:
+    """Under masks as in the clear, with finite losses; isolated nodes are rows, and who has no test has no score."""
+    graph, preset = LACKING[what], replace(SMALL, epochs=3)
+    plain, masked = (
+        clients_of(graph, UpdateRule(scheme), preset, local).train() for scheme in (Plaintext(), PairwiseMasking())
+    )
+    assert np.isfinite(masked.losses).all()
+    assert (masked.losses, masked.accuracy) == (plain.losses, plain.accuracy)
+    scored = [share is not None for share in masked.accuracy.per_silo]
+    assert scored == [bool((graph.test_mask & (graph.silo_of == silo)).any()) for silo in range(3)]
+
+
+def test_without_edges_the_model_is_a_perceptron() -> None:
+    """A network of convolutions hears each node alone."""
+    graph = HELD.without_edges()
+    process = clients_of(graph, CLEAR, SMALL).opened(channel_of(graph))
+    client = process.programs[0]
+    assert isinstance(client, FedAvg)
+    one, two = [each.detach() for each in client.layers.parameters()][::2]
+    rows = torch.from_numpy(graph.features[client.silo.nodes])
+    np.testing.assert_allclose(client.scores().detach(), torch.relu(rows @ one) @ two, atol=1e-5)

@@ -27,8 +27,10 @@ from fgl_secure.methods.fedstruct.presets import Averaging, FeatureModelKind, Fe
 from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given
 from fgl_secure.methods.fedstruct.structure import HeldRows
 from fgl_secure.methods.fedstruct.training import clients_of
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.query_audit import AuditRule
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel, Phase, Recording, Role, Step
 from fgl_secure.training.calls import Call, Setting
 from fgl_secure.training.collectives import Collectives
@@ -351,3 +353,32 @@ def test_bad_input_is_refused() -> None:
     task = FedStructTask(replace(QUICK, name="paper"), HopwiseExchange(Plaintext()), "degree")
     with pytest.raises(InputError, match="features must be given under the paper preset"):
         FedStruct(Collectives(silo, setting), task).begin()
+
+
+LACKING = {
+    "a client lacks a class": replace(
+        GRAPH, train_mask=GRAPH.train_mask & ((GRAPH.labels == 0) | (GRAPH.silo_of != 1))
+    ),
+    "nobody trains on a class": replace(GRAPH, train_mask=GRAPH.train_mask & (GRAPH.labels == 0)),
+    "a client has no label": replace(GRAPH, train_mask=GRAPH.train_mask & (GRAPH.silo_of != 1)),
+    "isolated nodes": replace(GRAPH, graph=replace(GRAPH.graph, edges=GRAPH.edges[:, (GRAPH.edges > 3).all(axis=0)])),
+    "no edges": GRAPH.without_edges(),
+}
+SECURED: dict[str, Exchange] = {
+    "rows": RowExchange(PairwiseMasking(), PairwiseMasking()),
+    "hopwise": HopwiseExchange(RelayCoded(k_min=1, profile=Profile.SHOWN), PairwiseMasking()),
+}
+
+
+@pytest.mark.parametrize("name", SECURED)
+@pytest.mark.parametrize("what", LACKING)
+def test_secured_exchanges_get_over_what_is_absent(what: str, name: str) -> None:
+    """The model is that of training in the clear, with finite losses, and every client is scored."""
+    graph = LACKING[what]
+    plain, secured = (
+        clients_of(graph, FedStructTask(QUICK, exchange)).train() for exchange in (RowExchange(), SECURED[name])
+    )
+    assert np.isfinite(secured.losses).all()
+    assert secured.losses == pytest.approx(plain.losses, abs=1e-4)
+    assert secured.accuracy == plain.accuracy
+    assert all(share is not None for share in secured.accuracy.per_silo)

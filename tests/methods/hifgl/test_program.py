@@ -13,6 +13,7 @@ from fgl_secure.errors import FieldRangeError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import HiFGL
 from fgl_secure.methods.hifgl.training import silos_of
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -213,3 +214,44 @@ def test_parameter_gradients_reach_silos_in_the_clear_or_not_at_all() -> None:
     assert Phase.GRADIENT not in phases
     assert Phase.SHARE_SUMS in phases
     assert Phase.GRADIENT in {batch.phase for batch in train(SecretMessagePassing()).transcript.messages}
+
+
+THREE = two_communities(devices=48, silos=3)
+SECOND = THREE.silo_of == 1
+BAD = {
+    "a silo lacks a class": replace(THREE, train_mask=THREE.train_mask & ((THREE.labels == 0) | ~SECOND)),
+    "nobody trains on a class": replace(THREE, train_mask=THREE.train_mask & (THREE.labels == 0)),
+    "a silo has no label": replace(THREE, train_mask=THREE.train_mask & ~SECOND),
+    "no edge crosses silos": THREE.restricted_to_silos(),
+    "isolated devices": replace(THREE, graph=replace(THREE.graph, edges=THREE.edges[:, (THREE.edges > 3).all(axis=0)])),
+    "no edges": THREE.without_edges(),
+}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [SecretMessagePassing(), RelayCoded(k_min=1), RelayCoded(k_min=1, profile=Profile.SHOWN)],
+    ids=["secmp", "graph-hidden", "graph-shown"],
+)
+@pytest.mark.parametrize("what", BAD)
+def test_secured_training_gets_over_what_is_absent(what: str, rows: Scheme) -> None:
+    """Rows, gradients and models secured, and the losses and accuracies are those in the clear, and finite."""
+    preset, graph = replace(QUICK, epochs=3), BAD[what]
+    plain = silos_of(graph, Plaintext(), preset).train()
+    secured = silos_of(graph, {"neighbours": rows, "server": PairwiseMasking()}, preset).train()
+    assert np.isfinite(secured.losses).all()
+    assert secured.losses == pytest.approx(plain.losses, abs=1e-4)
+    assert secured.accuracy == plain.accuracy
+    assert all(share is not None for share in secured.accuracy.per_silo)
+
+
+@pytest.mark.parametrize("profile", Profile)
+def test_where_every_sum_is_too_small_devices_learn_by_themselves(profile: Profile) -> None:
+    """With fewer neighbours than k_min everywhere, training is that of the graph without edges."""
+    preset = replace(QUICK, epochs=3)
+    near = (THREE.edges[0] // 4 == THREE.edges[1] // 4) & (np.abs(THREE.edges[0] - THREE.edges[1]) == 2)
+    pairs = replace(THREE, graph=replace(THREE.graph, edges=THREE.edges[:, near]))
+    assert (pairs.graph.in_degree == 1).all()
+    found = silos_of(pairs, RelayCoded(k_min=2, profile=profile), preset).train()
+    none = silos_of(THREE.without_edges(), Plaintext(), preset).train()
+    assert found.losses == pytest.approx(none.losses, abs=1e-4)
