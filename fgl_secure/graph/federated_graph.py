@@ -213,7 +213,7 @@ class FederatedGraph:
         """Keep only the edges whose two ends are in the same silo, as frameworks do that let no silo see another's."""
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
-    def some_neighbourhoods(self, most: int, seed: int) -> tuple[FederatedGraph, NDArray[np.int64]]:
+    def some_neighbourhoods(self, most: int, seed: int) -> FederatedGraph:
         """Keep some devices drawn at random, everybody whom they hear from, and the edges between all these.
 
         What the drawn ones hear is what they hear in the whole graph; the others hear from those alone who stay. The
@@ -224,7 +224,7 @@ class FederatedGraph:
             seed: Repeats the draw.
 
         Returns:
-            The smaller graph, and the numbers that its devices have here, ascending.
+            The smaller graph, whose devices are in the order that they have here.
         """
         source, target = self.edges
         starts = np.searchsorted(target, np.arange(self.num_devices + 1))
@@ -246,7 +246,7 @@ class FederatedGraph:
             read_only(mask[devices]) for mask in (self.train_mask, self.validation_mask, self.test_mask)
         )
         silo_of = read_only(self.silo_of[devices])
-        return FederatedGraph(graph, silo_of, train, validation, test, self.partition), devices
+        return FederatedGraph(graph, silo_of, train, validation, test, self.partition)
 
     def redealt(self, seed: int, *, split_apart: bool = False, clients_too: bool = False) -> FederatedGraph:
         """Other inputs of the same shape: in every silo the nodes swap places, and no node that can move stays.

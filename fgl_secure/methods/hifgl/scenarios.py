@@ -164,7 +164,11 @@ def variant_runs(
 
 
 def special_runs(
-    scheme: Scheme, graph: FederatedGraph, seed: int, read: Container[str] = SCENARIOS
+    scheme: Scheme,
+    graph: FederatedGraph,
+    seed: int,
+    read: Container[str] = SCENARIOS,
+    static: FederatedGraph | None = None,
 ) -> Iterator[RecordedRun]:
     """Static rows released once, summed again in rounds with drop-outs, and exchanged with deviating devices.
 
@@ -173,6 +177,7 @@ def special_runs(
         graph: who is whose neighbour.
         seed: of the coins, of who is present, and of projections.
         read: the scenarios that attacks read; nothing is run for others.
+        static: who takes part in the release of static rows; those of the graph if not given.
     """
     rounds = min(ROUNDS, scheme.settings.target.releases) if isinstance(scheme, Perturbed) else ROUNDS
     makers: tuple[tuple[str, Callable[..., RecordedRun | None]], ...] = (
@@ -181,30 +186,35 @@ def special_runs(
         (DEVIATION, deviating_run),
     )
     for scenario, make in makers:
-        run = make(scheme, graph, seed) if scenario in read else None
-        if run is not None:
-            yield run
+        whose = static if static is not None and scenario is STATIC_ROWS else graph
+        run = make(scheme, whose, seed) if scenario in read else None
+        if run is None:
+            continue
+        some = f", of {whose.num_devices:,} devices drawn with neighbours" if whose is not graph else ""
+        yield replace(run, what=run.what + some)
 
 
-def as_words(graph: FederatedGraph, devices: NDArray[np.int64] | slice = slice(None)) -> NDArray[np.float64]:
-    """The features of some devices as 0 and 1, cut at the mean of all: what they are already where they are words."""
-    return np.asarray(graph.features[devices] > graph.features.mean(), dtype=np.float64)
+def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
+    """The features as 0 and 1, cut at their mean: what they are already where they are sparse and binary."""
+    return np.asarray(graph.features > graph.features.mean(), dtype=np.float64)
+
+
+def released(graph: FederatedGraph, seed: int) -> FederatedGraph:
+    """Who takes part where static rows are released: all devices, or some of a graph whose messages fill the memory."""
+    width = graph.features.shape[1]
+    if graph.edges.shape[1] * width <= MOST_RELEASED:
+        return graph
+    return graph.some_neighbourhoods(SAMPLED // width, seed)
 
 
 def static_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun:
     """One release of the first layer's static input, x_v / sqrt(d_v) as in HiFGL's Eq. 2, with x public or not.
 
-    d_v is the number of devices that send to v, and 1 where there are none. Where all messages are more numbers than
-    fit into memory, some devices drawn at random and their neighbours are alone with each other.
+    d_v is the number of devices that send to v, and 1 where there are none.
     """
-    whole, width, told = graph, graph.features.shape[1], ""
-    devices: NDArray[np.int64] | slice = slice(None)
-    if graph.edges.shape[1] * width > MOST_RELEASED:
-        graph, devices = whole.some_neighbourhoods(SAMPLED // width, seed)
-        told = ", of some devices alone"
-    features, degree = as_words(whole, devices), whole.in_degree[devices]
-    values = features / np.sqrt(np.maximum(degree, 1))[:, None]
-    what = f"one release of {width} static feature columns as 0/1 over the root of the degree{told}"
+    features = as_words(graph)
+    values = features / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
+    what = f"one release of {values.shape[1]} static feature columns as 0/1 over the root of the degree"
     run = recorded_exchange(scheme, graph, values, what, seed, scenario=STATIC_ROWS)
     return replace(run, knowledge=(PublicRows(features),))
 

@@ -10,11 +10,19 @@ from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.programs import claim_of, filled
 from fgl_secure.auditing.recorded_run import RecordedRun
+from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.prepared import Prepared, prepare
 from fgl_secure.methods.hifgl.privacy import measured
-from fgl_secure.methods.hifgl.scenarios import SCENARIOS, special_runs, training_run, variant_runs, variants_of
+from fgl_secure.methods.hifgl.scenarios import (
+    SCENARIOS,
+    released,
+    special_runs,
+    training_run,
+    variant_runs,
+    variants_of,
+)
 from fgl_secure.methods.hifgl.training import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.perturbed import Perturbed
@@ -44,12 +52,14 @@ class HiFGLSubject(Subject):
         schemes: by topology, one of `prepared.runs`.
         label: what the run is called.
         read: the scenarios that attacks read.
+        redealt: who takes part in the release of static rows, on other inputs than those of the audited run.
     """
 
     prepared: Prepared
     schemes: Assignment
     label: str
     read: frozenset[str] = SCENARIOS
+    redealt: FederatedGraph | None = None
 
     @property
     def name(self) -> str:
@@ -103,9 +113,14 @@ class HiFGLSubject(Subject):
         heard, seed = self.prepared.heard, self.prepared.seed
         what = f"first round of training, {self.prepared.method.backbone}"
         yield replace(training_run(self.scheme, heard, result.transcript, what), protocol=self.name)
-        for special in special_runs(self.scheme, heard, seed, self.read):
+        for special in special_runs(self.scheme, heard, seed, self.read, self._static):
             yield replace(special, protocol=self.name)
         yield from variant_runs(self.scheme, heard, seed, self.read)
+
+    @property
+    def _static(self) -> FederatedGraph:
+        """Who takes part in the release of static rows."""
+        return released(self.prepared.heard, self.prepared.seed) if self.redealt is None else self.redealt
 
     def read_in(self, scenarios: frozenset[str]) -> Subject:
         """Special runs are made for attacks alone."""
@@ -117,7 +132,8 @@ class HiFGLSubject(Subject):
         brief = prepared.preset.with_epochs(RECORDED_ROUNDS)
         heard = graph.restricted_to_split() if brief.split_restricted else graph
         other = replace(prepared, seed=seed, graph=graph, heard=heard, preset=brief)
-        return replace(self, prepared=other)
+        some = self._static  # of the same shape: other neighbourhoods would be more or fewer devices
+        return replace(self, prepared=other, redealt=None if some is prepared.heard else some.redealt(seed))
 
     def unprotected(self) -> tuple[Subject, ...]:
         """One round with every message in the clear, without noise: from device to device, and by way of the silos."""

@@ -24,6 +24,7 @@ from fgl_secure.methods.hifgl.scenarios import (
     as_words,
     deviating_run,
     drop_out_run,
+    released,
     special_runs,
     static_run,
     variant_runs,
@@ -58,24 +59,30 @@ def test_static_rows_are_words_over_the_root_of_the_degree() -> None:
 
 
 def test_static_rows_of_wide_graphs_are_of_some_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are scaled by degrees in the whole graph, and edges go both ways; the bound is of all messages' numbers."""
-    graph, scheme = sparse_graph(), SecretMessagePassing(fraction_bits=16)
+    """Above a bound of all messages' numbers some devices with their neighbours take part, and the run says so."""
+    graph, scheme = sparse_graph(), RelayCoded()
     numbers = graph.edges.shape[1] * graph.features.shape[1]
-    monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios.MOST_RELEASED", numbers)
-    monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios.SAMPLED", 10 * graph.features.shape[1])
-    whole = static_run(scheme, graph, 0)
-    assert len(whole.knows(PublicRows).rows) == graph.num_devices
-    assert "some" not in whole.what
-    monkeypatch.setattr("fgl_secure.methods.hifgl.scenarios.MOST_RELEASED", numbers - 1)
-    run, (some, devices) = static_run(scheme, graph, 0), graph.some_neighbourhoods(10, 0)
-    assert run.what == whole.what + ", of some devices alone"
-    assert 0 < some.edges.shape[1] < graph.edges.shape[1]
-    assert np.array_equal(run.knows(PublicRows).rows, graph.features[devices])
-    rows = whole.truth(MessageTruth).embeddings[FIRST]
-    assert np.array_equal(run.truth(MessageTruth).embeddings[FIRST], rows[devices])
-    others = static_run(scheme, graph, 1)
-    assert not np.array_equal(others.knows(PublicRows).rows, run.knows(PublicRows).rows)
-    assert static_run(RelayCoded(), graph, 0).what == run.what
+    monkeypatch.setattr(scenarios, "MOST_RELEASED", numbers)
+    monkeypatch.setattr(scenarios, "SAMPLED", 10 * graph.features.shape[1])
+    assert released(graph, 0) is graph
+    (whole,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, released(graph, 0))
+    monkeypatch.setattr(scenarios, "MOST_RELEASED", numbers - 1)
+    some = released(graph, 0)
+    (run,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, some)
+    assert 1 < some.num_devices < graph.num_devices
+    assert run.what == f"{whole.what}, of {some.num_devices} devices drawn with neighbours"
+    assert np.array_equal(run.knows(PublicRows).rows, some.features)
+
+
+def test_an_audit_of_a_wide_graph_has_null_controls_of_the_same_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guesses of the other run, on redealt inputs, can be scored: neighbourhoods there would be of other sizes."""
+    monkeypatch.setattr(scenarios, "MOST_RELEASED", 1)
+    monkeypatch.setattr(scenarios, "SAMPLED", 12 * 8)
+    attacks = ("containment-device", "fingerprint-device")
+    for seed in range(3):
+        report = audit(HiFGL(epochs=1), two_communities(), "relay-coded", attacks, seed=seed, device="cpu")
+        found = [record for record in report.records if "devices drawn with neighbours" in record.view]
+        assert {record.attack for record in found} == set(attacks)
 
 
 def test_features_that_are_words_stay_as_they_are() -> None:
